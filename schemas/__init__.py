@@ -1,0 +1,1 @@
+"""What data looks like: messages, sessions, memories, payloads, tables, settings and errors."""

@@ -1,0 +1,72 @@
+"""Every error that Backscroll raises on purpose.
+
+    BackscrollError
+    ├── Retryable                what failed may work later; work is retried with a growing delay
+    │   ├── ProviderUnavailable      an embedding or language model did not answer
+    │   ├── DatabaseUnavailable      Postgres cannot be reached
+    │   ├── QueueUnavailable         Redis cannot be reached
+    │   └── LeaseLost                somebody else has claimed the work since; the result is thrown away
+    └── Permanent                trying again cannot help
+        ├── InvalidInput             a value is wrong; names the field and what is allowed
+        ├── NotFound                 there is no such chat, session, backfill …
+        ├── SettingsError            the configuration is wrong; names the variable
+        ├── SchemaOutdated           the database is not at this program's migration
+        └── ProviderRejected         a model refuses this very input
+
+The message is for the user: what is wrong, where, and what to do.
+"""
+
+
+class BackscrollError(Exception):
+    """The root of all errors that Backscroll raises on purpose."""
+
+
+class Retryable(BackscrollError):
+    """What failed may work later."""
+
+
+class ProviderUnavailable(Retryable):
+    """A model provider did not answer, or not in time."""
+
+
+class DatabaseUnavailable(Retryable):
+    """Postgres cannot be reached."""
+
+
+class QueueUnavailable(Retryable):
+    """Redis cannot be reached."""
+
+
+class LeaseLost(Retryable):
+    """The work was claimed by somebody else since; this result must not be saved."""
+
+
+class Permanent(BackscrollError):
+    """Trying again cannot help."""
+
+
+class InvalidInput(Permanent):
+    """A value that came in is wrong.
+
+    `field` is its name as the sender knows it; the message says what is allowed.
+    """
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NotFound(Permanent):
+    """There is no such thing, or not for this tenant."""
+
+
+class SettingsError(Permanent):
+    """A setting is missing or wrong."""
+
+
+class SchemaOutdated(Permanent):
+    """The database's tables are not those that this program needs."""
+
+
+class ProviderRejected(Permanent):
+    """A model provider refuses this very input."""
