@@ -1,0 +1,75 @@
+"""Decides as which user the embedded servers run: as ourselves, or, where we are root, as somebody ordinary.
+
+Postgres refuses to run as root, and Redis should not. Where we are root, a server runs as the owner of the
+data folder; if that is root too, under a number that no account has. A number of its own, rather than `nobody`
+or another existing account, because what else runs under that account could read the files and end the server;
+and a bare number, rather than a new account, because starting a program should not edit the machine's users.
+The owner of the server's own folder remembers the choice.
+
+Such a user often cannot reach the data folder at all (`/root`, a test's private directory). It need not: we
+enter the folder as root and give our rights up after, and the server stays where it is, naming every file
+relative to its working directory (`/proc/self/cwd`). So nothing along the way has to be opened up, and nobody
+else, not even under the same number, finds the way in. Keeping a capability instead (`CAP_DAC_READ_SEARCH`)
+would let the server read every file of the machine, and containers do not grant it.
+"""
+
+import contextlib
+import os
+import pwd
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import Permanent
+
+# Neither people's accounts, nor packages', nor systemd's dynamic or container users are given these numbers
+# (https://systemd.io/UIDS-GIDS); and they exist inside the 65,536 of an unprivileged container.
+UNUSED_NUMBERS = range(60578, 61184)
+
+
+@dataclass(frozen=True)
+class Account:
+    """The user and group numbers that a server runs under."""
+
+    uid: int
+    gid: int
+
+
+def account_for(data_dir: Path, server_dir: Path) -> Account | None:
+    """As whom the server must run whose own folder is, or will be, `server_dir`; None: as ourselves."""
+    if os.geteuid() != 0:
+        return None
+    if sys.platform != "linux":
+        raise Permanent("As root the embedded servers work on Linux only; start them as an ordinary user.")
+    for folder in (server_dir, data_dir):
+        if folder.exists():
+            owner = folder.stat()
+            if owner.st_uid != 0:
+                return Account(owner.st_uid, owner.st_gid)
+    known = {account.pw_uid for account in pwd.getpwall()}
+    number = next(number for number in UNUSED_NUMBERS if number not in known)
+    return Account(number, number)
+
+
+def named_account(account: Account) -> Account:
+    """The account, if it has a name, else one that has, and under which nothing runs: `initdb` insists on a name."""
+    with contextlib.suppress(KeyError):
+        pwd.getpwuid(account.uid)
+        return account
+    busy = {
+        entry.stat().st_uid for entry in Path("/proc").iterdir() if entry.name.isdigit() and entry.exists()
+    }
+    for known in pwd.getpwall():
+        if known.pw_uid and known.pw_uid not in busy:
+            return Account(known.pw_uid, known.pw_gid)
+    raise Permanent(
+        "The embedded Postgres cannot be set up as root without any other account on the machine."
+    )
+
+
+def give_away(tree: Path, account: Account) -> None:
+    """Make the account the owner of the folder and all that is in it; links are not followed."""
+    os.chown(tree, account.uid, account.gid)
+    for folder, folders, files in os.walk(tree):
+        for name in folders + files:
+            os.chown(Path(folder, name), account.uid, account.gid, follow_symlinks=False)

@@ -1,0 +1,142 @@
+"""Makes a Postgres cluster (`initdb`) and knows the settings that the embedded server is started with."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ops.embedded.account import Account, give_away, named_account
+from ops.embedded.binaries import reachable_postgres
+from ops.embedded.folder import explained
+from ops.embedded.ports import LOOPBACK
+from ops.embedded.process import ServerFailed
+
+SUPERUSER = "postgres"
+INITDB_SECONDS = 120
+# Below this, shared memory for parallel queries and index builds does not fit into /dev/shm (64 MB in Docker).
+ENOUGH_SHM_BYTES = 512_000_000
+
+HBA = f"""\
+# Written at every start. No connection without a password; none of the superuser over the network.
+local all all scram-sha-256
+host all {SUPERUSER} all reject
+host all all {LOOPBACK}/32 scram-sha-256
+"""
+
+SETTINGS = {
+    "cluster_name": "backscroll",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    "effective_cache_size": "1GB",
+    "work_mem": "16MB",
+    "maintenance_work_mem": "128MB",
+    "random_page_cost": "1.1",
+    # compiling pays for queries that take seconds, and costs the short ones their time
+    "jit": "off",
+    "synchronous_commit": "on",
+    "wal_compression": "on",
+    # a process that stopped in the middle of a transaction must let go of its locks
+    "idle_in_transaction_session_timeout": "10s",
+    "client_connection_check_interval": "10s",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %q%u@%d ",
+    # what people wrote must not get into the log: neither statements nor the rows that a detail quotes
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_checkpoints": "off",
+}
+THROWAWAY_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+def settings(*, port: int, tcp: bool, sockets: str, durable: bool) -> dict[str, str]:
+    """What the server is started with; `sockets` is the folder of its socket, as the server sees it."""
+    chosen = SETTINGS | {
+        "port": str(port),
+        "listen_addresses": LOOPBACK if tcp else "",
+        "unix_socket_directories": sockets,
+        "unix_socket_permissions": "0700",
+    }
+    if shutil.disk_usage("/dev/shm").total < ENOUGH_SHM_BYTES:  # noqa: S108
+        chosen["dynamic_shared_memory_type"] = "mmap"
+    return chosen if durable else chosen | THROWAWAY_SETTINGS
+
+
+def initialize(
+    installation: Path, cluster: Path, version: int, account: Account | None, password: str, *, durable: bool
+) -> None:
+    """Make an empty cluster for the account, with UTF-8, checksums and this password of the superuser.
+
+    It is made beside its place, where nobody else can reach it, and moved when complete, so that a start that was
+    interrupted leaves nothing half done. Raises `ServerFailed`.
+    """
+    staging = cluster.with_name(f".{cluster.name}.new")
+    with explained(cluster.parent):
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir(mode=0o700)
+    # `initdb` insists on a user with a name
+    maker = named_account(account) if account else None
+    program = reachable_postgres(installation, maker) / "bin/initdb"
+    # Text search takes its idea of letters from the cluster's locale: with plain C only ASCII is folded, on 16
+    # (18's own C.UTF-8 needs no locale of the machine).
+    locales = (
+        [["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]]
+        if version >= 17
+        else [["--locale=C.UTF-8"], ["--locale=C"]]
+    )
+    errors = ""
+    for number, locale in enumerate(locales):
+        fresh = staging / str(number)
+        fresh.mkdir(mode=0o700)
+        if maker:
+            give_away(fresh, maker)
+        command = [
+            program,
+            "-D",
+            "/proc/self/cwd" if maker else fresh,
+            "-U",
+            SUPERUSER,
+            "--encoding=UTF8",
+            *locale,
+        ]
+        command += ["--data-checksums", "--auth=scram-sha-256", "--pwfile=/dev/stdin"]
+        command += [] if durable else ["--no-sync"]
+        run = _run(command, fresh, maker, password)
+        if run.returncode == 0:
+            if account:
+                give_away(fresh, account)
+            fresh.rename(cluster)
+            shutil.rmtree(staging)
+            return
+        errors += run.stdout + run.stderr
+    raise ServerFailed(f"The embedded Postgres could not be set up in {cluster}:\n{errors[-3000:]}")
+
+
+def _run(
+    command: list[str | Path], directory: Path, maker: Account | None, password: str
+) -> "subprocess.CompletedProcess[str]":
+    with tempfile.TemporaryFile() as secret:
+        secret.write(password.encode())
+        secret.seek(0)
+        if maker:
+            # it is opened anew by its name under /dev, by the account
+            os.fchown(secret.fileno(), maker.uid, maker.gid)
+        try:
+            return subprocess.run(
+                command,
+                cwd=directory,
+                env={"PATH": os.defpath, "LC_MESSAGES": "C"},
+                stdin=secret,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=INITDB_SECONDS,
+                check=False,
+                umask=0o077,
+                user=maker.uid if maker else None,
+                group=maker.gid if maker else None,
+                extra_groups=[] if maker else None,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ServerFailed(f"{command[0]} cannot be run: {error}") from error

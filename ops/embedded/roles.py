@@ -1,0 +1,176 @@
+"""Prepares a Postgres for Backscroll: the database, its roles, and the extension; any number of times.
+
+    backscroll_owner        logs in; owns the database, its schema and tables: migrations, index builds
+    backscroll_app          logs in; sees one tenant at a time (row-level security)
+    backscroll_maintenance  logs in; claims work over all tenants, by what migrations grant it
+    backscroll_backup       logs in; reads everything, past row-level security, for pg_dump
+    backscroll_search       does not log in; owns the keyword search's SECURITY DEFINER function, which must look
+                            past row-level security to use the index and checks the tenant itself
+
+Nobody of these is a superuser, may create roles, or databases. The same statements prepare the embedded server
+and, through `backscroll db roles`, one of the operator's own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from schemas.errors import DatabaseUnavailable, Permanent
+
+LoginRole = Literal["owner", "app", "maintenance", "backup"]
+LOGIN_ROLES: tuple[LoginRole, ...] = get_args(LoginRole)
+DATABASE = "backscroll"
+# Held while roles are made, so that two of us at once do not trip over each other; any constant will do.
+ADVISORY_LOCK = 0x6261636B
+
+
+class ProvisioningFailed(Permanent):
+    """The Postgres cannot be prepared: not a superuser, too old, or a database that does not fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleNames:
+    """What the roles are called."""
+
+    owner: str = "backscroll_owner"
+    app: str = "backscroll_app"
+    maintenance: str = "backscroll_maintenance"
+    backup: str = "backscroll_backup"
+    search: str = "backscroll_search"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provisioned:
+    """What is there now. Without pgvector everything works on keywords alone."""
+
+    server_version: str
+    vector_version: str | None
+
+
+def provision(
+    superuser_dsn: str,
+    *,
+    passwords: Mapping[LoginRole, str],
+    database: str = DATABASE,
+    names: RoleNames | None = None,
+) -> Provisioned:
+    """Make the database, the roles with these passwords, and their rights; what is there already is corrected.
+
+    `superuser_dsn` may name any database of the server; `passwords` has one for each role that logs in (setting
+    another is how they are changed). Passwords are hashed here and never reach the server's log.
+    Raises `DatabaseUnavailable` when the server cannot be reached and `ProvisioningFailed` when it does not fit.
+    """
+    names = names or RoleNames()
+    _check(passwords, names)
+    try:
+        with psycopg.connect(superuser_dsn, autocommit=True, connect_timeout=10) as server:
+            _require_superuser(server)
+            server.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
+            _make_roles(server, names, passwords)
+            _make_database(server, names, database)
+            with psycopg.connect(make_conninfo(superuser_dsn, dbname=database), connect_timeout=10) as inside:
+                _grant(inside, names, database)
+                return Provisioned(
+                    server_version=inside.execute("SHOW server_version").fetchall()[0][0],
+                    vector_version=_make_extension(inside),
+                )
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailable(f"Postgres cannot be reached to prepare it: {error}") from error
+    except psycopg.DatabaseError as error:
+        raise ProvisioningFailed(f"Postgres refused to be prepared: {error}") from error
+
+
+def _check(passwords: Mapping[LoginRole, str], names: RoleNames) -> None:
+    missing = [role for role in LOGIN_ROLES if not passwords.get(role)]
+    if missing:
+        raise ProvisioningFailed(f"There is no password for: {', '.join(missing)}.")
+    chosen = [getattr(names, field.name) for field in fields(names)]
+    if len(set(chosen)) != len(chosen):
+        raise ProvisioningFailed(f"Each role needs a name of its own, not {', '.join(chosen)}.")
+
+
+def _require_superuser(server: psycopg.Connection) -> None:
+    if server.info.server_version < 160000:
+        raise ProvisioningFailed(
+            f"Backscroll needs Postgres 16 or newer, not {server.info.server_version // 10000}."
+        )
+    row = server.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+    if row is None or not row[0]:
+        raise ProvisioningFailed(
+            f"{server.info.user} is not a superuser. Only one may make the extension and roles that look past "
+            "row-level security: name a superuser's URL."
+        )
+
+
+def _make_roles(server: psycopg.Connection, names: RoleNames, passwords: Mapping[LoginRole, str]) -> None:
+    """Every attribute is stated, so that a role which was given too much before is put right."""
+    rights = "NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION INHERIT"
+    for field in fields(names):
+        name = getattr(names, field.name)
+        role = sql.Identifier(name)
+        if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
+            server.execute(sql.SQL("CREATE ROLE {}").format(role))
+        bypass = "BYPASSRLS" if field.name in ("backup", "search") else "NOBYPASSRLS"
+        if field.name == "search":
+            server.execute(sql.SQL(f"ALTER ROLE {{}} NOLOGIN {rights} {bypass} PASSWORD NULL").format(role))
+            continue
+        secret = server.pgconn.encrypt_password(
+            passwords[field.name].encode(), name.encode(), b"scram-sha-256"
+        ).decode()
+        server.execute(
+            sql.SQL(f"ALTER ROLE {{}} LOGIN {rights} {bypass} PASSWORD {{}}").format(
+                role, sql.Literal(secret)
+            )
+        )
+    owner, search, backup = map(sql.Identifier, (names.owner, names.search, names.backup))
+    # so that the owner can create the search function and hand it over
+    server.execute(sql.SQL("GRANT {} TO {}").format(search, owner))
+    server.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(backup))
+    for role in (names.app, names.maintenance):
+        # a stopped process must let go of its locks; index builds and dumps are not held to that
+        server.execute(
+            sql.SQL("ALTER ROLE {} SET idle_in_transaction_session_timeout = '10s'").format(
+                sql.Identifier(role)
+            )
+        )
+
+
+def _make_database(server: psycopg.Connection, names: RoleNames, database: str) -> None:
+    name, owner = sql.Identifier(database), sql.Identifier(names.owner)
+    row = server.execute(
+        "SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = %s", [database]
+    ).fetchone()
+    if row is None:
+        server.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, owner))
+    elif row[0] != "UTF8":
+        raise ProvisioningFailed(f"The database {database} has the encoding {row[0]}; it must have UTF8.")
+    server.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(name, owner))
+    server.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
+    for role in (names.app, names.maintenance, names.backup):
+        server.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(name, sql.Identifier(role)))
+    for role in (names.app, names.maintenance):
+        # bulk loads go through temporary tables
+        server.execute(sql.SQL("GRANT TEMPORARY ON DATABASE {} TO {}").format(name, sql.Identifier(role)))
+
+
+def _grant(inside: psycopg.Connection, names: RoleNames, database: str) -> None:
+    """What may be done with single tables is granted by the migrations that make them."""
+    inside.execute(sql.SQL("ALTER SCHEMA public OWNER TO {}").format(sql.Identifier(names.owner)))
+    inside.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    for role in (names.app, names.maintenance, names.backup, names.search):
+        inside.execute(sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(sql.Identifier(role)))
+    # whoever owns a function must be allowed to create one where it lies
+    inside.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(names.search)))
+
+
+def _make_extension(inside: psycopg.Connection) -> str | None:
+    """The version of pgvector in the database after trying to have it there."""
+    available = inside.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone()
+    if available:
+        inside.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
+    row = inside.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+    return row[0] if row else None
