@@ -1,0 +1,79 @@
+"""Which export is this, told by its first characters."""
+
+import json
+import re
+from typing import Any, Literal, get_args
+
+from pipeline.platforms import whatsapp_time
+from schemas.errors import InvalidInput
+
+Format = Literal["whatsapp", "telegram", "slack", "discord", "jsonl"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+HEAD_CHARS = 64 * 1024
+"""How much of a file's beginning tells what it is."""
+
+_LINES = 100
+_OURS = (".jsonl", ".ndjson")
+_KEY = {
+    key: re.compile(rf'"{key}"\s*:\s*[\[{{]')
+    for key in ("guild", "channel", "messages", "chats", "personal_information")
+}
+
+
+def detect(name: str, head: str) -> Format:
+    """The format of a text file, by its name and first characters (some `HEAD_CHARS`, or all it holds).
+
+    Raises `InvalidInput` that says what the file looks like and what to do when it is none of them.
+    """
+    head = head.removeprefix("\ufeff").lstrip()
+    if not head:
+        raise InvalidInput(f"{name} is empty", field="file")
+    if "\x00" in head:
+        raise InvalidInput(f"{name} is no text; export the chat again, as text or JSON", field="file")
+    if head[:15].lower().startswith(("<!doctype html", "<html")):
+        raise InvalidInput(
+            f"{name} is a web page; export again as JSON (Telegram Desktop: Format, Machine-readable JSON)",
+            field="file",
+        )
+    if head.startswith("{"):
+        return _json_object(name, head)
+    if any(whatsapp_time.read_start(line) for line in head.splitlines()[:_LINES]):
+        return "whatsapp"
+    if head.startswith("["):
+        raise InvalidInput(
+            f"{name} is a JSON list, perhaps one day of a Slack export; give the export's folder or zip",
+            field="file",
+        )
+    if name.lower().endswith(_OURS):
+        return "jsonl"
+    raise InvalidInput(
+        f"{name} is none of the formats known ({', '.join(FORMATS)}); if it is one, say which with --format",
+        field="file",
+    )
+
+
+def _json_object(name: str, head: str) -> Format:
+    first = _first_line(head)
+    # our own lines are whole objects; a document that fits on one line is told by its keys
+    if first is not None and not ({"guild", "channel", "messages", "chats"} & first.keys()):
+        return "jsonl"
+    if _KEY["channel"].search(head) and (_KEY["guild"].search(head) or _KEY["messages"].search(head)):
+        return "discord"
+    if any(_KEY[key].search(head) for key in ("messages", "chats", "personal_information")):
+        return "telegram"
+    if name.lower().endswith(_OURS):
+        return "jsonl"
+    raise InvalidInput(
+        f"{name} is JSON, but no export of Telegram Desktop or DiscordChatExporter and not our JSON Lines; "
+        "if it is one, say which with --format",
+        field="file",
+    )
+
+
+def _first_line(head: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(head.partition("\n")[0])
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

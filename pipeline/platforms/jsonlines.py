@@ -1,0 +1,120 @@
+r"""Our own JSON Lines: one chat or message on each line.
+
+    {"type": "chat", "chat_id": "app:garden", "title": "Garden", "time_zone": "Europe/Lisbon"}
+    {"sender_id": "app:7", "sender_name": "Ana", "content": "Roses?", "sent_at": "2024-05-01T09:00:00+01:00"}
+
+A message belongs to the `chat_id` on its line, else to the chat line above it, else to `--chat`. Fields are
+those of `ChatIn` and `MessageIn`. Where they are missing, `external_id` is derived (see `identity`),
+`position` counts the messages of one chat and time, and a `sent_at` without an offset is read on the clock
+of `--tz` or the chat's `time_zone`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pydantic import ValidationError
+
+from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, sentence, unreadable
+from schemas.messages import ChatIn, MessageIn
+
+
+def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
+    """The chats and messages from the lines of the file. Blank lines are passed over."""
+    reader = _Reader(options)
+    for number, raw in enumerate(lines, start=1):
+        line = raw.strip().removeprefix("\ufeff")
+        if not line:
+            continue
+        where = f"line {number}"
+        try:
+            yield from reader.read(line, where)
+        except ValidationError as error:
+            yield Broken(where=where, reason=sentence(error))
+        except (ValueError, RecursionError) as error:
+            yield Broken(where=where, reason=str(error))
+
+
+class _Reader:
+    """Knows the chats so far, for the messages that do not name theirs."""
+
+    def __init__(self, options: ImportOptions) -> None:
+        self._options = options
+        self._current = options.chat_id
+        self._zones: dict[str, ZoneInfo | None] = {}
+        self._ids = ImportIds()
+        self._positions = Positions()
+
+    def read(self, line: str, where: str) -> Iterator[Parsed]:
+        """Raises `ValueError` with the reason when the line is no chat and no message."""
+        raw = _object(line)
+        match raw.pop("type", "message"):
+            case "chat":
+                yield self._chat(raw)
+            case "message":
+                yield from self._message(raw, where)
+            case other:
+                raise ValueError(f"type {other!r} is neither 'chat' nor 'message'")
+
+    def _chat(self, raw: dict[str, Any]) -> ChatIn:
+        chat = ChatIn.model_validate(
+            {
+                **raw,
+                "time_zone": self._zone_name(raw),
+                "language": raw.get("language") or self._options.language,
+            }
+        )
+        self._current = chat.chat_id
+        self._zones[chat.chat_id] = ZoneInfo(chat.time_zone) if chat.time_zone else None
+        return chat
+
+    def _zone_name(self, raw: dict[str, Any]) -> Any:
+        return raw.get("time_zone") or self._options.time_zone
+
+    def _message(self, raw: dict[str, Any], where: str) -> Iterator[Parsed]:
+        chat_id = raw.pop("chat_id", None) or self._current
+        if not isinstance(chat_id, str):
+            raise ValueError("chat_id is missing: put it on the line, on a chat line above, or say --chat")
+        if chat_id not in self._zones:
+            current = self._current
+            yield self._chat({"chat_id": chat_id})
+            # only a chat line names the chat of what follows
+            self._current = current
+        sent_at, sender = raw.get("sent_at"), raw.get("sender_id")
+        if "external_id" not in raw:
+            said = f"{chat_id} {sender}", str(sent_at), str(raw.get("content"))
+            raw["external_id"] = self._ids.name(*said)
+        raw["sent_at"] = _with_zone(sent_at, self._zones.get(chat_id))
+        if sent_at is None:
+            del raw["sent_at"]
+        message = MessageIn.model_validate(raw)
+        if "position" not in raw:
+            position = self._positions.next((chat_id, message.sent_at))
+            message = message.model_copy(update={"position": position})
+        yield Record(chat_id=chat_id, message=message, where=where)
+
+
+def _object(line: str) -> dict[str, Any]:
+    if problem := unreadable(line):
+        raise ValueError(problem)
+    try:
+        value = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from error
+    if isinstance(value, dict):
+        return value
+    raise ValueError("is no JSON object in braces")
+
+
+def _with_zone(sent_at: object, zone: ZoneInfo | None) -> object:
+    if isinstance(sent_at, str) and zone is not None:
+        try:
+            local = datetime.fromisoformat(sent_at.strip())
+        except ValueError:
+            # numbers, and what the message's own check words better
+            return sent_at
+        return local if local.tzinfo else local.replace(tzinfo=zone)
+    return sent_at

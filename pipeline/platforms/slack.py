@@ -1,0 +1,259 @@
+"""Slack's workspace export, a folder of days for each channel, as messages.
+
+A message's `ts` is its id within the channel and its time. What apps and bots wrote has the role `assistant`;
+joining, leaving, topics and pins nobody wrote, they are counted and left out.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.platforms.records import (
+    Broken,
+    ImportOptions,
+    MediaKind,
+    Notice,
+    Parsed,
+    Record,
+    Skipped,
+    chat_of,
+    media_kind,
+    name_of,
+    sentence,
+    with_media,
+)
+from pipeline.platforms.slack_text import plain
+from schemas.errors import InvalidInput
+from schemas.messages import ChatIn, ChatKind, MessageIn
+
+# the lists of conversations, and what kind of chat they hold
+_INDEXES: dict[str, ChatKind] = {
+    "channels.json": "group",
+    "groups.json": "group",
+    "mpims.json": "group",
+    "dms.json": "direct",
+}
+_DAY = re.compile(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
+_WRITTEN = frozenset(
+    (None, "bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment")
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")
+
+
+def root_of(names: Collection[str]) -> str | None:
+    """The folder of the export among these paths ("" or with a slash at its end), or nothing.
+
+    A zip made by hand often holds one folder with everything in it.
+    """
+    roots = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] in _INDEXES}
+    roots = {root for root in roots if not root.startswith("__MACOSX")}
+    if not roots:
+        return None
+    root = min(roots, key=len)
+    return f"{root}/" if root else ""
+
+
+def files_of(names: Collection[str]) -> list[str]:
+    """Those of the paths that `parse` reads, in its order: the lists, then each channel's days."""
+    if (root := root_of(names)) is None:
+        return []
+    lists = [name for name in (root + "users.json", *(root + index for index in _INDEXES)) if name in names]
+    inner = (name for name in names if name.startswith(root))
+    return [*lists, *sorted(name for name in inner if _DAY.fullmatch(name[len(root) :]))]
+
+
+def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportOptions) -> Iterator[Parsed]:
+    """The channels and their messages. `names` are the paths of the export's files with slashes between.
+
+    `read` gives a file's bytes, and raises `InvalidInput` for one that cannot be read: that file is then
+    reported and the next one read.
+    """
+    if options.chat_id:
+        yield Notice(text="The export names its channels itself; --chat is not used.")
+    root = root_of(names) or ""
+    files = files_of(names)
+    days = [name for name in files if _DAY.fullmatch(name[len(root) :])]
+    listed: dict[str, list[Any]] = {}
+    for name in files[: len(files) - len(days)]:
+        loaded = _load(name, read)
+        if isinstance(loaded, Broken):
+            yield loaded
+        else:
+            listed[name] = loaded
+    people = {key: person for person in listed.get(root + "users.json", []) if (key := _key(person))}
+    names_of = {key: _person_name(person) for key, person in people.items()}
+    bots = {key for key, person in people.items() if person.get("is_bot")} | {"USLACKBOT"}
+    folders = dict(
+        folder
+        for index, kind in _INDEXES.items()
+        for raw in listed.get(root + index, [])
+        for folder in _folders(raw, kind, names_of)
+    )
+    chat: ChatIn | None = None
+    current = ""
+    for name in days:
+        folder = name[len(root) :].partition("/")[0]
+        if folder != current:
+            current = folder
+            try:
+                chat = _chat(folder, folders, options)
+            except ValidationError as error:
+                chat = None
+                yield Broken(where=folder, reason=f"the channel has no usable id: {sentence(error)}")
+            if chat is not None:
+                yield chat
+            if chat is not None and folder not in folders:
+                yield Notice(
+                    text=f"No list of channels names the folder {folder}; its name serves as the id."
+                )
+        if chat is not None:
+            yield from _day(name, read, chat, names_of, bots)
+
+
+def _day(
+    name: str, read: Callable[[str], bytes], chat: ChatIn, names: dict[str, str], bots: set[str]
+) -> Iterator[Parsed]:
+    messages = _load(name, read)
+    if isinstance(messages, Broken):
+        yield messages
+        return
+    for index, raw in enumerate(messages):
+        yield _message(raw, f"{name}, [{index}]", chat, names, bots)
+
+
+def _load(name: str, read: Callable[[str], bytes]) -> list[Any] | Broken:
+    try:
+        value = json.loads(read(name))
+    except (ValueError, RecursionError) as error:
+        return Broken(where=name, reason=f"the file is not JSON: {error}")
+    except InvalidInput as error:
+        return Broken(where=name, reason=str(error))
+    return value if isinstance(value, list) else Broken(where=name, reason="the file holds no list")
+
+
+def _key(raw: Any) -> str | None:
+    return raw["id"] if isinstance(raw, dict) and isinstance(raw.get("id"), str) else None
+
+
+def _person_name(person: dict[str, Any]) -> str:
+    profile = person.get("profile")
+    told = profile if isinstance(profile, dict) else {}
+    return name_of(
+        told.get("display_name"), told.get("real_name"), person.get("real_name"), person.get("name")
+    )
+
+
+def _folders(
+    raw: Any, kind: ChatKind, names: dict[str, str]
+) -> Iterator[tuple[str, tuple[str, ChatKind, str]]]:
+    """Folder → (id, kind, title). A direct chat's folder is named by its id; people are its title."""
+    if (key := _key(raw)) is None:
+        return
+    name = name_of(raw.get("name"))
+    members = raw.get("members") if isinstance(raw.get("members"), list) else []
+    people = ", ".join(names.get(str(member)) or str(member) for member in members)
+    grouped = name.startswith("mpdm-") or not name
+    yield (name or key, (key, kind, people if grouped and people else f"#{name}" if name else key))
+
+
+def _chat(folder: str, folders: dict[str, tuple[str, ChatKind, str]], options: ImportOptions) -> ChatIn:
+    key, kind, title = folders.get(folder, (folder, "group", f"#{folder}"))
+    return chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
+
+
+def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
+    if not isinstance(raw, dict):
+        return Broken(where=where, reason="is no JSON object")
+    if raw.get("type", "message") != "message" or raw.get("subtype") not in _WRITTEN or raw.get("hidden"):
+        return Skipped(where=where, reason="service message")
+    user, bot = raw.get("user"), raw.get("bot_id")
+    ts = raw.get("ts")
+    if not isinstance(ts, str) or (found := _TS.fullmatch(ts)) is None:
+        return Broken(where=where, reason=f"ts {ts!r} is no time of Slack's, such as 1700000000.000100")
+    if not (sender := name_of(user, bot, raw.get("username"))):
+        return Broken(where=where, reason="user and bot_id are missing")
+    files = _files(raw)
+    content = with_media(plain(_text(raw), names), files)
+    if not content:
+        return Skipped(where=where, reason="message without text")
+    try:
+        # added up in whole numbers: the last digits order the messages of one instant
+        since = timedelta(
+            seconds=int(found["seconds"]), microseconds=int((found["micros"] or "").ljust(6, "0"))
+        )
+        message = MessageIn(
+            external_id=ts,
+            sender_id=f"slack:{sender}",
+            sender_name=_sender_name(raw, names),
+            role="assistant" if bot or user in bots else "user",
+            content=content,
+            sent_at=_EPOCH + since,
+            metadata=_metadata(raw, files),
+        )
+    except ValidationError as error:
+        return Broken(where=where, reason=sentence(error))
+    except OverflowError:
+        return Broken(where=where, reason=f"ts {ts!r} is not a time that a calendar knows")
+    return Record(chat_id=chat.chat_id, message=message, where=where)
+
+
+def _text(raw: dict[str, Any]) -> str:
+    """What was written; what apps put into attachments when they left the text empty."""
+    text = _trimmed(raw.get("text"))
+    if text:
+        return text
+    items = raw.get("attachments")
+    attachments = items if isinstance(items, list) else []
+    said = (
+        _trimmed(item.get("fallback") or item.get("text")) for item in attachments if isinstance(item, dict)
+    )
+    return "\n".join(part for part in said if part)
+
+
+def _trimmed(value: object) -> str:
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _sender_name(raw: dict[str, Any], names: dict[str, str]) -> str:
+    profile, bot = raw.get("user_profile"), raw.get("bot_profile")
+    told = profile if isinstance(profile, dict) else {}
+    return name_of(
+        names.get(str(raw.get("user"))),
+        told.get("display_name"),
+        told.get("real_name"),
+        raw.get("username"),
+        bot.get("name") if isinstance(bot, dict) else None,
+    )
+
+
+def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
+    items = raw.get("files")
+    files = [
+        item for item in (items if isinstance(items, list) else [raw.get("file")]) if isinstance(item, dict)
+    ]
+    # deleted files stay as tombstones without a name
+    return [
+        _file(name_of(item.get("name"), item.get("title")))
+        for item in files
+        if item.get("mode") != "tombstone"
+    ]
+
+
+def _file(name: str) -> dict[str, str]:
+    kind: MediaKind = media_kind(name) if name else "media"
+    return {"kind": kind, "name": name} if name else {"kind": kind}
+
+
+def _metadata(raw: dict[str, Any], files: list[dict[str, str]]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"media": files} if files else {}
+    if isinstance(thread := raw.get("thread_ts"), str) and thread != raw.get("ts"):
+        metadata["thread_ts"] = thread
+    edited = raw.get("edited")
+    if isinstance(edited, dict) and isinstance(edited.get("ts"), str):
+        metadata["edited_ts"] = edited["ts"]
+    return metadata

@@ -1,0 +1,227 @@
+"""Telegram Desktop's `result.json`, of one chat or of all, as messages.
+
+Ids are written as the Bot API writes them, so that what a bot sees live and what is imported is one chat and
+one person: `telegram:-100…` for supergroups and channels, `telegram:-…` for basic groups, `telegram:11` for
+people. In supergroups and channels the message ids are the bot's, too; in other chats every account counts
+its own, and the same chat imported and seen live is stored twice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import IO, Any
+
+from pydantic import ValidationError
+
+from pipeline.platforms import json_stream
+from pipeline.platforms.records import (
+    Broken,
+    ImportOptions,
+    Notice,
+    Parsed,
+    Record,
+    Skipped,
+    chat_of,
+    name_of,
+    sentence,
+    with_media,
+)
+from schemas.messages import ChatIn, ChatKind, MessageIn
+
+# one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
+_LISTS = {
+    "messages.item": "",
+    "chats.list.item.messages.item": "chats.list.item",
+    "left_chats.list.item.messages.item": "left_chats.list.item",
+}
+_DIRECT = frozenset(("personal_chat", "bot_chat", "saved_messages", "verification_codes", "replies"))
+_BOT_API_PREFIX = {
+    **dict.fromkeys(("private_supergroup", "public_supergroup", "private_channel", "public_channel"), "-100"),
+    "private_group": "-",
+}
+_MEDIA_TYPES = {
+    "sticker": "sticker",
+    "animation": "image",
+    "video_file": "video",
+    "video_message": "video",
+    "voice_message": "audio",
+    "audio_file": "audio",
+}
+_POSITIONS = 2**31
+
+
+def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
+    """The chats and their messages from the bytes of `result.json` (UTF-8).
+
+    `options.chat_id` names the chat of a single-chat export; in an export of all chats it is not used.
+    """
+    header: dict[str, Any] = {}
+    reader: _Reader | None = None
+    told_zone = False
+    for found in json_stream.walk(stream, _LISTS):
+        match found:
+            case json_stream.Cut(reason=reason):
+                yield Broken(where="the end of what could be read", reason=reason)
+            case json_stream.Opened(path=path) if path in _LISTS.values():
+                header, reader = {}, None
+                if path and options.chat_id:
+                    yield Notice(text="The export names its chats itself; --chat is not used.")
+                    options = replace(options, chat_id=None)
+            case json_stream.Scalar(path=path, value=value):
+                parent, _, key = path.rpartition(".")
+                if parent in _LISTS.values() and key in {"name", "type", "id"}:
+                    header[key] = value
+            case json_stream.Item(path=path, index=index, value=value):
+                where = f"messages[{index}]" if not _LISTS[path] else f"{_title(header)}, messages[{index}]"
+                if reader is None:
+                    try:
+                        reader = _Reader(header, options)
+                    except ValidationError as error:
+                        yield Broken(where=where, reason=f"its chat has no usable id: {sentence(error)}")
+                        continue
+                    yield reader.chat
+                if not told_zone and options.time_zone is None and _lacks_instant(value):
+                    told_zone = True
+                    yield Notice(
+                        text="This old export writes times without a zone; they are read as UTC. Say --tz."
+                    )
+                yield reader.read(value, where)
+
+
+def _title(header: dict[str, Any]) -> str:
+    return name_of(header.get("name")) or f"chat {header.get('id', '?')}"
+
+
+def _lacks_instant(raw: object) -> bool:
+    return isinstance(raw, dict) and raw.get("type") == "message" and "date_unixtime" not in raw
+
+
+class _Reader:
+    """Turns the messages of one chat into ours."""
+
+    def __init__(self, header: dict[str, Any], options: ImportOptions) -> None:
+        chat_type = str(header.get("type", ""))
+        raw_id = header.get("id")
+        # saved messages have no id of their own in some versions
+        own = "" if raw_id is None else _BOT_API_PREFIX.get(chat_type, "") + str(raw_id).removeprefix("-")
+        kind: ChatKind = "direct" if chat_type in _DIRECT else "group"
+        title = name_of(header.get("name")) or ("Saved messages" if chat_type == "saved_messages" else "")
+        self.chat: ChatIn = chat_of(
+            "telegram", options.chat_id or own or chat_type, options, kind=kind, title=title
+        )
+        self._bot = f"user{raw_id}" if chat_type == "bot_chat" else None
+        self._zone = options.zone()
+
+    def read(self, raw: Any, where: str) -> Parsed:
+        if not isinstance(raw, dict):
+            return Broken(where=where, reason="is no JSON object")
+        if raw.get("type") != "message":
+            return Skipped(where=where, reason="service message")
+        try:
+            text, media = _text(raw), _media(raw)
+            content = with_media(text, media)
+            if not content:
+                return Skipped(where=where, reason="message without text")
+            sender, own_id = raw.get("from_id"), int(raw["id"])
+            message = MessageIn(
+                external_id=str(own_id),
+                sender_id=_sender_id(sender),
+                sender_name=name_of(raw.get("from")),
+                role="assistant" if sender is not None and sender == self._bot else "user",
+                content=content,
+                sent_at=self._sent_at(raw),
+                # ids rise with time and are the same in every export: the order within one second
+                position=own_id % _POSITIONS,
+                metadata=_metadata(raw, media),
+            )
+        except ValidationError as error:
+            return Broken(where=where, reason=sentence(error))
+        except KeyError as error:
+            return Broken(where=where, reason=f"{error.args[0]} is missing")
+        except (TypeError, ValueError, OverflowError) as error:
+            return Broken(where=where, reason=str(error))
+        return Record(chat_id=self.chat.chat_id, message=message, where=where)
+
+    def _sent_at(self, raw: dict[str, Any]) -> datetime:
+        if "date_unixtime" in raw:
+            return datetime.fromtimestamp(int(raw["date_unixtime"]), UTC)
+        local = datetime.fromisoformat(raw["date"])
+        return (local if local.tzinfo else local.replace(tzinfo=self._zone)).astimezone(UTC)
+
+
+def _sender_id(raw: object) -> str:
+    """The sender as the Bot API names it; old exports have bare numbers.
+
+    >>> _sender_id("user11"), _sender_id("channel12"), _sender_id(13)
+    ('telegram:11', 'telegram:-10012', 'telegram:13')
+    """
+    if raw is None or raw == "":
+        raise ValueError("from_id is missing")
+    text = str(raw)
+    if text.startswith("channel"):
+        return f"telegram:-100{text.removeprefix('channel')}"
+    if text.startswith("chat"):
+        return f"telegram:-{text.removeprefix('chat')}"
+    return f"telegram:{text.removeprefix('user')}"
+
+
+def _text(raw: dict[str, Any]) -> str:
+    text = raw.get("text", "")
+    parts = text if isinstance(text, list) else [text]
+    said = "".join(_part(part) for part in parts).strip()
+    if isinstance(poll := raw.get("poll"), dict):
+        answers = [
+            str(answer.get("text", "")) for answer in poll.get("answers", []) if isinstance(answer, dict)
+        ]
+        said = f"{said}\n[poll] {poll.get('question', '')}: {' / '.join(answers)}".strip()
+    if isinstance(place := raw.get("location_information"), dict):
+        name = name_of(raw.get("place_name"), raw.get("address"))
+        where = name or f"{place.get('latitude')}, {place.get('longitude')}"
+        said = f"{said}\n[location {where}]".strip()
+    return said
+
+
+def _part(part: object) -> str:
+    if isinstance(part, dict):
+        text, link = str(part.get("text", "")), part.get("href")
+        return f"{text} ({link})" if isinstance(link, str) and link != text else text
+    if isinstance(part, str):
+        return part
+    raise ValueError("text is neither a text nor a list of texts")
+
+
+def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
+    if "photo" in raw:
+        return [_named("image", raw["photo"])]
+    if "media_type" in raw:
+        kind = _MEDIA_TYPES.get(str(raw["media_type"]), "media")
+        item = _named(kind, raw.get("file_name") or raw.get("file"))
+        if emoji := name_of(raw.get("sticker_emoji")):
+            item["emoji"] = emoji
+        return [item]
+    if "file" in raw:
+        return [_named("document", raw.get("file_name") or raw["file"])]
+    if isinstance(contact := raw.get("contact_information"), dict):
+        return [_named("contact", f"{contact.get('first_name', '')} {contact.get('last_name', '')}")]
+    return []
+
+
+def _named(kind: str, path: object) -> dict[str, str]:
+    # "(File not included. Change data exporting settings to download.)" stands in place of a path
+    name = path.rpartition("/")[2].strip() if isinstance(path, str) and not path.startswith("(") else ""
+    return {"kind": kind, "name": name} if name else {"kind": kind}
+
+
+def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"media": media} if media else {}
+    if isinstance(reply := raw.get("reply_to_message_id"), int):
+        metadata["reply_to"] = str(reply)
+    if isinstance(author := raw.get("forwarded_from"), str):
+        metadata["forwarded_from"] = author
+    if isinstance(bot := raw.get("via_bot"), str):
+        metadata["via_bot"] = bot
+    if edited := raw.get("edited_unixtime"):
+        metadata["edited_at"] = datetime.fromtimestamp(int(edited), UTC).isoformat()
+    elif edited := raw.get("edited"):
+        metadata["edited_at"] = str(edited)
+    return metadata

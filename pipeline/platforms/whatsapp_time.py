@@ -1,0 +1,153 @@
+"""The beginnings of WhatsApp's lines: dates and times as phones of many countries write them."""
+
+# ruff: noqa: RUF001  letters of other alphabets are meant
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from pipeline.platforms.records import DateOrder
+
+Style = Literal["dash", "bracket", "colon"]
+"""Android's `date, time - `, the iPhone's `[date, time] `, the old iPhone's `date time: `."""
+
+_MARKS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u3000\t]")
+
+_AM = "a m|am|vorm|fm|ص|上午|凌晨|早上|오전|午前|π μ|πμ|öö|pg|पूर्वाह्न|сутра|д п|de|sa|ق ظ"
+_PM = "p m|pm|nachm|em|م|下午|晚上|中午|오후|午後|μ μ|μμ|ös|ptg|अपराह्न|поподне|п п|du|ch|ب ظ"
+_HALVES = dict.fromkeys(_AM.split("|"), "am") | dict.fromkeys(_PM.split("|"), "pm")
+# `a. m.`, `a.m.`, `am` and `AM` are one word: dots count as spaces, at most one between two letters
+_HALF = "|".join(
+    sorted((re.escape(word).replace(r"\ ", r"\.?\s?") + r"\.?" for word in _HALVES), key=len, reverse=True)
+)
+
+_DATE = r"(?P<a>\d{1,4})\s?[./\-年년]\s?(?P<b>\d{1,2})\s?[./\-月월]\s?(?P<c>\d{1,4})[日일]?\.?(?:\s?г\.)?"
+_BETWEEN = r"(?:\s?[,،、])?\s*(?:à|às|kl\.?|klo|um|at|u)?\s*"
+_TIME = (
+    rf"(?:(?P<before>{_HALF})\s?)?(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
+    rf"(?:\s?(?P<after>{_HALF}))?(?:\s?(?:ч\.|uhr|h))?"
+)
+_STYLES: dict[Style, re.Pattern[str]] = {
+    "dash": re.compile(rf"{_DATE}{_BETWEEN}{_TIME}\s[-–]\s", re.IGNORECASE),
+    "bracket": re.compile(rf"\[{_DATE}{_BETWEEN}{_TIME}\]\s?", re.IGNORECASE),
+    "colon": re.compile(rf"{_DATE}{_BETWEEN}{_TIME}:\s", re.IGNORECASE),
+}
+# Longer than any beginning; a line of megabytes is not searched through.
+_LONGEST = 80
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """The beginning of a line that starts a message."""
+
+    style: Style
+    # the three numbers of the date as they stand, and how it was written
+    date: tuple[str, str, str]
+    hour: int
+    minute: int
+    second: int
+    half: Literal["am", "pm"] | None
+    # what follows, with every mark that it had
+    rest: str
+
+
+def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")) -> Start | None:
+    """The beginning of a message in one of these styles, or nothing: the line goes on with the one before."""
+    # Marks come between the parts of a date, and a thin space before PM. Taking them out of the whole line
+    # would also take them out of the text, so the beginning is cleaned and measured by what it skipped.
+    head = _SPACES.sub(" ", line[:_LONGEST])
+    plain = _MARKS.sub("", head)
+    for style in styles:
+        if (found := _STYLES[style].match(plain)) is None:
+            continue
+        before, after = found["before"], found["after"]
+        return Start(
+            style=style,
+            date=(found["a"], found["b"], found["c"]),
+            hour=int(found["hour"]),
+            minute=int(found["minute"]),
+            second=int(found["second"] or 0),
+            half=_half(before or after),
+            rest=line[_raw_length(head, found.end()) :],
+        )
+    return None
+
+
+def _half(word: str | None) -> Literal["am", "pm"] | None:
+    if word is None:
+        return None
+    plain = re.sub(r"[.\s]+", " ", word).strip().lower()
+    return "am" if _HALVES.get(plain) == "am" or _HALVES.get(plain.replace(" ", "")) == "am" else "pm"
+
+
+def _raw_length(head: str, visible: int) -> int:
+    """How many characters of `head` hold this many that are not marks."""
+    for index, character in enumerate(head):
+        if visible == 0:
+            return index
+        visible -= _MARKS.match(character) is None
+    return len(head)
+
+
+def local_time(start: Start, order: DateOrder) -> datetime:
+    """The time on the phone's clock, without a zone.
+
+    Raises `ValueError` when the calendar has no such day, the clock no such time, or nobody had a phone then.
+    """
+    a, b, c = (int(part) for part in start.date)
+    year, month, day = {"dmy": (c, b, a), "mdy": (c, a, b), "ymd": (a, b, c)}[order]
+    if year < 100:
+        year += 2000
+    elif year > 2400:
+        # phones set to Thai count from Buddha's death
+        year -= 543
+    if year < 1970:
+        raise ValueError(f"nobody sent messages in the year {year}")
+    hour = start.hour
+    if start.half is not None and hour <= 12:
+        hour = hour % 12 + (12 if start.half == "pm" else 0)
+    return datetime(year, month, day, hour, start.minute, start.second)  # noqa: DTZ001  the zone comes later
+
+
+def instant(local: datetime, zone: ZoneInfo, after: datetime | None) -> datetime:
+    """A wall clock's time as an instant, in UTC.
+
+    The hour that a clock repeats in autumn is read as the second one when the first would lie before
+    `after`, the instant of the message before.
+    """
+    first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
+    # in the hour that spring leaves out the readings differ too, the second lying earlier: never taken
+    return second if after is not None and first < after <= second else first
+
+
+def guess_order(starts: Sequence[Start]) -> DateOrder | None:
+    """The order of day, month and year in these dates; nothing when they allow two readings.
+
+    A number that cannot be a month decides. Without one, an export runs forward in time: the only reading
+    in which it does is the right one.
+    """
+    if not starts:
+        return None
+    if any(len(start.date[0]) >= 3 or int(start.date[0]) > 31 for start in starts):
+        return "ymd"
+    firsts = sum(int(start.date[0]) > 12 for start in starts)
+    seconds = sum(int(start.date[1]) > 12 for start in starts)
+    if firsts or seconds:
+        return "dmy" if firsts >= seconds else "mdy"
+    if _runs_forward(starts, "dmy") != _runs_forward(starts, "mdy"):
+        return "dmy" if _runs_forward(starts, "dmy") else "mdy"
+    return None
+
+
+def _runs_forward(starts: Sequence[Start], order: DateOrder) -> bool:
+    try:
+        days = [local_time(start, order).date() for start in starts]
+    except ValueError:
+        return False
+    return all(earlier <= later for earlier, later in pairwise(days))
