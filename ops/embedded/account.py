@@ -1,16 +1,16 @@
 """Decides as which user the embedded servers run: as ourselves, or, where we are root, as somebody ordinary.
 
 Postgres refuses to run as root, and Redis should not. Where we are root, a server runs as the owner of the
-data folder; if that is root too, under a number that no account has. A number of its own, rather than `nobody`
-or another existing account, because what else runs under that account could read the files and end the server;
-and a bare number, rather than a new account, because starting a program should not edit the machine's users.
-The owner of the server's own folder remembers the choice.
+data folder; if that is root too, under a number that no account has. A number of its own, rather than
+`nobody` or another existing account, because what else runs under that account could read the files and end
+the server; and a bare number, rather than a new account, because starting a program should not edit the
+machine's users. The owner of the server's own folder remembers the choice.
 
 Such a user often cannot reach the data folder at all (`/root`, a test's private directory). It need not: we
 enter the folder as root and give our rights up after, and the server stays where it is, naming every file
-relative to its working directory (`/proc/self/cwd`). So nothing along the way has to be opened up, and nobody
-else, not even under the same number, finds the way in. Keeping a capability instead (`CAP_DAC_READ_SEARCH`)
-would let the server read every file of the machine, and containers do not grant it.
+relative to its working directory (`/proc/self/cwd`). So nothing along the way has to be opened up. Keeping a
+capability instead (`CAP_DAC_READ_SEARCH`) would let the server read every file of the machine, and containers
+do not grant it.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ import pwd
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from schemas.errors import Permanent
 
@@ -33,6 +34,11 @@ class Account:
 
     uid: int
     gid: int
+
+
+def rights(account: Account | None) -> dict[str, Any]:
+    """The arguments of `subprocess.Popen` that make a process the account's own; none: ours."""
+    return {} if account is None else {"user": account.uid, "group": account.gid, "extra_groups": []}
 
 
 def account_for(data_dir: Path, server_dir: Path) -> Account | None:
@@ -52,13 +58,15 @@ def account_for(data_dir: Path, server_dir: Path) -> Account | None:
 
 
 def named_account(account: Account) -> Account:
-    """The account, if it has a name, else one that has, and under which nothing runs: `initdb` insists on a name."""
+    """The account itself; if it has no name, one that has and runs nothing: `initdb` insists on a name."""
     with contextlib.suppress(KeyError):
         pwd.getpwuid(account.uid)
         return account
-    busy = {
-        entry.stat().st_uid for entry in Path("/proc").iterdir() if entry.name.isdigit() and entry.exists()
-    }
+    busy = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        # it may end while we look
+        with contextlib.suppress(FileNotFoundError):
+            busy.add(process.stat().st_uid)
     for known in pwd.getpwall():
         if known.pw_uid and known.pw_uid not in busy:
             return Account(known.pw_uid, known.pw_gid)
@@ -68,8 +76,13 @@ def named_account(account: Account) -> Account:
 
 
 def give_away(tree: Path, account: Account) -> None:
-    """Make the account the owner of the folder and all that is in it; links are not followed."""
-    os.chown(tree, account.uid, account.gid)
+    """Make the account the owner of the folder and all that is in it, unless it owns the folder already.
+
+    From then on it could lead us astray there with links, so that nothing in it is changed as root any more.
+    """
+    if tree.stat().st_uid == account.uid:
+        return
     for folder, folders, files in os.walk(tree):
         for name in folders + files:
             os.chown(Path(folder, name), account.uid, account.gid, follow_symlinks=False)
+    os.chown(tree, account.uid, account.gid)

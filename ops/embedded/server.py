@@ -1,0 +1,245 @@
+"""What the embedded servers have in common: one per data folder, found by all, ended with its starter.
+
+While a server runs, every process of the same user can use it, knowing its data folder alone; it ends with
+the process that started it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+from ops.embedded.account import Account
+from ops.embedded.folder import explained, make_folder, write_private
+from ops.embedded.lock import is_taken, open_lock, take
+from ops.embedded.process import ENDS_WITH_STARTER, end, exists, kill_family, spawn
+from schemas.errors import Permanent
+
+LOG_LIMIT_BYTES = 10_000_000
+POLL_SECONDS = 0.02
+KILL_SECONDS = 10.0
+
+
+class ServerFailed(Permanent):
+    """An embedded server did not start; the message says why, with the end of its log."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the server of a folder is, or last was, to be reached."""
+
+    port: int
+    tcp: bool = True
+    socket_dir: str = ""
+    pid: int = 0  # 0: on its way, or never ready
+    started_by: int = 0  # the number of the process that it ends with
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a server is started, and where it will be reached."""
+
+    command: list[str | Path]
+    directory: Path
+    account: Account | None
+    state: State
+    config: bytes = b""
+
+
+class EmbeddedServer(ABC):
+    """A server with its data in `data_dir`; `port`: the one asked for on the loopback address."""
+
+    name: ClassVar[str]
+    start_seconds: ClassVar[float]
+    # waited for after each of the signals
+    stop_seconds: ClassVar[float]
+    stop_signals: ClassVar[tuple[signal.Signals, ...]]
+
+    def __init__(self, data_dir: Path, port: int | None) -> None:
+        self.data_dir = data_dir.absolute()
+        self.log_path = self.data_dir / f"{self.name}.log"
+        self._port = port
+        self._lock_path = self.data_dir / f"{self.name}.lock"
+        self._state_path = self.data_dir / f"{self.name}.json"
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @abstractmethod
+    def _prepare(self) -> Launch:
+        """Bring data folder and settings into the state that the server can be started in."""
+
+    @abstractmethod
+    def _answers(self, state: State) -> bool:
+        """Whether the server can be reached and used there."""
+
+    def _complete(self) -> None:  # noqa: B027 - not every server needs more
+        """Do what needs a running server, before anybody else is told of it."""
+
+    def start(self) -> None:
+        """Start the server with the data it had, and wait until it can be used.
+
+        Where it runs already, whoever started it, it is used as it is.
+        Raises `DataFolderError`, `ProgramMissing`, `PortTaken` or `ServerFailed`.
+        """
+        make_folder(self.data_dir)
+        lock = self._lock()
+        if lock is None:
+            self._require_same_port()
+            return
+        try:
+            self._launch(lock)
+        finally:
+            os.close(lock)
+
+    def stop(self) -> None:
+        """End the server cleanly, or by force when that takes too long; one that another started stays."""
+        child, self._child = self._child, None
+        if child is not None:
+            end(child, self.stop_signals, self.stop_seconds)
+
+    def kill(self) -> None:
+        """End the server with all its processes by SIGKILL, as a crash would, whoever started it."""
+        pid = self.pid
+        if pid is None:
+            return
+        kill_family(pid)
+        child, self._child = self._child, None
+        if child is not None:
+            child.wait()
+        deadline = time.monotonic() + KILL_SECONDS
+        while is_taken(self._lock_path):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"The embedded {self.name}, process {pid}, could not be killed.")
+            time.sleep(POLL_SECONDS)
+
+    def is_running(self) -> bool:
+        """Whether the server is up, whoever started it."""
+        return self.pid is not None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this object started the server that runs, and so ends it with `stop`."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The process number of the server, or None when it is not up."""
+        state = self._state()
+        if state is None or not state.pid or not is_taken(self._lock_path):
+            return None
+        if self._child is not None:
+            self._child.poll()  # one that has ended counts as existing until it is waited for
+        return state.pid if exists(state.pid) else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _state(self) -> State | None:
+        """Where the server is to be reached; None when it never ran."""
+        try:
+            return State(**json.loads(self._state_path.read_bytes()))
+        except FileNotFoundError:
+            return None
+
+    def _publish(self, state: State) -> None:
+        write_private(self._state_path, json.dumps(asdict(state)))
+
+    def _lock(self) -> int | None:
+        """A descriptor that holds the lock, for us to start the server; None when one runs and answers.
+
+        One that is starting, or on its way out, is waited for.
+        """
+        with explained(self.data_dir):
+            descriptor = open_lock(self._lock_path)
+        deadline = time.monotonic() + self.start_seconds
+        try:
+            while not take(descriptor):
+                state = self._state()
+                if state and state.pid and self._lasts(state) and self._answers(state):
+                    os.close(descriptor)
+                    return None
+                if time.monotonic() > deadline:
+                    raise ServerFailed(
+                        f"Another embedded {self.name} holds {self._lock_path}, and did not answer within "
+                        f"{self.start_seconds:.0f} s. See {self.log_path}, and end it."
+                    )
+                time.sleep(POLL_SECONDS)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _lasts(self, state: State) -> bool:
+        """Whether the server is to be counted on: one whose starter is gone has been told to end."""
+        return exists(state.started_by) or not ENDS_WITH_STARTER
+
+    def _launch(self, lock: int) -> None:
+        launch = self._prepare()
+        self.stop()  # takes leave of an earlier process that was ended by somebody else
+        state = replace(launch.state, started_by=os.getpid())
+        self._publish(state)
+        log = self._open_log()
+        try:
+            self._child = spawn(
+                launch.command,
+                directory=launch.directory,
+                account=launch.account,
+                config=launch.config,
+                log=log,
+                keep_open=lock,
+                death_signal=self.stop_signals[0],
+            )
+            self._wait_until(lambda: self._answers(state))
+            self._complete()
+            self._publish(replace(state, pid=self._child.pid))
+        except (OSError, subprocess.SubprocessError) as error:
+            self.stop()
+            raise self._failure(f"{launch.command[0]} cannot be run: {error}") from error
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            os.close(log)
+
+    def _open_log(self) -> int:
+        with explained(self.data_dir):
+            if self.log_path.exists() and self.log_path.stat().st_size > LOG_LIMIT_BYTES:
+                self.log_path.replace(self.log_path.with_suffix(".log.1"))
+            log = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        self._log_start = os.fstat(log).st_size
+        return log
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self.start_seconds
+        while not ready():
+            if not self.is_ours:
+                raise self._failure("it ended while it started")
+            if time.monotonic() > deadline:
+                raise self._failure(f"it was not ready within {self.start_seconds:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+    def _failure(self, reason: str) -> ServerFailed:
+        """The error to raise about a start: the reason, and what the log says since then."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            said = log.read()[-2000:].decode(errors="replace").strip()
+        tail = f"The end of {self.log_path}:\n{said}" if said else f"Its log is {self.log_path}."
+        return ServerFailed(f"The embedded {self.name} did not start: {reason}.\n{tail}")
+
+    def _require_same_port(self) -> None:
+        state = self._state()
+        if self._port and state and (state.port, state.tcp) != (self._port, True):
+            raise ServerFailed(
+                f"The embedded {self.name} of {self.data_dir} runs already (process {state.pid}), but not on "
+                f"port {self._port}. Stop it first, or leave the port out."
+            )
