@@ -1,0 +1,1 @@
+"""Celery tasks: thin shells over the pipeline, harmless to run twice."""

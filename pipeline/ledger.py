@@ -1,0 +1,193 @@
+"""Claim what is owed, do it, finish it: the one shell that every kind of background work runs in.
+
+What is owed stands in the table `work`, a row for each (kind, key). Whoever changes data raises `wanted` in
+the same transaction. A worker claims rows under a lease, does the slow part outside any transaction, and
+finishes in the transaction that saves the result, fenced by the claim's token: a worker that was too slow
+cannot overwrite what its successor did. A queued task only says "look here"; losing all of them costs the
+time until the next sweep.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import structlog
+from sqlalchemy import Connection
+
+from pipeline.store import counters, work
+from pipeline.store.database import Database
+from schemas.errors import LeaseLost, Permanent, Retryable
+
+log = structlog.get_logger(__name__)
+
+KINDS = ("ingest", "embed", "summarize", "backfill")
+
+FIRST_RETRY_SECONDS = 2.0
+LAST_RETRY_SECONDS = 600.0
+# A provider that is away is asked again at this pace; such a try does not count as an attempt.
+OUTAGE_SECONDS = 15.0
+MAX_ERROR_CHARS = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A row of `work` that is ours until its lease ends."""
+
+    tenant_id: str
+    kind: str
+    key: str
+    # fences the result: nobody else's claim of this row has this number
+    token: int
+    # how often it was tried, this time included
+    attempts: int
+    # the request that asked for the work
+    trace_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """How work is claimed."""
+
+    # rows at once
+    batch: int
+    lease_seconds: float
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one run of a kind did."""
+
+    claimed: int = 0
+    finished: int = 0
+    failed: int = 0
+    # the batch was full, so that there may be more
+    more: bool = False
+    # kinds that are owed something now
+    follows: frozenset[str] = frozenset()
+
+
+Handler = Callable[[str, Sequence[Claim]], Iterable[str]]
+"""Does the work of one tenant's claims and finishes them; returns the kinds that are owed something now."""
+
+
+def backoff_seconds(attempt: int, jitter: float) -> float:
+    """How long to wait after the n-th failed attempt; `jitter` from 0 to 1 spreads what failed together.
+
+    >>> [backoff_seconds(n, 0.0) for n in (1, 2, 3, 20)]
+    [1.0, 2.0, 4.0, 300.0]
+    >>> backoff_seconds(1, 1.0)
+    2.0
+    """
+    ceiling = min(FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 30), LAST_RETRY_SECONDS)
+    return ceiling * (0.5 + jitter / 2)
+
+
+def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outcome:
+    """Claim a batch of a kind and let `handler` do it, tenant by tenant.
+
+    What the handler raises releases its claims: to be tried again with a growing delay, or given up when
+    the error is permanent or the attempts are used up. Nothing is raised for the rows themselves; an error
+    of the ledger's own statements (Postgres is away) is.
+    """
+    with database.maintenance() as connection:
+        rows = work.claim(
+            connection,
+            kind,
+            batch=policy.batch,
+            lease_seconds=policy.lease_seconds,
+            max_attempts=policy.max_attempts,
+        )
+    claims = sorted((Claim(**row._mapping) for row in rows), key=lambda c: (c.tenant_id, c.key))
+    follows: set[str] = set()
+    finished = failed = 0
+    for tenant_id, group in groupby(claims, key=lambda c: c.tenant_id):
+        mine = list(group)
+        try:
+            follows.update(handler(tenant_id, mine))
+            finished += len(mine)
+        except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
+            failed += len(mine)
+            _release(database, mine, error, policy)
+        except BaseException:
+            # The process is being stopped: what it held goes back, untried.
+            give_back(database, mine, policy)
+            raise
+    more = len(claims) >= policy.batch or (bool(claims) and claims[0].attempts > 1)
+    return Outcome(claimed=len(claims), finished=finished, failed=failed, more=more, follows=frozenset(follows))
+
+
+def finish(connection: Connection, claims: Sequence[Claim], *, again: bool = False) -> None:
+    """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
+
+    `again` keeps them owed: a part was done and there is more. Raises `LeaseLost` when a claim is no longer
+    ours, so that the transaction rolls back.
+    """
+    if not claims:
+        return
+    first = claims[0]
+    held = work.finish(
+        connection,
+        first.tenant_id,
+        first.kind,
+        [c.key for c in claims],
+        [c.token for c in claims],
+        again=again,
+    )
+    if held != len(claims):
+        raise LeaseLost(f"{len(claims) - held} of {len(claims)} rows of {first.kind} were claimed by somebody else")
+
+
+def give_back(database: Database, claims: Sequence[Claim], policy: Policy) -> None:
+    """Let go of claims without having tried: they are due at once and lose no attempt."""
+    if not claims:
+        return
+    with database.maintenance() as connection:
+        work.release(
+            connection,
+            claims[0].kind,
+            [(c.tenant_id, c.key, c.token) for c in claims],
+            error=None,
+            delay_seconds=0,
+            counts=False,
+            dead=False,
+            max_attempts=policy.max_attempts,
+        )
+
+
+def _release(database: Database, claims: Sequence[Claim], error: Exception, policy: Policy) -> None:
+    """Record a failure on its rows and say when they are tried again, if ever."""
+    kind = claims[0].kind
+    # An outage (Postgres, a provider) and a lost lease are not the row's own doing.
+    counts = not isinstance(error, Retryable)
+    dead = isinstance(error, Permanent)
+    delay = (
+        backoff_seconds(claims[0].attempts, random.random()) if counts else OUTAGE_SECONDS  # noqa: S311
+    )
+    reason = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+    log.warning(
+        "work_failed",
+        kind=kind,
+        keys=[c.key for c in claims[:5]],
+        rows=len(claims),
+        attempts=claims[0].attempts,
+        error=reason,
+        dead=dead,
+        exc_info=error if counts and not dead else None,
+    )
+    if isinstance(error, LeaseLost):
+        delay = 0.0
+    with database.maintenance() as connection:
+        work.release(
+            connection,
+            kind,
+            [(c.tenant_id, c.key, c.token) for c in claims],
+            error=reason,
+            delay_seconds=delay,
+            counts=counts,
+            dead=dead,
+            max_attempts=policy.max_attempts,
+        )
+    with database.tenant(claims[0].tenant_id) as connection:
+        counters.add(connection, claims[0].tenant_id, {f"{kind}_failures": len(claims)})

@@ -1,0 +1,104 @@
+"""Cut a chat's messages into sessions: pure functions of their times, whatever the order of arrival.
+
+A session is a run of consecutive messages with no gap longer than the limit (a gap of exactly the limit stays
+inside). A close marker at time T ends the session of its key: what was said at T or before belongs to the
+earlier session, what came after begins a new one.
+
+`split` is the definition. `place` does the same from what is stored: sessions are ranges without inner gaps,
+so joining ranges and new points gives what splitting all the messages would give, without reading them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from schemas.sessions import Range, Session, Stamp
+
+
+def split(stamps: Iterable[Stamp], gap: timedelta, closes: Sequence[datetime] = ()) -> list[Range]:
+    """The sessions of one chat and session key, earliest first.
+
+    `stamps` are the unique messages in any order; `closes` the times at which the session was closed on
+    request, ascending.
+
+    >>> from datetime import UTC
+    >>> at = lambda minute: Stamp(datetime(2026, 1, 1, 12, minute, tzinfo=UTC), 0, str(minute))
+    >>> [r.count for r in split([at(59), at(0), at(30)], timedelta(minutes=30))]
+    [3]
+    >>> [r.count for r in split([at(59), at(0), at(30)], timedelta(minutes=29))]
+    [1, 2]
+    """
+    ranges: list[Range] = []
+    for stamp in sorted(stamps):
+        if ranges and _together(ranges[-1].ended_at, stamp.sent_at, gap, closes):
+            last = ranges[-1]
+            ranges[-1] = Range(
+                started_at=last.started_at, ended_at=stamp.sent_at, count=last.count + 1
+            )
+        else:
+            ranges.append(Range(started_at=stamp.sent_at, ended_at=stamp.sent_at, count=1))
+    return ranges
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """One session after new messages have found their place in it."""
+
+    started_at: datetime
+    ended_at: datetime
+    # the stored sessions it consists of, earliest first; none: it is new
+    sessions: tuple[Session, ...]
+    # the new messages that lie in it, as indexes into what was given
+    arrivals: tuple[int, ...]
+
+
+def place(
+    stored: Sequence[Session],
+    arrivals: Sequence[datetime],
+    gap: timedelta,
+    closes: Sequence[datetime] = (),
+) -> list[Placement]:
+    """The sessions that new messages change: extended, joined or begun.
+
+    `stored` holds every session of the chat and key whose range lies within `gap` of any arrival; `arrivals`
+    are the new messages' times; `closes` the close markers, ascending. Sessions that take no arrival are
+    left out.
+    """
+    pieces: list[tuple[datetime, datetime, Session | None, int]] = [
+        (s.started_at, s.ended_at, s, -1) for s in stored
+    ]
+    pieces += [(at, at, None, index) for index, at in enumerate(arrivals)]
+    pieces.sort(key=lambda piece: (piece[0], piece[1]))
+
+    placements: list[Placement] = []
+    for start, end, session, index in pieces:
+        sessions = (session,) if session else ()
+        indexes = () if session else (index,)
+        if placements and _together(placements[-1].ended_at, start, gap, closes):
+            last = placements[-1]
+            placements[-1] = Placement(
+                started_at=last.started_at,
+                ended_at=max(last.ended_at, end),
+                sessions=last.sessions + sessions,
+                arrivals=last.arrivals + indexes,
+            )
+        else:
+            placements.append(Placement(started_at=start, ended_at=end, sessions=sessions, arrivals=indexes))
+    return [p for p in placements if p.arrivals]
+
+
+def cut_by(closes: Sequence[datetime], started_at: datetime, ended_at: datetime) -> bool:
+    """Whether a close marker lies inside the range, so that it must be split anew.
+
+    >>> at = lambda minute: datetime(2026, 1, 1, 12, minute)
+    >>> cut_by([at(30)], at(30), at(40)), cut_by([at(40)], at(30), at(40))
+    (True, False)
+    """
+    first = bisect_left(closes, started_at)
+    return first < len(closes) and closes[first] < ended_at
+
+
+def _together(end: datetime, start: datetime, gap: timedelta, closes: Sequence[datetime]) -> bool:
+    """Whether a message at `start` continues the session that reaches to `end`."""
+    return start - end <= gap and not cut_by(closes, end, start)

@@ -1,0 +1,155 @@
+"""SQL of tenants and chats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from schemas.messages import DEFAULT_LANGUAGE, ChatIn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat:
+    """A stored chat."""
+
+    chat_id: str
+    platform: str
+    kind: str
+    title: str
+    time_zone: str
+    language: str
+    # placed messages, and their distinct lexemes added up
+    message_count: int
+    lexeme_count: int
+
+
+_COLUMNS = "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count"
+
+
+def get(connection: Connection, chat_id: str) -> Chat | None:
+    """The chat, or None when this tenant has none of that id."""
+    row = connection.execute(
+        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat"),  # noqa: S608
+        {"chat": chat_id},
+    ).one_or_none()
+    return Chat(**row._mapping) if row else None
+
+
+def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
+    """The chat as stored, made or brought up to date by what is said of it now.
+
+    Reads first: an upsert would lock the row and so wait for whoever places messages in this chat.
+    """
+    said = {
+        "kind": chat.kind,
+        "title": chat.title,
+        "time_zone": chat.time_zone,
+        "language": chat.language,
+        "platform": chat.platform or None,
+    }
+    said = {name: value for name, value in said.items() if value is not None}
+    stored = get(connection, chat.chat_id)
+    if stored is None:
+        connection.execute(
+            text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
+            {"tenant": tenant_id},
+        )
+        connection.execute(
+            text("""
+                INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language)
+                VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language)
+                ON CONFLICT DO NOTHING
+            """),
+            {
+                "tenant": tenant_id,
+                "chat": chat.chat_id,
+                "platform": chat.chat_id.partition(":")[0] if ":" in chat.chat_id else "",
+                "kind": "group",
+                "title": "",
+                "time_zone": "UTC",
+                "language": DEFAULT_LANGUAGE,
+                **said,
+            },
+        )
+    elif any(getattr(stored, name) != value for name, value in said.items()):
+        assignments = ", ".join(f"{name} = :{name}" for name in said)
+        connection.execute(
+            text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),  # noqa: S608
+            {"chat": chat.chat_id, **said},
+        )
+    else:
+        return stored
+    found = get(connection, chat.chat_id)
+    if found is None:
+        raise RuntimeError(f"chat {chat.chat_id} vanished while it was written")
+    return found
+
+
+def lock(connection: Connection, chat_id: str) -> Chat | None:
+    """The chat, locked for whoever places its messages; accepting goes on meanwhile."""
+    row = connection.execute(
+        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE"),  # noqa: S608
+        {"chat": chat_id},
+    ).one_or_none()
+    return Chat(**row._mapping) if row else None
+
+
+def try_lock(connection: Connection, chat_id: str) -> bool:
+    """Lock the chat as `lock` does, unless somebody else has it; whether we have it."""
+    found = connection.execute(
+        text("SELECT 1 FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE SKIP LOCKED"), {"chat": chat_id}
+    )
+    return found.one_or_none() is not None
+
+
+def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: int) -> None:
+    """Add to the chat's counters that BM25 reads."""
+    connection.execute(
+        text("""
+            UPDATE chats SET message_count = message_count + :messages, lexeme_count = lexeme_count + :lexemes
+            WHERE chat_id = :chat
+        """),
+        {"chat": chat_id, "messages": messages, "lexemes": lexemes},
+    )
+
+
+def settle(connection: Connection, chat_id: str, after: timedelta) -> None:
+    """A history is being imported: let summaries of this chat wait that long after its last message."""
+    connection.execute(
+        text("UPDATE chats SET settling_until = now() + :after WHERE chat_id = :chat"),
+        {"chat": chat_id, "after": after},
+    )
+
+
+def settling_seconds(connection: Connection, chat_id: str) -> float:
+    """How long summaries of this chat must still wait; 0 when nothing is being imported."""
+    seconds = connection.scalar(
+        text("SELECT extract(epoch FROM settling_until - now()) FROM chats WHERE chat_id = :chat"),
+        {"chat": chat_id},
+    )
+    return max(0.0, float(seconds or 0))
+
+
+def overview(connection: Connection) -> Sequence[Row[Any]]:
+    """Every chat of the tenant with its counts, the latest active first."""
+    return connection.execute(
+        text("""
+            SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
+                coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
+                s.first_at, s.last_at
+            FROM chats c LEFT JOIN (
+                SELECT chat_id, count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+                    min(started_at) AS first_at, max(ended_at) AS last_at
+                FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
+            ) s USING (chat_id)
+            ORDER BY s.last_at DESC NULLS LAST, c.chat_id
+        """)
+    ).all()
+
+
+def database_now(connection: Connection) -> datetime:
+    """The database's clock, the only one that leases, due times and closing go by."""
+    now: datetime = connection.scalar(text("SELECT now()"))
+    return now

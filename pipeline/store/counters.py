@@ -1,0 +1,41 @@
+"""SQL of the daily counters: what happened, for `status` and for monitoring."""
+
+import random
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, text
+
+SLOTS = 8
+
+
+def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> None:
+    """Add to today's figures of a tenant, near the end of a transaction: the rows stay locked until then."""
+    given = {name: float(value) for name, value in values.items() if value}
+    if not given:
+        return
+    connection.execute(
+        text("""
+            INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+            SELECT :tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
+            FROM unnest(CAST(:names AS text[]), CAST(:values AS float8[])) AS given (name, value) ORDER BY name
+            ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+        """),
+        {
+            "tenant": tenant_id,
+            "slot": random.randrange(SLOTS),  # noqa: S311
+            "names": list(given),
+            "values": list(given.values()),
+        },
+    )
+
+
+def totals(connection: Connection, days: int) -> dict[str, float]:
+    """The figures of the last `days` days, added up by name, over what the role may see."""
+    rows = connection.execute(
+        text("""
+            SELECT name, sum(value) FROM daily_counters
+            WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
+        """),
+        {"days": days},
+    )
+    return {name: value for name, value in rows}

@@ -1,0 +1,146 @@
+"""The connections to Postgres: one tenant at a time as the app role, all of them as maintenance.
+
+A transaction says first which tenant it serves; one that has not said so sees nothing (row-level security).
+No transaction is held across a call to a model or to Redis.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError as PoolTimeout
+
+from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
+from schemas.settings import Settings
+from schemas.tables import REVISION
+
+# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
+_TRY_AGAIN = {"40001", "40P01", "55P03"}
+
+
+class Database:
+    """Two pools on one database.
+
+    `app_url` logs in as the role that row-level security binds to one tenant; `maintenance_url` as the role
+    that may claim work over all tenants (workers and the operator's commands alone; the door has none).
+    """
+
+    def __init__(self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5) -> None:
+        self._app = _engine(app_url, pool_size)
+        self._maintenance = _engine(maintenance_url, 2) if maintenance_url else None
+
+    @classmethod
+    def from_settings(cls, settings: Settings, *, pool_size: int = 5) -> Self:
+        """Pools on the databases that the settings name."""
+        if settings.database_url is None:
+            raise SettingsError(
+                "BACKSCROLL_DATABASE_URL is not set and no embedded Postgres runs: start one with `backscroll up`"
+            )
+        maintenance = settings.maintenance_database_url
+        return cls(
+            settings.database_url.get_secret_value(),
+            maintenance.get_secret_value() if maintenance else None,
+            pool_size=pool_size,
+        )
+
+    @contextmanager
+    def tenant(self, tenant_id: str) -> Iterator[Connection]:
+        """A transaction that sees and writes one tenant's rows; commits at the end."""
+        with _transaction(self._app) as connection:
+            connection.execute(text("SELECT set_config('app.tenant_id', :tenant, true)"), {"tenant": tenant_id})
+            yield connection
+
+    @contextmanager
+    def maintenance(self) -> Iterator[Connection]:
+        """A transaction over all tenants' work, without their texts; commits at the end."""
+        if self._maintenance is None:
+            raise SettingsError("BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role")
+        with _transaction(self._maintenance) as connection:
+            yield connection
+
+    def check(self) -> None:
+        """Refuse a login that walls do not hold, and tables of another migration.
+
+        Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
+        """
+        with _transaction(self._app) as connection:
+            role = connection.execute(
+                text(
+                    "SELECT rolname, rolsuper OR rolbypassrls AS unbound FROM pg_roles WHERE rolname = current_user"
+                )
+            ).one()
+            if role.unbound:
+                raise SettingsError(
+                    f"BACKSCROLL_DATABASE_URL logs in as {role.rolname}, which row-level security does not bind: "
+                    "use the role backscroll_app"
+                )
+            if not connection.scalar(text("SELECT to_regclass('alembic_version')")):
+                raise SchemaOutdated("the database has no tables yet: run `backscroll db upgrade`")
+            found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+            if found != REVISION:
+                raise SchemaOutdated(
+                    f"the database is at migration {found}, this program needs {REVISION}: "
+                    "run `backscroll db upgrade`, or update the program"
+                )
+
+    def has_vectors(self) -> bool:
+        """Whether the vector tables are there; without pgvector everything works on keywords."""
+        with _transaction(self._app) as connection:
+            return connection.scalar(text("SELECT to_regclass('message_vectors')")) is not None
+
+    def close(self) -> None:
+        """Give all connections back to Postgres."""
+        self._app.dispose()
+        if self._maintenance is not None:
+            self._maintenance.dispose()
+
+
+def _engine(url: str, pool_size: int) -> Engine:
+    scheme, _, rest = url.partition("://")
+    if scheme not in {"postgresql", "postgres", "postgresql+psycopg"} or not rest:
+        raise SettingsError("a database URL must look like postgresql://user:password@host:5432/backscroll")
+    engine = create_engine(
+        f"postgresql+psycopg://{rest}",
+        pool_size=pool_size,
+        max_overflow=5,
+        pool_timeout=10,
+        # A restarted Postgres costs one connection attempt, not one failed request for each pooled one.
+        pool_pre_ping=True,
+        # an error's text goes into logs, and what people wrote must not
+        hide_parameters=True,
+        connect_args={"connect_timeout": 5, "application_name": "backscroll"},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _bound_waits(connection: object, _record: object) -> None:
+        # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease.
+        with connection.cursor() as cursor:  # type: ignore[attr-defined]
+            cursor.execute("SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off")
+        connection.commit()  # type: ignore[attr-defined]
+
+    return engine
+
+
+@contextmanager
+def _transaction(engine: Engine) -> Iterator[Connection]:
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except BackscrollError:
+        raise
+    except PoolTimeout as error:
+        raise DatabaseUnavailable("all connections to Postgres are taken; try again") from error
+    except (OperationalError, InterfaceError) as error:
+        raise _translated(error) from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise _translated(error) from error
+        raise
+
+
+def _translated(error: DBAPIError) -> Retryable:
+    reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+    if getattr(error.orig, "sqlstate", None) in _TRY_AGAIN:
+        return Retryable(f"Postgres asks to try again: {reason}")
+    return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")

@@ -1,0 +1,168 @@
+"""SQL of messages and arrivals."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.sql import bindparam
+
+from schemas.messages import MessageIn
+from schemas.sessions import Message, Stamp
+
+COLUMNS = (
+    "id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, position, session_key, "
+    "agent_id, metadata"
+)
+ORDER = 'sent_at, position, external_id COLLATE "C"'
+
+# A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
+_INSERT = text("""
+    WITH given AS (
+        SELECT * FROM jsonb_to_recordset(:messages) AS m (
+            external_id text, sender_id text, sender_name text, role text, content text, sent_at timestamptz,
+            position integer, agent_id text, session_key text, metadata jsonb, token_count integer)
+    ), stored AS (
+        INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
+            role, content, token_count, sent_at, position, language, metadata)
+        SELECT :tenant, :chat, external_id, session_key, sender_id, sender_name, agent_id, role, content,
+            token_count,
+            CASE WHEN ahead THEN now() ELSE sent_at END, position, :language,
+            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END
+        FROM (SELECT *, sent_at > now() + interval '5 minutes' AS ahead FROM given) g
+        ORDER BY external_id COLLATE "C"
+        ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
+        RETURNING id
+    )
+    INSERT INTO arrivals (tenant_id, chat_id, message_id) SELECT :tenant, :chat, id FROM stored
+""").bindparams(bindparam("messages", type_=JSONB))
+
+
+def insert(
+    connection: Connection,
+    tenant_id: str,
+    chat_id: str,
+    language: str,
+    messages: Sequence[tuple[MessageIn, int]],
+) -> int:
+    """Store messages `(message, tokens)` that are not there yet and note them as arrivals; how many were new."""
+    rows = [
+        {**message.model_dump(mode="json", exclude={"closes_session"}), "token_count": tokens}
+        for message, tokens in messages
+    ]
+    return connection.execute(
+        _INSERT, {"tenant": tenant_id, "chat": chat_id, "language": language, "messages": rows}
+    ).rowcount
+
+
+class Arrival(NamedTuple):
+    """What placing needs to know of a message."""
+
+    message_id: int
+    session_key: str
+    sent_at: datetime
+    speaker: str
+    token_count: int
+    lexeme_count: int
+    # whether there is anything to embed
+    has_text: bool
+
+
+def arrivals(connection: Connection, chat_id: str, limit: int) -> list[Arrival]:
+    """The chat's messages that wait for their place, earliest first."""
+    rows = connection.execute(
+        text("""
+            SELECT m.id, m.session_key, m.sent_at, coalesce(nullif(m.sender_name, ''), m.sender_id),
+                m.token_count, length(m.tsv), m.content <> ''
+            FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+            WHERE a.chat_id = :chat ORDER BY m.sent_at LIMIT :limit
+        """),
+        {"chat": chat_id, "limit": limit},
+    )
+    return [Arrival(*row) for row in rows]
+
+
+def forget_arrivals(connection: Connection, chat_id: str, message_ids: Sequence[int]) -> None:
+    """Delete exactly these arrivals: they are placed."""
+    connection.execute(
+        text("DELETE FROM arrivals WHERE chat_id = :chat AND message_id = ANY(:ids)"),
+        {"chat": chat_id, "ids": list(message_ids)},
+    )
+
+
+def waiting(connection: Connection, limit: int) -> int:
+    """How many accepted messages wait for their place, counted up to `limit`."""
+    return int(
+        connection.scalar(
+            text("SELECT count(*) FROM (SELECT 1 FROM arrivals LIMIT :limit) w"), {"limit": limit}
+        )
+        or 0
+    )
+
+
+def stamps(
+    connection: Connection, chat_id: str, session_key: str, start: datetime, end: datetime
+) -> list[tuple[Stamp, str, int]]:
+    """`(stamp, speaker, tokens)` of every placed message in a range, in order."""
+    rows = connection.execute(
+        text(f"""
+            SELECT sent_at, position, external_id, coalesce(nullif(sender_name, ''), sender_id), token_count
+            FROM messages m
+            WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
+                AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+            ORDER BY {ORDER}
+        """),  # noqa: S608
+        {"chat": chat_id, "key": session_key, "start": start, "end": end},
+    )
+    return [(Stamp(at, position, external), speaker, tokens) for at, position, external, speaker, tokens in rows]
+
+
+def in_range(
+    connection: Connection,
+    chat_id: str,
+    session_key: str,
+    start: datetime,
+    end: datetime,
+    *,
+    limit: int,
+    after: bool = False,
+) -> list[Message]:
+    """A session's messages in order, at most `limit`; with `after`, those later than `start` alone."""
+    rows = connection.execute(
+        text(f"""
+            SELECT {COLUMNS} FROM messages
+            WHERE chat_id = :chat AND session_key = :key AND sent_at {">" if after else ">="} :start
+                AND sent_at <= :end
+            ORDER BY {ORDER} LIMIT :limit
+        """),  # noqa: S608
+        {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit},
+    )
+    return [as_message(row) for row in rows]
+
+
+def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
+    """These messages, in no order; ids that are not there are left out."""
+    rows = connection.execute(
+        text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)"),  # noqa: S608
+        {"ids": list(ids)},
+    )
+    return [as_message(row) for row in rows]
+
+
+def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
+    """The chat's newest messages, newest first; of one session key when given."""
+    rows = connection.execute(
+        text(f"""
+            SELECT {COLUMNS} FROM messages
+            WHERE chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key)
+            ORDER BY sent_at DESC, position DESC, external_id COLLATE "C" DESC LIMIT :limit
+        """),  # noqa: S608
+        {"chat": chat_id, "key": session_key, "limit": limit},
+    )
+    return [as_message(row) for row in rows]
+
+
+def as_message(row: Row[Any]) -> Message:
+    """A row of `COLUMNS` as a value."""
+    return Message(**row._mapping)

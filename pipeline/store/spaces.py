@@ -1,0 +1,80 @@
+"""SQL of embedding spaces and the indexes over their vectors."""
+
+from sqlalchemy import Connection, text
+
+from schemas.vectors import EmbeddingSpace
+
+VECTOR_TABLES = ("message_vectors", "session_vectors", "memory_vectors")
+_COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
+
+
+def active(connection: Connection) -> EmbeddingSpace | None:
+    """The space that searches compare in, or None before there is one."""
+    row = connection.execute(
+        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")  # noqa: S608
+    ).one_or_none()
+    return EmbeddingSpace(**row._mapping) if row else None
+
+
+def written(connection: Connection) -> list[EmbeddingSpace]:
+    """The spaces that new vectors go into: the active one and those being built."""
+    rows = connection.execute(
+        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY id")  # noqa: S608
+    )
+    return [EmbeddingSpace(**row._mapping) for row in rows]
+
+
+def register(connection: Connection, space: EmbeddingSpace) -> EmbeddingSpace:
+    """The space as stored; made when it is new: active if there is none yet, else building (owner)."""
+    connection.execute(
+        text("""
+            INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status)
+            SELECT :name, :provider, :model, :dimensions, :query_prefix, :document_prefix,
+                CASE WHEN EXISTS (SELECT 1 FROM embedding_spaces WHERE status = 'active')
+                    THEN 'building' ELSE 'active' END
+            ON CONFLICT (name) DO NOTHING
+        """),
+        {
+            "name": space.name,
+            "provider": space.provider,
+            "model": space.model,
+            "dimensions": space.dimensions,
+            "query_prefix": space.query_prefix,
+            "document_prefix": space.document_prefix,
+        },
+    )
+    row = connection.execute(
+        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name"),  # noqa: S608
+        {"name": space.name},
+    ).one()
+    return EmbeddingSpace(**row._mapping)
+
+
+def build_indexes(connection: Connection, space: EmbeddingSpace) -> list[str]:
+    """Build the space's missing HNSW indexes beside running work; the names of those built (owner).
+
+    The connection must be in autocommit. An index that an interrupted build left invalid is dropped first.
+    The size of the vectors and the space stand in the index, so they are written out, not passed.
+    """
+    built = []
+    for table in VECTOR_TABLES:
+        name = f"{table}_space_{int(space.id or 0)}"
+        valid = connection.scalar(
+            text("""
+                SELECT i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid WHERE c.relname = :name
+            """),
+            {"name": name},
+        )
+        if valid:
+            continue
+        if valid is False:
+            connection.execute(text(f"DROP INDEX CONCURRENTLY {name}"))
+        connection.execute(
+            text(f"""
+                CREATE INDEX CONCURRENTLY {name} ON {table}
+                USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
+                WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
+            """)
+        )
+        built.append(name)
+    return built

@@ -1,0 +1,209 @@
+"""SQL of the ledger: what is owed, claimed, done and given up."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+_RAISE = text("""
+    INSERT INTO work (tenant_id, kind, key, due_at, trace_id)
+    SELECT :tenant, :kind, key, now() + make_interval(secs => :delay), :trace
+    FROM unnest(CAST(:keys AS text[])) AS key ORDER BY key
+    ON CONFLICT (tenant_id, kind, key) DO UPDATE SET
+        wanted = work.wanted + 1,
+        owed_since = CASE WHEN work.due_at IS NULL THEN now() ELSE work.owed_since END,
+        -- a dead row is revived by a change, but not `ingest`: its chat goes on once the operator has looked
+        due_at = CASE WHEN work.dead_at IS NOT NULL AND work.kind = 'ingest' THEN NULL
+                      ELSE coalesce(work.due_at, excluded.due_at) END,
+        attempts = CASE WHEN work.dead_at IS NOT NULL AND work.kind <> 'ingest' THEN 0 ELSE work.attempts END,
+        dead_at = CASE WHEN work.kind = 'ingest' THEN work.dead_at END,
+        trace_id = coalesce(excluded.trace_id, work.trace_id)
+""")
+
+
+def raise_wanted(
+    connection: Connection,
+    tenant_id: str,
+    kind: str,
+    keys: Iterable[str],
+    *,
+    delay_seconds: float = 0,
+    trace_id: str | None = None,
+) -> None:
+    """Note that this work is owed, in the transaction of the change that asks for it."""
+    ordered = sorted(set(keys))
+    if ordered:
+        connection.execute(
+            _RAISE,
+            {"tenant": tenant_id, "kind": kind, "keys": ordered, "delay": delay_seconds, "trace": trace_id},
+        )
+
+
+# A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
+_CLAIM_ABANDONED = text("""
+    WITH picked AS (
+        SELECT tenant_id, kind, key FROM work
+        WHERE kind = :kind AND due_at <= now() AND claimed IS NOT NULL AND attempts < :max_attempts
+        ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+    )
+    UPDATE work SET claimed = wanted, token = nextval('work_token'), attempts = attempts + 1,
+        due_at = now() + make_interval(secs => :lease)
+    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = picked.kind AND work.key = picked.key
+    RETURNING work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id
+""")
+
+# Fair: walk the tenants that are owed something by the index, take up to a batch of each, then deal round.
+_CLAIM = text("""
+    WITH RECURSIVE owed AS (
+        (SELECT tenant_id FROM work WHERE kind = :kind AND due_at IS NOT NULL ORDER BY tenant_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT w.tenant_id FROM work w
+                WHERE w.kind = :kind AND w.due_at IS NOT NULL AND w.tenant_id > owed.tenant_id
+                ORDER BY w.tenant_id LIMIT 1)
+        FROM owed WHERE owed.tenant_id IS NOT NULL
+    ), candidates AS (
+        SELECT c.tenant_id, c.key, c.due_at
+        FROM owed CROSS JOIN LATERAL (
+            SELECT w.tenant_id, w.key, w.due_at FROM work w
+            WHERE w.kind = :kind AND w.tenant_id = owed.tenant_id AND w.due_at <= now()
+                AND w.claimed IS NULL AND w.attempts < :max_attempts
+            ORDER BY w.due_at LIMIT :batch FOR UPDATE SKIP LOCKED
+        ) c
+    ), picked AS (
+        SELECT tenant_id, key FROM (
+            SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY due_at) AS turn FROM candidates
+        ) dealt ORDER BY turn, due_at LIMIT :batch
+    )
+    UPDATE work SET claimed = wanted, token = nextval('work_token'), attempts = attempts + 1,
+        due_at = now() + make_interval(secs => :lease)
+    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = :kind AND work.key = picked.key
+    RETURNING work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id
+""")
+
+
+def claim(
+    connection: Connection, kind: str, *, batch: int, lease_seconds: float, max_attempts: int
+) -> Sequence[Row[Any]]:
+    """Take up to `batch` due rows of a kind under a lease, fair by tenant (maintenance)."""
+    given = {"kind": kind, "lease": lease_seconds, "max_attempts": max_attempts}
+    abandoned = connection.execute(_CLAIM_ABANDONED, given).all()
+    return abandoned or connection.execute(_CLAIM, {**given, "batch": batch}).all()
+
+
+_FINISH = text("""
+    UPDATE work SET done = claimed, claimed = NULL, attempts = 0, last_error = NULL,
+        due_at = CASE WHEN wanted > claimed OR :again THEN now() END,
+        owed_since = CASE WHEN wanted > claimed OR :again THEN now() ELSE owed_since END
+    FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS mine (key, token)
+    WHERE work.tenant_id = :tenant AND work.kind = :kind AND work.key = mine.key AND work.token = mine.token
+        AND work.claimed IS NOT NULL
+""")
+
+
+def finish(
+    connection: Connection,
+    tenant_id: str,
+    kind: str,
+    keys: Sequence[str],
+    tokens: Sequence[int],
+    *,
+    again: bool = False,
+) -> int:
+    """Mark claimed rows done if they are still ours, as the last statement; how many were."""
+    return connection.execute(
+        _FINISH, {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again}
+    ).rowcount
+
+
+_RETRY = text("""
+    UPDATE work SET claimed = NULL, last_error = :error,
+        attempts = CASE WHEN :counts THEN attempts ELSE greatest(attempts - 1, 0) END,
+        due_at = CASE WHEN :dead OR (:counts AND attempts >= :max_attempts) THEN NULL
+                      ELSE now() + make_interval(secs => :delay) END,
+        dead_at = CASE WHEN :dead OR (:counts AND attempts >= :max_attempts) THEN now() END
+    FROM unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
+        AS mine (tenant_id, key, token)
+    WHERE work.tenant_id = mine.tenant_id AND work.kind = :kind AND work.key = mine.key
+        AND work.token = mine.token AND work.claimed IS NOT NULL
+""")
+
+
+def release(
+    connection: Connection,
+    kind: str,
+    rows: Sequence[tuple[str, str, int]],
+    *,
+    error: str | None,
+    delay_seconds: float,
+    counts: bool,
+    dead: bool,
+    max_attempts: int,
+) -> None:
+    """Let go of claimed rows `(tenant, key, token)` without a result, to be tried again or given up."""
+    connection.execute(
+        _RETRY,
+        {
+            "kind": kind,
+            "tenants": [row[0] for row in rows],
+            "keys": [row[1] for row in rows],
+            "tokens": [row[2] for row in rows],
+            "error": error,
+            "delay": delay_seconds,
+            "counts": counts,
+            "dead": dead,
+            "max_attempts": max_attempts,
+        },
+    )
+
+
+def bury_exhausted(connection: Connection, max_attempts: int) -> int:
+    """Give up rows that have used all their attempts and whose lease ran out (maintenance)."""
+    return connection.execute(
+        text("""
+            UPDATE work SET dead_at = now(), due_at = NULL, claimed = NULL,
+                last_error = coalesce(last_error, 'the worker died or hung every time')
+            WHERE due_at <= now() AND attempts >= :max_attempts
+        """),
+        {"max_attempts": max_attempts},
+    ).rowcount
+
+
+def owe_arrivals(connection: Connection) -> int:
+    """Make every chat that has unplaced messages owed, whatever happened to its row (maintenance)."""
+    return connection.execute(
+        text("""
+            UPDATE work SET due_at = now(), wanted = work.wanted + 1, owed_since = now()
+            FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals) waiting
+            WHERE work.tenant_id = waiting.tenant_id AND work.kind = 'ingest' AND work.key = waiting.chat_id
+                AND work.due_at IS NULL AND work.dead_at IS NULL
+        """)
+    ).rowcount
+
+
+def due_by_kind(connection: Connection) -> dict[str, int]:
+    """How many rows may be claimed right now, by kind (maintenance)."""
+    rows = connection.execute(text("SELECT kind, count(*) FROM work WHERE due_at <= now() GROUP BY kind"))
+    return {kind: count for kind, count in rows}
+
+
+def totals(connection: Connection) -> Sequence[Row[Any]]:
+    """Rows by kind and state, with the age in seconds of the longest owed (maintenance)."""
+    return connection.execute(
+        text("""
+            SELECT kind,
+                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
+                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
+                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
+                count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
+                extract(epoch FROM now() - min(owed_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
+            FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
+        """)
+    ).all()
+
+
+def drop(connection: Connection, tenant_id: str, kind: str, keys: Sequence[str]) -> None:
+    """Forget that this work is owed: its object is gone, and results in flight are fenced off."""
+    connection.execute(
+        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = :kind AND key = ANY(:keys)"),
+        {"tenant": tenant_id, "kind": kind, "keys": list(keys)},
+    )

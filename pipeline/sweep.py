@@ -1,0 +1,48 @@
+"""Look over everything once: close idle sessions, give up what is exhausted, find what is owed and unclaimed.
+
+Runs every few seconds. Queued hints may be lost at any time; this is what makes up for them.
+"""
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import text
+
+from pipeline import ingest
+from pipeline.ingest import Rules
+from pipeline.store import chats, sessions, work
+from pipeline.store.database import Database
+
+# Any constant will do; it names "sweeping Backscroll" among the advisory locks of this database.
+SWEEPING = 0x62737765
+CHATS_AT_ONCE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """What a sweep found."""
+
+    # False: another sweep was at it
+    ran: bool = True
+    sessions_closed: int = 0
+    given_up: int = 0
+    # rows that may be claimed now, by kind
+    due: dict[str, int] = field(default_factory=dict)
+
+
+def sweep(database: Database, rules: Rules, max_attempts: int) -> Swept:
+    """Close, give up, and count what is due; nothing if another sweep is under way."""
+    with database.maintenance() as connection:
+        if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}):
+            return Swept(ran=False)
+        work.owe_arrivals(connection)
+        given_up = work.bury_exhausted(connection, max_attempts)
+        idle = sessions.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)
+    closed = 0
+    for tenant_id, chat_id in idle:
+        with database.tenant(tenant_id) as connection:
+            # Whoever holds the chat is placing messages in it, and closes what has ended.
+            if chats.try_lock(connection, chat_id):
+                closed += ingest.close_sessions(connection, tenant_id, chat_id, rules)
+    with database.maintenance() as connection:
+        due = work.due_by_kind(connection)
+    return Swept(sessions_closed=closed, given_up=given_up, due=due)

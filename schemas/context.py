@@ -1,0 +1,135 @@
+"""The answer to a bot's query: ordered blocks under a token budget, and why each line is there."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+BlockKind = Literal[
+    "guardrails", "documents", "memories", "sessions", "exchanges", "related", "history", "question"
+]
+DropReason = Literal["budget", "cap", "duplicate", "mmr", "decayed", "covered", "below_minimum"]
+
+
+class Item(BaseModel):
+    """One thing that a block shows."""
+
+    model_config = ConfigDict(frozen=True)
+
+    # `message`, `session`, `memory` or `document`
+    kind: Literal["message", "session", "memory", "document"]
+    id: str
+    # as it stands in the block
+    text: str
+    # when it was said, or began
+    at: datetime | None = None
+    speaker: str | None = None
+    # its final score; none for what is shown for its place alone (history, neighbours)
+    score: float | None = None
+    # in one sentence: why this line is here
+    reason: str
+
+
+class Block(BaseModel):
+    """One part of a context."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: BlockKind
+    tokens: int
+    chars: int
+    text: str
+    items: list[Item] = Field(default_factory=list)
+
+
+class ChatMessage(BaseModel):
+    """A message ready for a chat model."""
+
+    model_config = ConfigDict(frozen=True)
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Hit(BaseModel):
+    """A candidate with its place and everything that it was scored by."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["message", "session", "memory"]
+    id: str
+    # the platform's id of a message
+    external_id: str | None = None
+    session_id: int | None = None
+    at: datetime | None = None
+    speaker: str | None = None
+    preview: str
+    # the final place, from 1
+    rank: int
+    score: float
+    # the score's parts by name, such as `dense`, `bm25`, `recency`
+    components: dict[str, float] = Field(default_factory=dict)
+
+
+class Dropped(BaseModel):
+    """A candidate that is not shown, and why."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["message", "session", "memory"]
+    id: str
+    reason: DropReason
+    detail: str = ""
+
+
+class Explanation(BaseModel):
+    """How the context came about."""
+
+    model_config = ConfigDict(frozen=True)
+
+    profile: str
+    parameters: dict[str, Any]
+    # how the vector arm searched: `exact`, `hnsw` or `off`, and the rows it compared
+    vector_search: Literal["exact", "hnsw", "off"]
+    rows_compared: int
+    # narrowing found nothing good enough, so the whole scope was searched
+    fell_back: bool = False
+    sessions: list[Hit] = Field(default_factory=list)
+    messages: list[Hit] = Field(default_factory=list)
+    memories: list[Hit] = Field(default_factory=list)
+    dropped: list[Dropped] = Field(default_factory=list)
+    # milliseconds by stage
+    timings_ms: dict[str, float] = Field(default_factory=dict)
+    tokens_by_block: dict[str, int] = Field(default_factory=dict)
+
+
+class MemoryPreview(BaseModel):
+    """A memory that an `ask` context used."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    source: str
+    preview: str
+    score: float
+
+
+class Context(BaseModel):
+    """What a bot puts before its model."""
+
+    model_config = ConfigDict(frozen=True)
+
+    context_id: str
+    # all blocks as one text
+    text: str
+    # the same as messages for a chat model: one for the system, one with the question
+    messages: list[ChatMessage]
+    blocks: list[Block]
+    used_tokens: int
+    budget: int
+    # what could not be done, such as `vectors: the embedding provider does not answer`; empty: all was done
+    degraded: list[str] = Field(default_factory=list)
+    explain: Explanation | None = None
+    # with the profile `ask`
+    memories: list[MemoryPreview] | None = None
+    usedHistoryTokens: int | None = None  # noqa: N815 - the name that its users know

@@ -1,0 +1,76 @@
+"""What tasks and requests carry, one versioned model each.
+
+A payload names its version in `v`. Unknown fields of the same version are ignored, so that old workers
+understand new senders; an unknown version is refused untouched.
+"""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from schemas.errors import InvalidInput
+from schemas.messages import MAX_BATCH, MAX_ID_CHARS, ChatIn, MessageIn
+
+T = TypeVar("T", bound=BaseModel)
+
+TenantId = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")]
+
+
+def _chat(value: Any) -> Any:
+    return {"chat_id": value} if isinstance(value, str) else value
+
+
+def _several(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
+
+
+class IngestPayload(BaseModel):
+    """Messages of one chat: the body of `POST /v1/messages` and the arguments of `backscroll.ingest`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    v: Literal[1] = 1
+    # whose chat it is; the door takes it from the API key
+    tenant: TenantId | None = None
+    # the chat's id, or an object with its title, kind, time zone and language
+    chat: Annotated[ChatIn, BeforeValidator(_chat)]
+    # one message or a list
+    messages: Annotated[
+        list[MessageIn], BeforeValidator(_several), Field(min_length=1, max_length=MAX_BATCH)
+    ]
+
+
+class ContextQuery(BaseModel):
+    """What a bot asks when it must answer: the body of `POST /v1/context`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # the chat that the bot answers in
+    chat_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    # the question, or what the bot is about to react to
+    query: Annotated[str, Field(min_length=1, max_length=8000)]
+    user_id: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    agent_id: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    # of one thread alone; none: over all the chat's sessions
+    session_key: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    profile: str = "balanced"
+    budget_tokens: Annotated[int, Field(ge=50, le=200_000)] | None = None
+    include_history: bool = True
+    # overrides of the profile's parameters by name
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    explain: bool = False
+
+
+def parse_payload(model: type[T], value: Any) -> T:
+    """The payload as its model.
+
+    Raises `InvalidInput` that names each wrong field and what is allowed; its `field` is the first one.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        names = [".".join(str(part) for part in problem["loc"]) or "body" for problem in problems]
+        told = [f"{name}: {problem['msg'].removeprefix('Value error, ')}" for name, problem in zip(names, problems, strict=True)]
+        more = f" (and {len(told) - 5} more)" if len(told) > 5 else ""
+        raise InvalidInput("; ".join(told[:5]) + more, field=names[0]) from None

@@ -1,0 +1,90 @@
+"""The Celery application: `celery -A workers.app worker …`, or better `backscroll worker NAME`.
+
+Every setting that is not Celery's default stands here with its reason.
+"""
+
+from typing import Any
+
+from celery import Celery
+from kombu import Queue
+
+from schemas.errors import SettingsError
+from schemas.settings import Settings, load_settings
+from workers import beat, queues
+
+TASKS = [
+    "workers.tasks.ingest",
+    "workers.tasks.embed",
+    "workers.tasks.summarize",
+    "workers.tasks.backfill",
+    "workers.tasks.prune",
+    "workers.tasks.sweep",
+]
+
+REDIS_TRANSPORT: dict[str, Any] = {
+    # A task that is not acknowledged after this long goes to another worker; longer than any time limit.
+    "visibility_timeout": 600,
+    # Look for such tasks often: with the defaults it took 91 s after a worker's death.
+    "unacked_restore_interval": 10,
+    "unacked_restore_throttle": 1,
+    # Without a timeout a hung Redis blocks whoever enqueues for ever.
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "health_check_interval": 25,
+}
+
+
+def make_app(settings: Settings) -> Celery:
+    """A Celery application on the Redis that the settings name; connects at its first use."""
+    if settings.redis_url is None:
+        raise SettingsError(
+            "BACKSCROLL_REDIS_URL is not set and no embedded Redis runs: start one with `backscroll up`"
+        )
+    app = Celery("backscroll", broker=settings.redis_url.get_secret_value(), include=[*TASKS, "workers.signals"])
+    app.conf.update(
+        # The database says what was done; a result backend would only say it less well.
+        task_ignore_result=True,
+        # A task is acknowledged when it is done, so that a dead worker's goes to another …
+        task_acks_late=True,
+        worker_prefetch_multiplier=1,
+        # … but the ledger counts the attempts: redelivery by the broker loops for ever on a task that kills.
+        task_reject_on_worker_lost=False,
+        task_acks_on_failure=True,
+        task_acks_on_timeout=True,
+        broker_transport_options=REDIS_TRANSPORT,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_channel_error_retry=True,
+        broker_connection_timeout=2,
+        # JSON alone: a pickle from the queue would be code.
+        task_serializer="json",
+        accept_content=["json"],
+        # Route by queue, never by exchange: a named exchange drops tasks in silence once Redis lost its data.
+        task_create_missing_queues=True,
+        task_default_queue=queues.INGEST.full_name,
+        task_queues=[Queue(queue.full_name) for queue in queues.QUEUES.values()],
+        # On TERM a worker has this long to finish what it holds, then hands it back.
+        worker_soft_shutdown_timeout=30,
+        worker_enable_soft_shutdown_on_idle=True,
+        # torch does not survive a fork; the other workers start children the cheap way.
+        worker_pool_start_method="fork",
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_send_task_events=True,
+        task_send_sent_event=True,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        beat_schedule=beat.schedule(settings),
+        beat_max_loop_interval=max(1.0, min(5.0, settings.sweep_seconds)),
+        timezone="UTC",
+    )
+    return app
+
+
+def __getattr__(name: str) -> Celery:
+    # `celery -A workers.app` asks for `app`: the settings are read then, not when a test imports this module.
+    if name != "app":
+        raise AttributeError(name)
+    made = make_app(load_settings())
+    globals()["app"] = made
+    return made

@@ -1,0 +1,92 @@
+"""What one worker process holds: its settings, its connections, its models, each made at the first use.
+
+Never made at import, and never shared over a fork: a child finds its parent's id in them and makes its own.
+"""
+
+import os
+import threading
+from functools import cached_property
+
+from celery import Celery
+
+from pipeline import embed, ingest, ledger, summarize
+from pipeline.clients.factory import make_embedder, make_summarizer
+from pipeline.clients.protocols import Embedder
+from pipeline.ingest import Rules
+from pipeline.ledger import Handler, Outcome, Policy
+from pipeline.store.database import Database
+from schemas.settings import Settings, load_settings
+from workers import queues
+
+_lock = threading.Lock()
+_current: "Resources | None" = None
+
+
+class Resources:
+    """The tools of one process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.pid = os.getpid()
+        self.settings = settings
+        self.database = Database.from_settings(settings, pool_size=8)
+        self.rules = Rules.of(settings)
+        self._making = threading.Lock()
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The model that the settings name."""
+        return make_embedder(
+            self.settings.embedding_provider,
+            self.settings.embedding_model,
+            timeout_seconds=self.settings.embedding_timeout_seconds,
+            max_chars=self.settings.embedding_max_chars,
+            batch_size=self.settings.embedding_batch_size,
+        )
+
+    @cached_property
+    def placer(self) -> Handler:
+        """Does `ingest` work."""
+        return ingest.placer(self.database, self.rules)
+
+    @cached_property
+    def embed(self) -> Handler:
+        """Does `embed` work."""
+        return embed.embedder(self.database, self.embedder)
+
+    @cached_property
+    def summarizer(self) -> Handler:
+        """Does `summarize` work."""
+        return summarize.summarizer(
+            self.database,
+            make_summarizer(self.settings.session_summary_model),
+            min_messages=self.settings.session_min_messages,
+            version=self.settings.session_summary_version,
+        )
+
+    def policy(self, kind: str) -> Policy:
+        """How work of a kind is claimed."""
+        return Policy(
+            batch=queues.OF_KIND[kind].batch,
+            lease_seconds=self.settings.lease_seconds,
+            max_attempts=self.settings.work_max_attempts,
+        )
+
+
+def current() -> Resources:
+    """This process's resources."""
+    global _current  # noqa: PLW0603
+    with _lock:
+        if _current is None or _current.pid != os.getpid():
+            _current = Resources(load_settings())
+        return _current
+
+
+def run(app: Celery, kind: str, handler: Handler) -> Outcome:
+    """Do one batch of a kind of work and hint at what follows, and at what is left."""
+    held = current()
+    outcome = ledger.run(held.database, kind, handler, held.policy(kind))
+    for follower in sorted(outcome.follows):
+        queues.hint(app, follower)
+    if outcome.more:
+        queues.hint(app, kind)
+    return outcome

@@ -1,0 +1,43 @@
+"""What happens around tasks: JSON logs, a request id from door to last task, models loaded before the first one."""
+
+import uuid
+from typing import Any
+
+import structlog
+from celery.signals import before_task_publish, setup_logging, task_postrun, task_prerun, worker_process_init
+
+from schemas.settings import load_settings
+from workers import resources
+from workers.logging import configure_logging
+
+REQUEST_ID = "request_id"
+
+
+@setup_logging.connect
+def _log_as_json(**_: Any) -> None:
+    configure_logging(load_settings().log_level)
+
+
+@before_task_publish.connect
+def _pass_request_id(headers: dict[str, Any] | None = None, **_: Any) -> None:
+    if headers is not None:
+        known = structlog.contextvars.get_contextvars().get(REQUEST_ID)
+        headers.setdefault(REQUEST_ID, known or uuid.uuid4().hex)
+
+
+@task_prerun.connect
+def _bind_request_id(task: Any = None, task_id: str | None = None, **_: Any) -> None:
+    structlog.contextvars.clear_contextvars()
+    request_id = (getattr(task.request, REQUEST_ID, None) if task else None) or task_id
+    structlog.contextvars.bind_contextvars(request_id=request_id, task=getattr(task, "name", None))
+
+
+@task_postrun.connect
+def _unbind(**_: Any) -> None:
+    structlog.contextvars.clear_contextvars()
+
+
+@worker_process_init.connect
+def _drop_inherited(**_: Any) -> None:
+    # The parent's connections must not be used by two; `current` makes new ones for this process.
+    resources.current()

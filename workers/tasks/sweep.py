@@ -1,0 +1,31 @@
+"""`backscroll.sweep`: close idle sessions, and hint at whatever is owed and unclaimed."""
+
+import math
+
+import structlog
+from celery import Task, shared_task
+
+from pipeline import sweep as pipeline_sweep
+from workers import queues, resources
+
+log = structlog.get_logger(__name__)
+
+
+@shared_task(name="backscroll.sweep", bind=True)
+def sweep(self: Task) -> None:
+    """Look over everything once.
+
+    A queue gets hints while it is shorter than twice its workers: more would only wait, fewer would leave
+    workers idle. Nothing remembers what was hinted, so nothing can be remembered wrongly.
+    """
+    held = resources.current()
+    swept = pipeline_sweep.sweep(held.database, held.rules, held.settings.work_max_attempts)
+    for kind, due in sorted(swept.due.items()):
+        queue = queues.OF_KIND.get(kind)
+        if queue is None:
+            log.warning("work_of_unknown_kind", kind=kind, rows=due)
+            continue
+        room = 2 * queue.concurrency - queues.length(self.app, queue.full_name)
+        queues.hint(self.app, kind, max(0, min(room, math.ceil(due / queue.batch))))
+    if swept.sessions_closed or swept.given_up:
+        log.info("swept", closed=swept.sessions_closed, given_up=swept.given_up)
