@@ -17,6 +17,8 @@ from schemas.errors import InvalidInput
 _READABLE = (".txt", ".json", ".jsonl", ".ndjson")
 # what the platforms themselves call their file, inside a zip or a folder
 _WELL_KNOWN = ("_chat.txt", "result.json")
+# a Slack export, perhaps in one more folder, and no deeper: somebody may give a whole disk by mistake
+_DEPTHS = ("*", "*/*.json", "*/*/*.json")
 _BUFFER_BYTES = 256 * 1024
 # One day of one Slack channel is read whole; a zip can pretend to be small.
 MAX_SLACK_FILE_BYTES = 256 * 1024 * 1024
@@ -91,7 +93,7 @@ class Source:
 def open_source(path: Path, options: ImportOptions, *, format: Format | None = None) -> Source:  # noqa: A002
     """The source at this path: a file, a folder (Slack, Telegram Desktop) or a zip (Slack, WhatsApp, …).
 
-    Raises `InvalidInput` that says what to do: nothing there, not readable, empty, not Unicode, not one of the
+    Raises `InvalidInput` that says what to do: nothing there, not readable, empty, not Unicode, none of the
     formats, or a WhatsApp export whose name does not tell the chat.
     """
     try:
@@ -137,8 +139,7 @@ def _container(path: Path) -> _Container:
     if not path.exists():
         raise InvalidInput(f"{path} does not exist", field="file")
     if path.is_dir():
-        # no deeper than a Slack export is: somebody may give a whole disk by mistake
-        inside = [item for pattern in ("*", "*/*.json") for item in path.glob(pattern) if item.is_file()]
+        inside = [item for pattern in _DEPTHS for item in path.glob(pattern) if item.is_file()]
         files = {item.relative_to(path).as_posix(): item for item in inside}
         sizes = {name: item.stat().st_size for name, item in files.items()}
         return _Container(sizes=sizes, open=lambda name: files[name].open("rb"))
@@ -172,7 +173,9 @@ def _export_in(path: Path, names: Iterable[str]) -> str:
 
 def _titled(path: Path, member: str, options: ImportOptions) -> ImportOptions:
     """The options with the chat's title, which WhatsApp writes into the name of the file or the zip."""
-    names = (member.rpartition("/")[2], path.name)
+    # any folder can hold a `_chat.txt`; a zip is named by the phone or by somebody who meant the chat
+    around = path.name if path.is_file() or "whatsapp" in path.name.lower() else ""
+    names = (member.rpartition("/")[2], around)
     title = options.title or next(filter(None, map(whatsapp.title_from_name, names)), None)
     if title is None and options.chat_id is None:
         raise InvalidInput(
@@ -183,7 +186,9 @@ def _titled(path: Path, member: str, options: ImportOptions) -> ImportOptions:
 
 
 @contextmanager
-def _opened(container: _Container, name: str, count: Callable[[int], None]) -> Iterator[io.BufferedReader]:
+def _opened(
+    container: _Container, name: str, count: Callable[[int], None]
+) -> "Iterator[io.BufferedReader[streams.Utf8]]":
     try:
         below = container.open(name)
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Files and zip members as UTF-8 bytes and lines, whatever Unicode they were saved in, counting what is read."""
+"""Files and zip members as UTF-8 bytes and lines, whatever Unicode they were saved in."""
 
 import codecs
 import io
@@ -74,7 +74,7 @@ class Utf8(io.RawIOBase):
             return self._decoder.decode(raw, final=not raw).encode()
         except UnicodeDecodeError as error:
             raise InvalidInput(
-                f"{self._name} begins as UTF-16 but is damaged near byte {self._read_bytes}; save it as UTF-8",
+                f"{self._name} is UTF-16 but damaged near byte {self._read_bytes}; save it as UTF-8",
                 field="file",
             ) from error
 

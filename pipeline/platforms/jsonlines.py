@@ -21,6 +21,8 @@ from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, sentence, unreadable
 from schemas.messages import ChatIn, MessageIn
 
+_WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
+
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """The chats and messages from the lines of the file. Blank lines are passed over."""
@@ -77,7 +79,7 @@ class _Reader:
     def _message(self, raw: dict[str, Any], where: str) -> Iterator[Parsed]:
         chat_id = raw.pop("chat_id", None) or self._current
         if not isinstance(chat_id, str):
-            raise ValueError("chat_id is missing: put it on the line, on a chat line above, or say --chat")
+            raise ValueError(_WHICH_CHAT)  # noqa: TRY004  what the line lacks is a value
         if chat_id not in self._zones:
             current = self._current
             yield self._chat({"chat_id": chat_id})

@@ -39,7 +39,7 @@ _INDEXES: dict[str, ChatKind] = {
 }
 _DAY = re.compile(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
 _WRITTEN = frozenset(
-    (None, "bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment")
+    ("", "bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment")
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")
@@ -169,7 +169,8 @@ def _chat(folder: str, folders: dict[str, tuple[str, ChatKind, str]], options: I
 def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
     if not isinstance(raw, dict):
         return Broken(where=where, reason="is no JSON object")
-    if raw.get("type", "message") != "message" or raw.get("subtype") not in _WRITTEN or raw.get("hidden"):
+    written = str(raw.get("subtype") or "") in _WRITTEN and not raw.get("hidden")
+    if raw.get("type", "message") != "message" or not written:
         return Skipped(where=where, reason="service message")
     user, bot = raw.get("user"), raw.get("bot_id")
     ts = raw.get("ts")

@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Mapping
 
-_ANGLED = re.compile(r"<([^<>]+)>")
+_ANGLED = re.compile(r"<([^<>\s][^<>]*)>")
 
 
 def plain(text: str, names: Mapping[str, str]) -> str:

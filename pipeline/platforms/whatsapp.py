@@ -56,7 +56,7 @@ def title_from_name(file_name: str) -> str | None:
     stem = _COPY.sub("", re.sub(r"\.(?:txt|zip)$", "", file_name, flags=re.IGNORECASE)).strip()
     if stem.strip("_").lower() in {"chat", ""}:
         return None
-    return found["title"].strip() if (found := _TITLE.match(stem)) else stem
+    return found["title"].strip() if (found := _TITLE.search(stem)) else stem
 
 
 @dataclass(kw_only=True)

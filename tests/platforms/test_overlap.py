@@ -1,0 +1,93 @@
+"""Importing twice, or a longer export later, adds only what is new, and keeps the order."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.platforms import jsonlines, whatsapp
+from pipeline.platforms.identity import ImportIds, Positions
+from pipeline.platforms.records import ImportOptions
+from tests.platforms.reading import sort
+
+OPTIONS = ImportOptions(title="House", time_zone="Europe/Lisbon")
+
+said = st.tuples(
+    st.integers(0, 5),
+    st.sampled_from(["Ana", "Ben"]),
+    st.sampled_from(["ok", "yes", "see you\nthere", "<Media omitted>", "a: b"]),
+)
+chats = st.lists(said, max_size=30).map(lambda messages: sorted(messages, key=lambda message: message[0]))
+
+
+def export(messages: list[tuple[int, str, str]]) -> list[str]:
+    text = "\n".join(f"31.12.23, 21:{minute:02} - {who}: {text}" for minute, who, text in messages)
+    return text.splitlines()
+
+
+@given(chats, chats)
+def test_a_longer_export_names_the_old_messages_as_before(
+    earlier: list[tuple[int, str, str]], later: list[tuple[int, str, str]]
+) -> None:
+    later = [(minute + 5, who, text) for minute, who, text in later]
+    short = sort(whatsapp.parse(export(earlier), OPTIONS))
+    long = sort(whatsapp.parse(export(earlier + later), OPTIONS))
+    assert [(m.external_id, m.position) for m in long.messages[: len(earlier)]] == [
+        (m.external_id, m.position) for m in short.messages
+    ]
+    assert len(set(long.ids)) == len(earlier) + len(later)
+
+
+@given(chats, st.integers(0, 30), st.integers(0, 30))
+def test_exports_cut_anywhere_add_up_to_the_whole(
+    messages: list[tuple[int, str, str]], first_end: int, second_start: int
+) -> None:
+    # a phone exports the latest messages only: the second export may begin in the middle of a minute
+    first_end, second_start = max(first_end, second_start), min(first_end, second_start)
+    first = sort(whatsapp.parse(export(messages[:first_end]), OPTIONS)).ids
+    second = sort(whatsapp.parse(export(messages[second_start:]), OPTIONS)).ids
+    # at most as many as were written, and none of an export is lost
+    assert len({*first, *second}) <= len(messages)
+    assert len(set(first)) == len(first)
+    assert len(set(second)) == len(second)
+
+
+@given(chats)
+def test_order_within_a_minute_is_kept(messages: list[tuple[int, str, str]]) -> None:
+    read = sort(whatsapp.parse(export(messages), OPTIONS)).messages
+    assert [(m.sent_at, m.position) for m in read] == sorted((m.sent_at, m.position) for m in read)
+    assert len({(m.sent_at, m.position) for m in read}) == len(read)
+
+
+def test_with_and_without_media_it_is_the_same_message() -> None:
+    without = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: <Media omitted>"], OPTIONS))
+    attached = sort(whatsapp.parse(["31.12.23, 21:00 - Ana: IMG-1.jpg (file attached)"], OPTIONS))
+    assert without.ids == attached.ids
+
+
+def test_a_corrected_time_zone_doubles_nothing() -> None:
+    lines = ["31.12.23, 21:00 - Ana: hi"]
+    corrected = ImportOptions(title="House", time_zone="Asia/Tokyo")
+    assert sort(whatsapp.parse(lines, OPTIONS)).ids == sort(whatsapp.parse(lines, corrected)).ids
+
+
+def test_json_lines_without_ids_are_named_alike_in_a_longer_file() -> None:
+    line = '{"sender_id": "a:1", "content": "ok", "sent_at": "2024-05-01T09:00:00Z"}'
+    options = ImportOptions(chat_id="a:x")
+    short, long = sort(jsonlines.parse([line], options)), sort(jsonlines.parse([line] * 3, options))
+    assert long.ids[:1] == short.ids
+    assert len(set(long.ids)) == 3
+    assert [message.position for message in long.messages] == [0, 1, 2]
+
+
+@given(st.lists(st.tuples(st.text(), st.text(), st.text())))
+def test_derived_ids_are_distinct_and_repeatable(parts: list[tuple[str, str, str]]) -> None:
+    one, other = ImportIds(), ImportIds()
+    names = [one.name(*part) for part in parts]
+    assert names == [other.name(*part) for part in parts]
+    assert len(set(names)) == len(names)
+
+
+def test_positions_count_a_time_again_when_the_file_comes_back_to_it() -> None:
+    positions = Positions(remembered=2)
+    assert [positions.next(time) for time in "aabab"] == [0, 1, 0, 2, 1]
+    # only the latest times are kept
+    assert [positions.next(time) for time in "cda"] == [0, 0, 0]

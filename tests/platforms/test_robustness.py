@@ -1,0 +1,122 @@
+"""No file makes a parser fall over: what is wrong is reported and the rest is read."""
+
+import io
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.platforms import discord, jsonlines, slack, telegram, whatsapp, whatsapp_time
+from pipeline.platforms.formats import FORMATS, detect
+from pipeline.platforms.records import ImportOptions
+from schemas.errors import InvalidInput
+from tests.platforms.reading import sort
+
+OPTIONS = ImportOptions(chat_id="x:y", title="x")
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def objects(*names: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects with these keys, some missing, holding anything."""
+    return st.fixed_dictionaries({}, optional=dict.fromkeys(names, json_values))
+
+
+telegram_messages = objects(
+    "id", "type", "date", "date_unixtime", "from", "from_id", "text", "photo", "file", "media_type", "poll",
+    "location_information", "contact_information", "edited_unixtime", "reply_to_message_id",
+).map(lambda message: {"type": "message", "id": 1, "from_id": "user1", "date_unixtime": "1"} | message)  # fmt: skip
+discord_messages = objects(
+    "id", "type", "timestamp", "content", "author", "attachments", "embeds", "reference"
+).map(lambda message: {"author": {"id": "1"}, "timestamp": "2024-01-01T00:00:00Z", "id": "1"} | message)
+slack_messages = objects(
+    "ts", "user", "bot_id", "text", "files", "attachments", "edited", "thread_ts", "subtype"
+).map(lambda message: {"ts": "1704103200.000000", "user": "U1", "text": "x"} | message)
+our_lines = objects(
+    "type", "chat_id", "external_id", "sender_id", "content", "sent_at", "position", "metadata"
+).map(lambda line: {"sender_id": "a:1", "content": "x", "sent_at": 0} | line)
+starts = st.sampled_from(
+    [
+        "12/31/23, 9:41 PM - ",
+        "[31/12/2023, 21:41:07] ",
+        "31.12.23, 21:41 - ",
+        "99/99/9999, 99:99 - ",
+        "\u200e[",
+    ]
+)
+
+
+@given(st.lists(st.text() | st.builds(str.__add__, starts, st.text())))
+def test_whatsapp_takes_any_lines(lines: list[str]) -> None:
+    sort(whatsapp.parse(lines, OPTIONS))
+
+
+@given(st.binary())
+def test_json_parsers_take_any_bytes(raw: bytes) -> None:
+    sort(telegram.parse(io.BytesIO(raw), OPTIONS))
+    sort(discord.parse(io.BytesIO(raw), OPTIONS))
+    sort(slack.parse(["channels.json", "a/2024-01-01.json"], lambda _: raw, OPTIONS))
+    sort(jsonlines.parse(raw.decode("utf-8", "surrogateescape").splitlines(), OPTIONS))
+
+
+@given(st.lists(telegram_messages | json_values, max_size=5), objects("name", "type", "id"))
+def test_telegram_takes_any_json(messages: list[Any], header: dict[str, Any]) -> None:
+    raw = json.dumps(header | {"messages": messages}).encode()
+    sort(telegram.parse(io.BytesIO(raw), OPTIONS))
+    raw = json.dumps({"chats": {"list": [header | {"messages": messages}]}}).encode()
+    sort(telegram.parse(io.BytesIO(raw), OPTIONS))
+
+
+@given(st.lists(discord_messages | json_values, max_size=5), json_values)
+def test_discord_takes_any_json(messages: list[Any], channel: Any) -> None:
+    sort(discord.parse(io.BytesIO(json.dumps({"channel": channel, "messages": messages}).encode()), OPTIONS))
+
+
+@given(
+    st.lists(slack_messages | json_values, max_size=5),
+    st.lists(json_values | objects("id", "name", "members")),
+)
+def test_slack_takes_any_json(messages: list[Any], index: list[Any]) -> None:
+    files = {"channels.json": index, "users.json": index, "a/2024-01-01.json": messages}
+    sort(slack.parse(files, lambda name: json.dumps(files[name]).encode(), OPTIONS))
+
+
+@given(st.lists(our_lines | json_values, max_size=5))
+def test_json_lines_take_any_json(values: list[Any]) -> None:
+    sort(jsonlines.parse(map(json.dumps, values), OPTIONS))
+
+
+@given(st.text(), st.text())
+def test_detection_names_a_format_or_says_what_to_do(name: str, head: str) -> None:
+    with suppress(InvalidInput):
+        assert detect(name, head) in FORMATS
+
+
+@given(st.text(max_size=100))
+def test_what_follows_the_date_is_left_as_it_stands(text: str) -> None:
+    start = whatsapp_time.read_start("\u200e[31/12/2023, 21:41:07] \u200e" + text)
+    assert start is not None
+    assert start.rest == "\u200e" + text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "13/01/24, 10:00 - Ana: " + "a.bc " * 12_000,
+        "13/01/24, 10:00 - " + "created " * 8_000 + ": x",
+        "13/01/24, 10:00 - Ana: x" + " " * 60_000 + "x",
+        "[13/01/24, 10:00:00] Ana: " + "\u200e<" * 20_000,
+        "1" * 1_000_000,
+        " " * 1_000_000,
+    ],
+)
+@pytest.mark.timeout(5)
+def test_hostile_lines_are_read_in_no_time(line: str) -> None:
+    sort(whatsapp.parse([line] * 3, OPTIONS))

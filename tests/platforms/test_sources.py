@@ -1,0 +1,219 @@
+"""Whatever is given to import is recognised, or refused with what to do about it."""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ops.commands import sources
+from ops.commands.sources import open_source
+from pipeline.platforms.records import ImportOptions
+from schemas.errors import InvalidInput
+from tests.platforms.reading import FIXTURES, read_path
+
+HARBOUR = FIXTURES / "whatsapp/WhatsApp Chat with Harbour House.txt"
+
+
+@pytest.mark.parametrize(
+    ("path", "format_"),
+    [
+        ("whatsapp/WhatsApp Chat with Harbour House.txt", "whatsapp"),
+        ("whatsapp/WhatsApp-Chat mit Jörg.txt", "whatsapp"),
+        ("telegram/result.json", "telegram"),
+        ("telegram/all.json", "telegram"),
+        ("discord/Harbour - general [700].json", "discord"),
+        ("slack", "slack"),
+        ("jsonl/garden.jsonl", "jsonl"),
+    ],
+)
+def test_the_format_is_recognised(path: str, format_: str) -> None:
+    assert open_source(FIXTURES / path, ImportOptions()).format == format_
+
+
+@pytest.mark.parametrize(
+    ("content", "format_"),
+    [
+        ('{"guild":{"id":"1"},"channel":{"id":"2"},"messages":[]}', "discord"),
+        ('{"name":"a","type":"personal_chat","id":1,"messages":[]}', "telegram"),
+        ('{"chat_id": "a:b", "content": "\\"messages\\": [ \\"channel\\": {"}\n', "jsonl"),
+        ("\n\n31.12.23, 21:41 - Jo: hi", "whatsapp"),
+    ],
+)
+def test_the_content_tells_the_format_not_the_name(tmp_path: Path, content: str, format_: str) -> None:
+    (tmp_path / "data.txt").write_text(content)
+    assert open_source(tmp_path / "data.txt", ImportOptions()).format == format_
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+def test_every_marked_unicode_reads_the_same(tmp_path: Path, encoding: str) -> None:
+    text = HARBOUR.read_text()
+    path = tmp_path / HARBOUR.name
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    path.write_bytes((mark + text).encode(encoding))
+    assert read_path(path).ids == read_path(HARBOUR).ids
+    result = tmp_path / "result.json"
+    result.write_bytes((mark + (FIXTURES / "telegram/result.json").read_text()).encode(encoding))
+    assert read_path(result).ids == read_path("telegram/result.json").ids
+
+
+def test_windows_line_ends_change_nothing(tmp_path: Path) -> None:
+    path = tmp_path / HARBOUR.name
+    path.write_bytes(HARBOUR.read_bytes().replace(b"\n", b"\r\n"))
+    assert read_path(path).contents == read_path(HARBOUR).contents
+
+
+@pytest.mark.parametrize(
+    "file", ["whatsapp/WhatsApp Chat with Harbour House.txt", "telegram/all.json", "slack"]
+)
+def test_progress_runs_from_nothing_to_the_whole_size_each_time(file: str) -> None:
+    source = open_source(FIXTURES / file, ImportOptions())
+    for _ in range(2):
+        assert list(source.records())
+        assert source.position == source.size > 0
+
+
+def test_progress_is_seen_while_a_large_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat with All.txt"
+    with path.open("w") as file:
+        file.writelines(f"13/01/24, 10:00 - Ana: {n} {'x' * 80}\n" for n in range(40_000))
+    source = open_source(path, ImportOptions())
+    seen = {source.position for _ in source.records()}
+    assert len(seen) > 5
+    assert max(seen) == source.size
+
+
+def test_a_whatsapp_zip_is_read_with_its_media_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat - Família.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(FIXTURES / "whatsapp/iphone/_chat.txt", "_chat.txt")
+        archive.writestr("00000012-PHOTO-2023-12-31-21-42-03.jpg", b"\xff\xd8")
+        archive.writestr("00000013-notes.txt", b"a text that somebody sent")
+    family = read_path(path)
+    assert family.chats[0].chat_id == "whatsapp:Família"
+    assert len(family.messages) == 6
+
+
+def test_telegrams_export_folder_can_be_given_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "result.json").write_bytes((FIXTURES / "telegram/result.json").read_bytes())
+    (tmp_path / "notes.txt").write_text("mine")
+    assert len(read_path(tmp_path).messages) == 8
+
+
+def refusal(path: Path, **options: str) -> str:
+    format_ = options.pop("format", None)
+    with pytest.raises(InvalidInput) as refused:
+        open_source(path, ImportOptions(**options), format=format_)  # type: ignore[arg-type]
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("empty.txt", b"", "is empty"),
+        ("blank.txt", b" \n\n", "is empty"),
+        ("notes.txt", b"Dear diary,\nnothing happened.", "none of the formats known"),
+        ("messages.html", b"<!DOCTYPE html><html>", "export again as JSON"),
+        ("day.json", b'[{"type": "message"}]', "Slack export"),
+        ("package.json", b'{\n "name": "x"\n}', "--format"),
+        ("photo.jpg", b"\xff\xd8\xff\xe0\x00", "is not UTF-8"),
+        ("wide.txt", "hällo".encode("utf-16-le"), "UTF-8"),
+        ("tar.txt", b"abc\x00\x00", "no text"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_what_to_do(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert said in refusal(tmp_path / name)
+
+
+def test_a_wrong_encoding_is_refused_with_the_byte_and_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp-Chat mit Joerg.txt"
+    path.write_bytes("31.12.23, 21:41 - Jörg: hi".encode("cp1252"))
+    assert "byte 0xF6 at position 19" in refusal(path)
+    assert "iconv -f WINDOWS-1252 -t UTF-8" in refusal(path)
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    assert "does not exist" in refusal(tmp_path / "nothing.txt")
+
+
+def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
+    assert "holds no export" in refusal(tmp_path)
+    assert "no Slack export" in refusal(tmp_path, format="slack")
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "b.json").write_text("{}")
+    assert "several files (a.json, b.json)" in refusal(tmp_path)
+
+
+def test_a_chat_without_a_name_is_asked_for(tmp_path: Path) -> None:
+    assert "--chat" in refusal(FIXTURES / "whatsapp/iphone/_chat.txt")
+    assert "--chat" in refusal(FIXTURES / "whatsapp/iphone")
+
+
+@pytest.mark.parametrize(("option", "value"), [("time_zone", "Mars"), ("language", "klingon")])
+def test_wrong_options_are_refused(option: str, value: str) -> None:
+    with pytest.raises(InvalidInput, match=value):
+        ImportOptions(**{option: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "secret.jsonl"
+    path.write_text("{}")
+    path.chmod(0)
+    assert "cannot be read: Permission denied" in refusal(path)
+
+
+def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat - A.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("_chat.txt", "13/01/24, 10:00 - Ana: hi")
+    path.write_bytes(path.read_bytes().replace(b"Ana: hi", b"Ana: ho"))
+    assert "cannot be read" in refusal(path)
+
+
+def test_a_damaged_day_in_a_slack_zip_costs_that_day_alone(tmp_path: Path) -> None:
+    path = tmp_path / "slack.zip"
+    day = json.dumps([{"ts": "1704103200.000000", "user": "U1", "text": "fine"}])
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("channels.json", '[{"id": "C1", "name": "general"}]')
+        archive.writestr("general/2024-01-01.json", day.replace("fine", "lost"))
+        archive.writestr("general/2024-01-02.json", day)
+    path.write_bytes(path.read_bytes().replace(b"lost", b"last"))
+    workspace = read_path(path)
+    assert workspace.contents == ["fine"]
+    assert "general/2024-01-01.json cannot be read" in workspace.broken[0].reason
+
+
+def test_a_day_that_unpacks_to_too_much_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "MAX_SLACK_FILE_BYTES", 1000)
+    path = tmp_path / "slack.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("channels.json", '[{"id": "C1", "name": "general"}]')
+        archive.writestr("general/2024-01-01.json", " " * 100_000)
+    source = open_source(path, ImportOptions())
+    assert "at most 1000" in str(list(source.records()))
+    assert source.position == source.size
+
+
+def test_utf16_that_breaks_off_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat with A.txt"
+    path.write_bytes("13/01/24, 10:00 - Ana: hi".encode("utf-16") + b"\xd8")
+    with pytest.raises(InvalidInput, match="damaged near byte 53"):
+        read_path(path)
+
+
+def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    good = '{"chat_id": "a:x", "sender_id": "a:1", "content": "hi", "sent_at": 0}'
+    path.write_text(f"{good}\n{'x' * 9_000_000}\n{good}\n")
+    long = read_path(path)
+    assert len(long.messages) == 2
+    assert [broken.where for broken in long.broken] == ["line 2"]
+    assert [record.where for record in long.records] == ["line 1", "line 3"]

@@ -1,0 +1,120 @@
+"""A Telegram Desktop export comes in as the Bot API would have told it."""
+
+import io
+import json
+from typing import Any
+
+from pipeline.platforms import telegram
+from pipeline.platforms.records import ImportOptions
+from tests.platforms.reading import Read, read_path, sort
+
+
+def read(value: object, **options: str) -> Read:
+    return sort(telegram.parse(io.BytesIO(json.dumps(value).encode()), ImportOptions(**options)))  # type: ignore[arg-type]
+
+
+def chat(*messages: Any, **header: Any) -> dict[str, Any]:
+    return {"name": "House", "type": "private_supergroup", "id": 5} | header | {"messages": list(messages)}
+
+
+def said(**fields: Any) -> dict[str, Any]:
+    message = {"id": 1, "type": "message", "date_unixtime": "1704051667", "from": "Ana", "from_id": "user11"}
+    return message | {"text": "hi"} | fields
+
+
+def test_one_chats_export_is_read_whole() -> None:
+    house = read_path("telegram/result.json")
+    assert house.chats[0].chat_id == "telegram:-1001234567890"
+    assert house.chats[0].kind == "group"
+    assert house.contents == [
+        "Shall we paint the door?",
+        "Yes, in green, see this one (https://paint.example/green).",
+        "[image] The old colour",
+        "[sticker]",
+        "[document Quote 2024.pdf]",
+        "I have left",
+        "Ferry at nine",
+        "[poll] Which green?: Sage / Moss",
+    ]
+    assert house.ids == ["2", "3", "4", "5", "6", "7", "8", "9"]
+    assert house.messages[1].metadata == {"reply_to": "2", "edited_at": "2023-12-31T19:45:00+00:00"}
+    assert [skipped.reason for skipped in house.skipped] == ["service message"]
+    assert not house.broken
+
+
+def test_senders_are_named_as_a_bot_sees_them() -> None:
+    senders = [message.sender_id for message in read_path("telegram/result.json").messages]
+    assert senders[:2] == ["telegram:11", "telegram:12"]
+    # somebody who has left Telegram, and a channel
+    assert senders[5:7] == ["telegram:13", "telegram:-10099"]
+
+
+def test_messages_of_one_second_keep_their_order() -> None:
+    first, second, *_ = read_path("telegram/result.json").messages
+    assert first.sent_at == second.sent_at
+    assert first.position < second.position
+
+
+def test_an_export_of_all_chats_keeps_them_apart() -> None:
+    everything = read_path("telegram/all.json", time_zone="Europe/Lisbon")
+    assert [(c.chat_id, c.kind, c.title) for c in everything.chats] == [
+        ("telegram:12", "direct", "Ben"),
+        ("telegram:500", "direct", "House Bot"),
+        ("telegram:-77", "group", "Old Crew"),
+        ("telegram:11", "direct", "Saved messages"),
+        ("telegram:-10055", "group", "Gone"),
+    ]
+    assert [record.chat_id for record in everything.records][:3] == [
+        "telegram:12",
+        "telegram:12",
+        "telegram:500",
+    ]
+    assert [record.where for record in everything.records][:3] == [
+        "Ben, messages[0]",
+        "Ben, messages[1]",
+        "House Bot, messages[0]",
+    ]
+
+
+def test_what_the_bot_of_a_chat_said_is_the_assistants() -> None:
+    roles = [m.role for m in read_path("telegram/all.json").messages]
+    assert roles[2:4] == ["user", "assistant"]
+
+
+def test_times_of_old_exports_are_read_on_the_clock_that_is_said() -> None:
+    old = chat(said(date="2019-07-01T12:00:00") | {"date_unixtime": None})
+    del old["messages"][0]["date_unixtime"]
+    lisbon = read(old, time_zone="Europe/Lisbon")
+    assert lisbon.messages[0].sent_at.isoformat() == "2019-07-01T11:00:00+00:00"
+    assert not lisbon.notices
+    assert "--tz" in read(old).notices[0]
+
+
+def test_the_chat_of_a_single_export_can_be_named() -> None:
+    assert read(chat(said()), chat_id="telegram:-1").chats[0].chat_id == "telegram:-1"
+    assert "not used" in read_path("telegram/all.json", chat_id="x").notices[0]
+
+
+def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
+    house = read(
+        chat(
+            said(id=None),
+            said(from_id=None),
+            said(date_unixtime="soon"),
+            said(text=7),
+            said(text="x" * 70_000),
+            "what",
+            said(id=9),
+        )
+    )
+    assert house.ids == ["9"]
+    assert [broken.where for broken in house.broken] == [f"messages[{n}]" for n in range(6)]
+    assert "from_id is missing" in house.broken[1].reason
+    assert "content is 70000 bytes long" in house.broken[4].reason
+
+
+def test_an_export_that_breaks_off_gives_what_came_before() -> None:
+    whole = json.dumps(chat(said(), said(id=2))).encode()
+    cut = sort(telegram.parse(io.BytesIO(whole[:-40]), ImportOptions()))
+    assert cut.ids == ["1"]
+    assert "breaks off" in cut.broken[0].reason

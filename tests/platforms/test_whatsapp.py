@@ -1,0 +1,259 @@
+"""A WhatsApp export comes in as it was said, whatever phone and country it is from."""
+
+# ruff: noqa: RUF001  letters of other alphabets are meant
+
+from datetime import UTC, datetime
+
+import pytest
+
+from pipeline.platforms import whatsapp
+from pipeline.platforms.records import ImportOptions
+from tests.platforms.reading import Read, read_path, sort
+
+HARBOUR = "whatsapp/WhatsApp Chat with Harbour House.txt"
+
+
+def read(text: str, **options: str) -> Read:
+    options = {"title": "House", "time_zone": "UTC"} | options
+    return sort(whatsapp.parse(text.splitlines(), ImportOptions(**options)))  # type: ignore[arg-type]
+
+
+def test_an_android_export_is_read_whole() -> None:
+    house = read_path(HARBOUR)
+    assert house.contents == [
+        "Shopping for tonight:\n- bread\n- olives\n\nand the good cheese: 200 g",
+        "ok",
+        "ok",
+        "[media]",
+        "[image] The roof, before the storm",
+        "[document Lease 2024.pdf]",
+        "Meet at 11:30 then",
+        "Happy new year! 🎉",
+    ]
+    assert not house.broken
+    assert house.chats[0].chat_id == "whatsapp:Harbour House"
+    assert house.chats[0].title == "Harbour House"
+    assert house.messages[0].sender_id == "whatsapp:Ana Lima"
+    assert house.messages[4].metadata == {"media": [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}]}
+    assert house.messages[6].metadata == {"edited": True}
+    assert house.messages[-1].sent_at == datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def test_system_lines_and_deleted_messages_are_counted_and_left_out() -> None:
+    reasons = [skipped.reason for skipped in read_path(HARBOUR).skipped]
+    assert reasons.count("system line") == 4
+    assert reasons.count("deleted message") == 2
+
+
+def test_records_say_on_which_line_they_begin() -> None:
+    assert [record.where for record in read_path(HARBOUR).records[:3]] == ["line 4", "line 9", "line 10"]
+
+
+def test_a_number_without_a_contact_is_the_platforms_own_id() -> None:
+    stranger = read_path(HARBOUR).messages[3]
+    assert (stranger.sender_id, stranger.sender_name) == ("whatsapp:351912345678", "+351 912 345 678")
+
+
+def test_a_chat_of_more_than_two_people_is_a_group() -> None:
+    assert read_path(HARBOUR).chats[-1].kind == "group"
+    assert [chat.kind for chat in read_path("whatsapp/WhatsApp-Chat mit Jörg.txt").chats] == [None]
+
+
+def test_a_german_export_is_read_on_its_own_clock() -> None:
+    chat = read_path("whatsapp/WhatsApp-Chat mit Jörg.txt", time_zone="Europe/Berlin")
+    assert chat.chats[0].title == "Jörg"
+    assert chat.chats[0].time_zone == "Europe/Berlin"
+    assert chat.messages[0].sent_at == datetime(2023, 12, 31, 20, 41, tzinfo=UTC)
+    assert chat.contents[2:] == ["[media]", "Schön!"]
+    assert not chat.notices
+
+
+def test_an_iphone_export_in_portuguese_is_read_without_its_invisible_marks() -> None:
+    chat = read_path("whatsapp/iphone/_chat.txt", chat_id="familia", time_zone="Europe/Lisbon")
+    assert chat.chats[0].chat_id == "whatsapp:familia"
+    assert chat.contents == [
+        "Quem traz o bolo?",
+        "[image]",
+        "[document Orçamento.pdf]",
+        "[image] Olha",
+        "ENQUETE:\nQue bolo?\nOPÇÃO: chocolate (2 votos)\nOPÇÃO: laranja (0 votos)",
+        "Bom ano!",
+    ]
+    assert chat.messages[0].sender_name == "Rita"
+    assert chat.messages[0].sent_at.second == 7
+    assert len(chat.skipped) == 3
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "12/31/23, 9:41 PM - ",
+        "12/31/23, 9:41\u202fPM - ",
+        "12/31/2023, 21:41 - ",
+        "31/12/2023, 21:41 - ",
+        "31/12/2023 21:41 - ",
+        "31/12/23, 9:41 p. m. - ",
+        "31/12/23, 9:41 p.\u00a0m. - ",
+        "31.12.23, 21:41 - ",
+        "31.12.2023 klo 21.41 - ",
+        "31. 12. 2023 21:41 - ",
+        "31.12.2023 г., 21:41 ч. - ",
+        "31/12/2023 à 21:41 - ",
+        "31-12-2023 21:41 - ",
+        "2023-12-31, 9:41 p.m. - ",
+        "2023-12-31 21:41 - ",
+        "2023/12/31 下午9:41 - ",
+        "2023. 12. 31. 오후 9:41 - ",
+        "2023년 12월 31일 오후 9:41 - ",
+        "\u200f31\u200f/12\u200f/2023، 9:41 م - ",
+        "٣١/١٢/٢٠٢٣، ٩:٤١ م - ",
+        "31/12/2566 21:41 - ",
+        "[31/12/2023, 21:41:00] ",
+        "\u200e[31.12.23, 21:41:00] ",
+        "[12/31/23, 9:41:00\u202fPM] ",
+        "[31/12/23 21:41:00] ",
+        "[2023-12-31, 21:41:00] ",
+        "31-12-23 21:41:00: ",
+    ],
+)
+def test_the_date_is_understood_as_this_phone_writes_it(start: str) -> None:
+    chat = read(f"{start}Ana: see you: soon")
+    assert [(m.sender_name, m.content) for m in chat.messages] == [("Ana", "see you: soon")]
+    assert chat.messages[0].sent_at == datetime(2023, 12, 31, 21, 41, tzinfo=UTC)
+
+
+def test_midnight_and_noon_on_a_twelve_hour_clock() -> None:
+    chat = read("12/31/23, 12:05 AM - Ana: night\n12/31/23, 12:05 PM - Ana: noon")
+    assert [message.sent_at.hour for message in chat.messages] == [0, 12]
+
+
+def test_a_date_that_allows_two_readings_is_read_as_day_and_month_and_said_so() -> None:
+    chat = read("03/04/2024, 10:00 - Ana: hi")
+    assert chat.messages[0].sent_at.month == 4
+    assert "--date-order" in chat.notices[0]
+
+
+def test_the_date_order_that_is_said_is_used() -> None:
+    chat = read("03/04/2024, 10:00 - Ana: hi", date_order="mdy")
+    assert chat.messages[0].sent_at.month == 3
+    assert not chat.notices
+
+
+def test_dates_that_run_forward_in_one_reading_alone_are_read_so() -> None:
+    # as days and months these would be 11 January, 1 February; as months and days time would run back
+    assert not read("11/01/24, 10:00 - Ana: a\n01/02/24, 10:00 - Ana: b").notices
+    chat = read("1/11/24, 10:00 - Ana: a\n2/1/24, 10:00 - Ana: b")
+    assert [message.sent_at.month for message in chat.messages] == [1, 2]
+    assert not chat.notices
+
+
+def test_times_without_a_zone_are_read_as_utc_with_a_notice() -> None:
+    house = read_path(HARBOUR)
+    assert "--tz" in house.notices[0]
+    assert house.messages[0].sent_at == datetime(2023, 12, 31, 21, 41, tzinfo=UTC)
+
+
+def test_the_hour_that_autumn_repeats_does_not_run_backwards() -> None:
+    lines = (
+        "[27/10/2024, 02:50:00] A: summer\n[27/10/2024, 02:10:00] A: winter\n[27/10/2024, 03:00:00] A: later"
+    )
+    chat = read(lines, time_zone="Europe/Berlin")
+    assert [(m.sent_at.hour, m.sent_at.minute) for m in chat.messages] == [(0, 50), (1, 10), (2, 0)]
+
+
+def test_messages_of_one_minute_keep_their_order() -> None:
+    chat = read("\n".join(f"1/2/24, 10:00 - Ana: {n}" for n in range(20)))
+    assert [message.position for message in chat.messages] == list(range(20))
+
+
+def test_an_impossible_date_is_reported_with_its_line_and_the_rest_is_read() -> None:
+    chat = read("13/01/24, 10:00 - Ana: a\n99/99/24, 10:00 - Ana: b\n14/01/24, 10:00 - Ana: c")
+    assert chat.contents == ["a", "c"]
+    assert chat.broken[0].where == "line 2"
+    assert "99/99/24" in chat.broken[0].reason
+    assert "--date-order" in chat.broken[0].reason
+
+
+def test_a_message_beyond_the_limit_is_reported_and_the_rest_is_read() -> None:
+    long = "\n".join(["x" * 1000] * 100)
+    chat = read(f"13/01/24, 10:00 - Ana: {long}\n13/01/24, 10:01 - Ana: c")
+    assert chat.contents == ["c"]
+    assert "65536 bytes" in chat.broken[0].reason
+
+
+def test_a_byte_that_is_no_utf8_breaks_one_message_alone() -> None:
+    bad = b"13/01/24, 10:00 - Ana: caf\xe9".decode("utf-8", "surrogateescape")
+    chat = read(f"{bad}\n13/01/24, 10:01 - Ana: fine")
+    assert chat.contents == ["fine"]
+    assert "0xE9" in chat.broken[0].reason
+
+
+def test_a_line_of_another_phones_style_goes_on_with_the_message() -> None:
+    chat = read("13/01/24, 10:00 - Ana: she wrote\n[13/01/24, 09:00:00] Ben: hm\n13/01/24, 10:01 - Ana: see?")
+    assert chat.contents == ["she wrote\n[13/01/24, 09:00:00] Ben: hm", "see?"]
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "content"),
+    [
+        ("<Media omitted>", "[media]"),
+        ("<Multimedia omitido>", "[media]"),
+        ("<Mídia oculta>", "[media]"),
+        ("<Médias omis>", "[media]"),
+        ("<Без медиафайлов>", "[media]"),
+        ("PTT-20231231-WA0007.opus (file attached)", "[audio]"),
+        ("VID-20231231-WA0007.mp4 (Datei angehängt)", "[video]"),
+        ("STK-20231231-WA0007.webp (archivo adjunto)", "[sticker]"),
+        ("Ana.vcf (fichier joint)", "[contact]"),
+        ("\u200eIMG-1.jpg (arquivo anexado)", "[image]"),
+    ],
+)
+def test_what_was_sent_stays_visible_on_android(placeholder: str, content: str) -> None:
+    assert read(f"13/01/24, 10:00 - Ana: {placeholder}").contents == [content]
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "content"),
+    [
+        ("image omitted", "[image]"),
+        ("Bild weggelassen", "[image]"),
+        ("vidéo absente", "[video]"),
+        ("sticker omitido", "[sticker]"),
+        ("Contact card omitted", "[contact]"),
+        ("Plan B.pdf • \u200e3 pages \u200edocument omitted", "[document Plan B.pdf]"),
+        ("<adjunto: 00000012-AUDIO-2023-12-31-21-41-07.opus>", "[audio]"),
+        ("<Anhang: 00000012-Plan.pdf>", "[document 00000012-Plan.pdf]"),
+    ],
+)
+def test_what_was_sent_stays_visible_on_the_iphone(placeholder: str, content: str) -> None:
+    assert read(f"\u200e[13/01/24, 10:00:00] Ana: \u200e{placeholder}").contents == [content]
+
+
+def test_a_tag_that_somebody_typed_is_text() -> None:
+    assert read("13/01/24, 10:00 - Ana: <html>").contents == ["<html>"]
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("WhatsApp Chat with Harbour House.txt", "Harbour House"),
+        ("WhatsApp Chat with Harbour House (2).txt", "Harbour House"),
+        ("WhatsApp Chat - Ana.zip", "Ana"),
+        ("WhatsApp-Chat mit Jörg.txt", "Jörg"),
+        ("Chat de WhatsApp con Los del barrio.txt", "Los del barrio"),
+        ("Conversa do WhatsApp com Família.txt", "Família"),
+        ("Discussion WhatsApp avec Zoé.txt", "Zoé"),
+        ("WhatsApp-chat met Sanne.txt", "Sanne"),
+        ("Чат WhatsApp с контактом Аня.txt", "Аня"),
+        ("holiday.txt", "holiday"),
+        ("_chat.txt", None),
+    ],
+)
+def test_the_files_name_tells_the_chat(name: str, title: str | None) -> None:
+    assert whatsapp.title_from_name(name) == title
+
+
+def test_without_any_name_for_the_chat_nothing_is_made_up() -> None:
+    unnamed = sort(whatsapp.parse(["13/01/24, 10:00 - Ana: hi"], ImportOptions()))
+    assert not unnamed.messages
+    assert "--chat" in unnamed.broken[0].reason
