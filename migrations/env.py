@@ -20,7 +20,9 @@ def _url() -> str:
         return str(url)
     secret = load_settings().owner_database_url
     if secret is None:
-        raise SettingsError("BACKSCROLL_OWNER_DATABASE_URL is not set: migrations run as the owner of the tables")
+        raise SettingsError(
+            "BACKSCROLL_OWNER_DATABASE_URL is not set: migrations run as the owner of the tables"
+        )
     return secret.get_secret_value()
 
 
@@ -32,7 +34,9 @@ def run() -> None:
         connection.execute(text("SET lock_timeout = '4s'"))
         connection.execute(text("SET statement_timeout = '600s'"))
         if not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": MIGRATING}):
-            raise DatabaseUnavailable("another migration is running on this database: wait for it and try again")
+            raise DatabaseUnavailable(
+                "another migration is running on this database: wait for it and try again"
+            )
         connection.commit()
         context.configure(
             connection=connection,

@@ -63,7 +63,11 @@ def embedder(database: Database, client: Embedder) -> ledger.Handler:
             counters.add(
                 connection,
                 tenant_id,
-                {"embedding_writes": len(documents), "embeddings_made": len(made), "embedding_seconds": seconds},
+                {
+                    "embedding_writes": len(documents),
+                    "embeddings_made": len(made),
+                    "embedding_seconds": seconds,
+                },
             )
             ledger.finish(connection, claims)
         return set()
@@ -113,7 +117,8 @@ def _load(connection: Connection, keys: Sequence[str]) -> list[Document]:
             documents.append(Document(owner="session", id=identity, text=body))
     if ids["memory"]:
         rows = connection.execute(
-            text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))"), {"ids": ids["memory"]}
+            text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))"),
+            {"ids": ids["memory"]},
         )
         documents += [Document(owner="memory", id=str(identity), text=content) for identity, content in rows]
     return documents

@@ -4,9 +4,10 @@ Accepting is one short transaction: the messages, the note that they have arrive
 Placing reads what has arrived, asks the pure function what changes, and writes ranges, never messages.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from sqlalchemy import Connection
@@ -18,11 +19,13 @@ from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
 from pipeline.tokens import estimate_tokens
 from schemas.messages import ChatIn, MessageIn
-from schemas.sessions import Session
+from schemas.sessions import Session, Stamp
 from schemas.settings import Settings
 
 ARRIVALS_AT_ONCE = 2000
 """Messages placed in one transaction: some 0.5 s, well under any lease."""
+
+FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +117,7 @@ def placer(database: Database, rules: Rules) -> ledger.Handler:
 
 
 def _finisher(connection: Connection, claim: Claim) -> Callable[[bool], None]:
-    return lambda again: ledger.finish(connection, [claim], again=again)
+    return lambda again: ledger.finish(connection, [claim], again_in=0 if again else None)
 
 
 def place(
@@ -130,7 +133,9 @@ def place(
         return set()
     arrived = messages.arrivals(connection, chat_id, ARRIVALS_AT_ONCE)
     if rules.memory:
-        for session_key, group in groupby(sorted(arrived, key=lambda a: a.session_key), lambda a: a.session_key):
+        for session_key, group in groupby(
+            sorted(arrived, key=lambda a: a.session_key), lambda a: a.session_key
+        ):
             _place_key(connection, tenant_id, chat_id, session_key, chat.language, list(group), rules)
     chats.count_placed(connection, chat_id, len(arrived), sum(a.lexeme_count for a in arrived))
     messages.forget_arrivals(connection, chat_id, [a.message_id for a in arrived])
@@ -219,9 +224,7 @@ def _join(connection: Connection, tenant_id: str, joined: Sequence[Session]) -> 
     return survivor, brought, tokens
 
 
-def split_anew(
-    connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules
-) -> None:
+def split_anew(connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules) -> None:
     """Cut a stored session again from its messages, after a close marker or a deletion inside it.
 
     The earliest part keeps the id.
@@ -230,17 +233,63 @@ def split_anew(
     closes = sessions.closes(connection, chat_id, key) if key else []
     rows = messages.stamps(connection, chat_id, key, session.started_at, session.ended_at)
     parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
-    for number, part in enumerate(parts):
-        inside = [row for row in rows if part.started_at <= row[0].sent_at <= part.ended_at]
+    matches = sessionize.match([session], parts)
+    _rewrite(connection, tenant_id, chat_id, key, language, matches, rows)
+
+
+def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> None:
+    """Cut a chat's sessions again, after the gap has changed; what is the same already is left alone."""
+    chat = chats.lock(connection, chat_id)
+    if chat is None:
+        return
+    for key in sessions.keys(connection, chat_id):
+        rows = messages.stamps(connection, chat_id, key, *FOREVER)
+        closes = sessions.closes(connection, chat_id, key) if key else []
+        parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
+        if parts:
+            stored = sessions.near(connection, chat_id, key, *FOREVER, timedelta())
+            _rewrite(
+                connection, tenant_id, chat_id, key, chat.language, sessionize.match(stored, parts), rows
+            )
+    close_sessions(connection, tenant_id, chat_id, rules)
+
+
+def _rewrite(
+    connection: Connection,
+    tenant_id: str,
+    chat_id: str,
+    session_key: str,
+    language: str,
+    matches: Sequence[sessionize.Match],
+    rows: Sequence[tuple[Stamp, str, int]],
+) -> None:
+    """Write the ranges that differ from what is stored: joined ones first, so that no two begin alike."""
+    times = [stamp.sent_at for stamp, _, _ in rows]
+    fresh: list[sessions.Shape] = []
+    for match in matches:
+        inside = rows[bisect_left(times, match.range.started_at) : bisect_right(times, match.range.ended_at)]
         shape = sessions.Shape(
-            started_at=part.started_at,
-            ended_at=part.ended_at,
-            message_count=part.count,
+            started_at=match.range.started_at,
+            ended_at=match.range.ended_at,
+            message_count=match.range.count,
             token_count=sum(tokens for _, _, tokens in inside),
             participants=sorted({speaker for _, speaker, _ in inside}),
         )
-        if number == 0:
-            sessions.reshape(connection, session.id, shape)
-        else:
-            sessions.insert(connection, tenant_id, chat_id, key, language, shape)
-    counters.add(connection, tenant_id, {"sessions_opened": len(parts) - 1})
+        if match.session is None:
+            fresh.append(shape)
+            continue
+        if match.merged:
+            _join(connection, tenant_id, [match.session, *match.merged])
+        if match.merged or not _has_shape(match.session, shape):
+            sessions.reshape(connection, match.session.id, shape)
+    for shape in fresh:
+        sessions.insert(connection, tenant_id, chat_id, session_key, language, shape)
+    counters.add(connection, tenant_id, {"sessions_opened": len(fresh)})
+
+
+def _has_shape(session: Session, shape: sessions.Shape) -> bool:
+    return (session.started_at, session.ended_at, session.message_count) == (
+        shape.started_at,
+        shape.ended_at,
+        shape.message_count,
+    )

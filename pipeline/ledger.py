@@ -115,13 +115,15 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outc
             give_back(database, mine, policy)
             raise
     more = len(claims) >= policy.batch or (bool(claims) and claims[0].attempts > 1)
-    return Outcome(claimed=len(claims), finished=finished, failed=failed, more=more, follows=frozenset(follows))
+    return Outcome(
+        claimed=len(claims), finished=finished, failed=failed, more=more, follows=frozenset(follows)
+    )
 
 
-def finish(connection: Connection, claims: Sequence[Claim], *, again: bool = False) -> None:
+def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
     """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
 
-    `again` keeps them owed: a part was done and there is more. Raises `LeaseLost` when a claim is no longer
+    `again_in` keeps them owed, due after so many seconds: a part was done and there is more. Raises `LeaseLost` when a claim is no longer
     ours, so that the transaction rolls back.
     """
     if not claims:
@@ -133,10 +135,12 @@ def finish(connection: Connection, claims: Sequence[Claim], *, again: bool = Fal
         first.kind,
         [c.key for c in claims],
         [c.token for c in claims],
-        again=again,
+        again_in=again_in,
     )
     if held != len(claims):
-        raise LeaseLost(f"{len(claims) - held} of {len(claims)} rows of {first.kind} were claimed by somebody else")
+        raise LeaseLost(
+            f"{len(claims) - held} of {len(claims)} rows of {first.kind} were claimed by somebody else"
+        )
 
 
 def give_back(database: Database, claims: Sequence[Claim], policy: Policy) -> None:

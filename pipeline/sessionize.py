@@ -8,7 +8,7 @@ earlier session, what came after begins a new one.
 so joining ranges and new points gives what splitting all the messages would give, without reading them.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,9 +33,7 @@ def split(stamps: Iterable[Stamp], gap: timedelta, closes: Sequence[datetime] = 
     for stamp in sorted(stamps):
         if ranges and _together(ranges[-1].ended_at, stamp.sent_at, gap, closes):
             last = ranges[-1]
-            ranges[-1] = Range(
-                started_at=last.started_at, ended_at=stamp.sent_at, count=last.count + 1
-            )
+            ranges[-1] = Range(started_at=last.started_at, ended_at=stamp.sent_at, count=last.count + 1)
         else:
             ranges.append(Range(started_at=stamp.sent_at, ended_at=stamp.sent_at, count=1))
     return ranges
@@ -86,6 +84,36 @@ def place(
         else:
             placements.append(Placement(started_at=start, ended_at=end, sessions=sessions, arrivals=indexes))
     return [p for p in placements if p.arrivals]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """A range that sessions should have, and the stored ones that become it."""
+
+    range: Range
+    # keeps its id; none: a new session
+    session: Session | None
+    # go into it
+    merged: tuple[Session, ...]
+
+
+def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
+    """Which stored session becomes which range, after the gap has changed or messages have gone.
+
+    A session goes into the range that its start lies in, or else the last one that begins before it, or else
+    the first. Of several in one range the lowest id survives; of a session cut in pieces the earliest keeps
+    the id. `parts` are ascending and not empty.
+    """
+    into: list[list[Session]] = [[] for _ in parts]
+    starts = [part.started_at for part in parts]
+    for session in stored:
+        into[max(0, bisect_right(starts, session.started_at) - 1)].append(session)
+    matches = []
+    for part, sessions in zip(parts, into, strict=True):
+        survivor = min(sessions, key=lambda s: s.id, default=None)
+        merged = tuple(s for s in sessions if s is not survivor)
+        matches.append(Match(range=part, session=survivor, merged=merged))
+    return matches
 
 
 def cut_by(closes: Sequence[datetime], started_at: datetime, ended_at: datetime) -> bool:

@@ -79,7 +79,9 @@ def _summarize(
     return saved
 
 
-def _read_and_call(database: Database, tenant_id: str, row: Row[tuple[object, ...]], client: Summarizer) -> Summary:
+def _read_and_call(
+    database: Database, tenant_id: str, row: Row[tuple[object, ...]], client: Summarizer
+) -> Summary:
     """The summary of a session's messages, read and summarized part by part."""
     rolling = row.status == "open" and row.summary_ended_at is not None
     summary = stored_summary(row) if rolling else None

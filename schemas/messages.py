@@ -57,9 +57,7 @@ def parse_time(value: object) -> object:
         try:
             value = datetime.fromisoformat(value.strip())
         except ValueError as error:
-            raise ValueError(
-                "must be ISO 8601 with an offset, or epoch seconds or milliseconds"
-            ) from error
+            raise ValueError("must be ISO 8601 with an offset, or epoch seconds or milliseconds") from error
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("has no time zone: add an offset such as Z or +02:00")

@@ -35,9 +35,7 @@ class IngestPayload(BaseModel):
     # the chat's id, or an object with its title, kind, time zone and language
     chat: Annotated[ChatIn, BeforeValidator(_chat)]
     # one message or a list
-    messages: Annotated[
-        list[MessageIn], BeforeValidator(_several), Field(min_length=1, max_length=MAX_BATCH)
-    ]
+    messages: Annotated[list[MessageIn], BeforeValidator(_several), Field(min_length=1, max_length=MAX_BATCH)]
 
 
 class ContextQuery(BaseModel):
@@ -71,6 +69,9 @@ def parse_payload(model: type[T], value: Any) -> T:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
         names = [".".join(str(part) for part in problem["loc"]) or "body" for problem in problems]
-        told = [f"{name}: {problem['msg'].removeprefix('Value error, ')}" for name, problem in zip(names, problems, strict=True)]
+        told = [
+            f"{name}: {problem['msg'].removeprefix('Value error, ')}"
+            for name, problem in zip(names, problems, strict=True)
+        ]
         more = f" (and {len(told) - 5} more)" if len(told) > 5 else ""
         raise InvalidInput("; ".join(told[:5]) + more, field=names[0]) from None

@@ -29,7 +29,9 @@ def _default_data_dir() -> Path:
 class Settings(BaseSettings):
     """All settings, checked, with their defaults."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file_encoding="utf-8", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file_encoding="utf-8", extra="ignore", frozen=True
+    )
 
     # Postgres as the role that sees one tenant at a time; none: the embedded one
     database_url: SecretStr | None = None

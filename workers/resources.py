@@ -9,7 +9,7 @@ from functools import cached_property
 
 from celery import Celery
 
-from pipeline import embed, ingest, ledger, summarize
+from pipeline import backfill, embed, ingest, ledger, summarize
 from pipeline.clients.factory import make_embedder, make_summarizer
 from pipeline.clients.protocols import Embedder
 from pipeline.ingest import Rules
@@ -30,7 +30,6 @@ class Resources:
         self.settings = settings
         self.database = Database.from_settings(settings, pool_size=8)
         self.rules = Rules.of(settings)
-        self._making = threading.Lock()
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -63,6 +62,16 @@ class Resources:
             version=self.settings.session_summary_version,
         )
 
+    @cached_property
+    def backfiller(self) -> Handler:
+        """Does `backfill` work."""
+        current = backfill.Current(
+            rules=self.rules,
+            summary_version=self.settings.session_summary_version,
+            min_messages=self.settings.session_min_messages,
+        )
+        return backfill.backfiller(self.database, current)
+
     def policy(self, kind: str) -> Policy:
         """How work of a kind is claimed."""
         return Policy(
@@ -74,7 +83,7 @@ class Resources:
 
 def current() -> Resources:
     """This process's resources."""
-    global _current  # noqa: PLW0603
+    global _current
     with _lock:
         if _current is None or _current.pid != os.getpid():
             _current = Resources(load_settings())

@@ -1,4 +1,4 @@
-"""What happens around tasks: JSON logs, a request id from door to last task, models loaded before the first one."""
+"""What happens around tasks: JSON logs, a request id from door to last task, connections of a process's own."""
 
 import uuid
 from typing import Any

@@ -322,7 +322,9 @@ def upgrade() -> None:
     op.execute("GRANT USAGE ON SEQUENCE work_token TO backscroll_app, backscroll_maintenance")
     op.execute("GRANT SELECT ON SEQUENCE work_token TO backscroll_backup")
     # Spaces are the deployment's, not a tenant's: they hold the names of models, no data.
-    op.execute("GRANT SELECT ON embedding_spaces TO backscroll_app, backscroll_backup, backscroll_maintenance")
+    op.execute(
+        "GRANT SELECT ON embedding_spaces TO backscroll_app, backscroll_backup, backscroll_maintenance"
+    )
     op.execute("GRANT SELECT ON alembic_version TO backscroll_app, backscroll_backup, backscroll_maintenance")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -31,7 +31,7 @@ _COLUMNS = "chat_id, platform, kind, title, time_zone, language, message_count, 
 def get(connection: Connection, chat_id: str) -> Chat | None:
     """The chat, or None when this tenant has none of that id."""
     row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat"),  # noqa: S608
+        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat"),
         {"chat": chat_id},
     ).one_or_none()
     return Chat(**row._mapping) if row else None
@@ -76,7 +76,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     elif any(getattr(stored, name) != value for name, value in said.items()):
         assignments = ", ".join(f"{name} = :{name}" for name in said)
         connection.execute(
-            text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),  # noqa: S608
+            text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),
             {"chat": chat.chat_id, **said},
         )
     else:
@@ -90,7 +90,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
 def lock(connection: Connection, chat_id: str) -> Chat | None:
     """The chat, locked for whoever places its messages; accepting goes on meanwhile."""
     row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE"),  # noqa: S608
+        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE"),
         {"chat": chat_id},
     ).one_or_none()
     return Chat(**row._mapping) if row else None
@@ -147,9 +147,3 @@ def overview(connection: Connection) -> Sequence[Row[Any]]:
             ORDER BY s.last_at DESC NULLS LAST, c.chat_id
         """)
     ).all()
-
-
-def database_now(connection: Connection) -> datetime:
-    """The database's clock, the only one that leases, due times and closing go by."""
-    now: datetime = connection.scalar(text("SELECT now()"))
-    return now

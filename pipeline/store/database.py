@@ -48,14 +48,18 @@ class Database:
     def tenant(self, tenant_id: str) -> Iterator[Connection]:
         """A transaction that sees and writes one tenant's rows; commits at the end."""
         with _transaction(self._app) as connection:
-            connection.execute(text("SELECT set_config('app.tenant_id', :tenant, true)"), {"tenant": tenant_id})
+            connection.execute(
+                text("SELECT set_config('app.tenant_id', :tenant, true)"), {"tenant": tenant_id}
+            )
             yield connection
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:
         """A transaction over all tenants' work, without their texts; commits at the end."""
         if self._maintenance is None:
-            raise SettingsError("BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role")
+            raise SettingsError(
+                "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role"
+            )
         with _transaction(self._maintenance) as connection:
             yield connection
 
@@ -116,7 +120,9 @@ def _engine(url: str, pool_size: int) -> Engine:
     def _bound_waits(connection: object, _record: object) -> None:
         # A stopped process lets go of its locks, and nobody waits for a lock longer than for a lease.
         with connection.cursor() as cursor:  # type: ignore[attr-defined]
-            cursor.execute("SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off")
+            cursor.execute(
+                "SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'; SET jit = off"
+            )
         connection.commit()  # type: ignore[attr-defined]
 
     return engine

@@ -112,10 +112,12 @@ def stamps(
             WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
                 AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
             ORDER BY {ORDER}
-        """),  # noqa: S608
+        """),
         {"chat": chat_id, "key": session_key, "start": start, "end": end},
     )
-    return [(Stamp(at, position, external), speaker, tokens) for at, position, external, speaker, tokens in rows]
+    return [
+        (Stamp(at, position, external), speaker, tokens) for at, position, external, speaker, tokens in rows
+    ]
 
 
 def in_range(
@@ -135,7 +137,7 @@ def in_range(
             WHERE chat_id = :chat AND session_key = :key AND sent_at {">" if after else ">="} :start
                 AND sent_at <= :end
             ORDER BY {ORDER} LIMIT :limit
-        """),  # noqa: S608
+        """),
         {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit},
     )
     return [as_message(row) for row in rows]
@@ -144,7 +146,7 @@ def in_range(
 def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
     """These messages, in no order; ids that are not there are left out."""
     rows = connection.execute(
-        text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)"),  # noqa: S608
+        text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)"),
         {"ids": list(ids)},
     )
     return [as_message(row) for row in rows]
@@ -157,7 +159,7 @@ def recent(connection: Connection, chat_id: str, limit: int, session_key: str | 
             SELECT {COLUMNS} FROM messages
             WHERE chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key)
             ORDER BY sent_at DESC, position DESC, external_id COLLATE "C" DESC LIMIT :limit
-        """),  # noqa: S608
+        """),
         {"chat": chat_id, "key": session_key, "limit": limit},
     )
     return [as_message(row) for row in rows]

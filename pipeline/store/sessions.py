@@ -12,9 +12,7 @@ from sqlalchemy.sql import bindparam
 from schemas.sessions import Session
 from schemas.summaries import Summary
 
-COLUMNS = (
-    "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
-)
+COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
 
 
 def as_session(row: Row[Any]) -> Session:
@@ -32,7 +30,7 @@ def near(
             WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
                 AND ended_at >= :start AND started_at <= :end
             ORDER BY id FOR NO KEY UPDATE
-        """),  # noqa: S608
+        """),
         {"chat": chat_id, "key": session_key, "start": start - gap, "end": end + gap},
     )
     return sorted((as_session(row) for row in rows), key=lambda s: s.started_at)
@@ -136,7 +134,7 @@ _CLOSE = text(f"""
         OR (s.session_key <> '' AND EXISTS (SELECT 1 FROM session_closes c WHERE c.chat_id = s.chat_id
             AND c.session_key = s.session_key AND c.closed_at >= s.ended_at)))
     RETURNING {COLUMNS}
-""")  # noqa: S608
+""")
 
 
 def close_ended(connection: Connection, chat_id: str, gap: timedelta, ttl: timedelta) -> list[Session]:
@@ -174,7 +172,9 @@ def wanting_rollup(connection: Connection, chat_id: str, messages: int, tokens: 
     return [row[0] for row in rows]
 
 
-def add_closes(connection: Connection, tenant_id: str, chat_id: str, closes: Sequence[tuple[str, datetime]]) -> None:
+def add_closes(
+    connection: Connection, tenant_id: str, chat_id: str, closes: Sequence[tuple[str, datetime]]
+) -> None:
     """Keep the markers `(session key, sender time)` at which sessions were closed on request."""
     for session_key, at in sorted(set(closes)):
         connection.execute(
@@ -184,6 +184,18 @@ def add_closes(connection: Connection, tenant_id: str, chat_id: str, closes: Seq
             """),
             {"tenant": tenant_id, "chat": chat_id, "key": session_key, "at": at},
         )
+
+
+def keys(connection: Connection, chat_id: str) -> list[str]:
+    """The session keys of a chat; the empty one is that of messages without."""
+    rows = connection.execute(
+        text("""
+            SELECT DISTINCT session_key FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
+            ORDER BY session_key
+        """),
+        {"chat": chat_id},
+    )
+    return [row[0] for row in rows]
 
 
 def newly_cut(connection: Connection, chat_id: str) -> list[Session]:
@@ -199,7 +211,7 @@ def newly_cut(connection: Connection, chat_id: str) -> list[Session]:
                 SELECT 1 FROM fresh WHERE fresh.session_key = s.session_key
                     AND fresh.closed_at >= s.started_at AND fresh.closed_at < s.ended_at)
             ORDER BY id FOR NO KEY UPDATE
-        """),  # noqa: S608
+        """),
         {"chat": chat_id},
     )
     return [as_session(row) for row in rows]
@@ -254,7 +266,9 @@ def save_summary(
     return connection.execute(_SAVE, given | {"id": session_id, "revision": revision}).rowcount == 1
 
 
-def mark(connection: Connection, session_id: int, revision: int, status: str, reason: str | None = None) -> bool:
+def mark(
+    connection: Connection, session_id: int, revision: int, status: str, reason: str | None = None
+) -> bool:
     """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
     return (
         connection.execute(

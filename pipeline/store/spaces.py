@@ -11,7 +11,7 @@ _COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
 def active(connection: Connection) -> EmbeddingSpace | None:
     """The space that searches compare in, or None before there is one."""
     row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")  # noqa: S608
+        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")
     ).one_or_none()
     return EmbeddingSpace(**row._mapping) if row else None
 
@@ -19,7 +19,7 @@ def active(connection: Connection) -> EmbeddingSpace | None:
 def written(connection: Connection) -> list[EmbeddingSpace]:
     """The spaces that new vectors go into: the active one and those being built."""
     rows = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY id")  # noqa: S608
+        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY id")
     )
     return [EmbeddingSpace(**row._mapping) for row in rows]
 
@@ -44,7 +44,7 @@ def register(connection: Connection, space: EmbeddingSpace) -> EmbeddingSpace:
         },
     )
     row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name"),  # noqa: S608
+        text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name"),
         {"name": space.name},
     ).one()
     return EmbeddingSpace(**row._mapping)

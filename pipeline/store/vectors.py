@@ -15,7 +15,9 @@ def exist(connection: Connection) -> bool:
 def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
     """Which of these texts some message of the tenant has a vector for in the space."""
     rows = connection.execute(
-        text("SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"),
+        text(
+            "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
+        ),
         {"space": space_id, "hashes": list(hashes)},
     )
     return {bytes(row[0]) for row in rows}

@@ -92,8 +92,9 @@ def claim(
 
 _FINISH = text("""
     UPDATE work SET done = claimed, claimed = NULL, attempts = 0, last_error = NULL,
-        due_at = CASE WHEN wanted > claimed OR :again THEN now() END,
-        owed_since = CASE WHEN wanted > claimed OR :again THEN now() ELSE owed_since END
+        due_at = CASE WHEN wanted > claimed THEN now()
+                      WHEN CAST(:again AS float8) IS NOT NULL THEN now() + make_interval(secs => :again) END,
+        owed_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now() ELSE owed_since END
     FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS mine (key, token)
     WHERE work.tenant_id = :tenant AND work.kind = :kind AND work.key = mine.key AND work.token = mine.token
         AND work.claimed IS NOT NULL
@@ -107,11 +108,14 @@ def finish(
     keys: Sequence[str],
     tokens: Sequence[int],
     *,
-    again: bool = False,
+    again_in: float | None = None,
 ) -> int:
-    """Mark claimed rows done if they are still ours, as the last statement; how many were."""
+    """Mark claimed rows done if they are still ours, as the last statement; how many were.
+
+    With `again_in` they are due again after so many seconds.
+    """
     return connection.execute(
-        _FINISH, {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again}
+        _FINISH, {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again_in}
     ).rowcount
 
 
@@ -199,6 +203,18 @@ def totals(connection: Connection) -> Sequence[Row[Any]]:
             FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
         """)
     ).all()
+
+
+def owed_by(connection: Connection, kind: str, trace_id: str) -> tuple[int, int]:
+    """`(owed, dead)` rows of a kind that one request asked for."""
+    row = connection.execute(
+        text("""
+            SELECT count(*) FILTER (WHERE due_at IS NOT NULL), count(*) FILTER (WHERE dead_at IS NOT NULL)
+            FROM work WHERE kind = :kind AND trace_id = :trace AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
+        """),
+        {"kind": kind, "trace": trace_id},
+    ).one()
+    return int(row[0]), int(row[1])
 
 
 def drop(connection: Connection, tenant_id: str, kind: str, keys: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 WAIT_SECONDS = 2.0
 
 
-# A payload is not owed in the database before it is accepted: its task alone is given back when its worker dies.
+# A payload is not owed in the database before it is accepted: this task alone goes back when its worker dies.
 @shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, argsrepr="()", kwargsrepr="{…}")
 def ingest(self: Task, **payload: Any) -> None:
     """With messages: store them, waiting while Postgres is away. Without: place what waits."""
@@ -27,7 +27,7 @@ def ingest(self: Task, **payload: Any) -> None:
     try:
         parsed = parse_payload(IngestPayload, payload)
     except InvalidInput as error:
-        log.error("payload_refused", error=str(error), queue=queues.DEAD)
+        log.warning("payload_refused", error=str(error), queue=queues.DEAD)
         self.app.send_task(self.name, kwargs=payload, queue=queues.DEAD)
         return
     while True:

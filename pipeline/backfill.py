@@ -1,0 +1,206 @@
+"""Do work again over what is stored: windows over a keyset cursor, resumable after a kill at any point.
+
+A backfill raises what is owed and leaves the work to the workers. Its cursor says how far it has come; that it
+is complete is what the database says: nothing it asked for is owed any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from pipeline import ingest, ledger
+from pipeline.ingest import Rules
+from pipeline.ledger import Claim
+from pipeline.store import backfills, spaces, vectors, work
+from pipeline.store.database import Database
+from schemas.backfills import Backfill, BackfillRequest
+from schemas.errors import InvalidInput, NotFound
+
+# How soon a backfill that has raised everything looks whether it is done.
+LOOK_AGAIN_SECONDS = 2.0
+
+_SOURCES = {
+    "embed": ("embed_sessions", "embed_messages", "embed_memories"),
+    "summarize": ("summarize",),
+    "sessionize": ("sessionize",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Current:
+    """What work done now is done by."""
+
+    rules: Rules
+    summary_version: int
+    min_messages: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a backfill would look at, and what it would raise."""
+
+    rows: int
+    missing: int
+
+
+def plan(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Plan:
+    """What the request comes to, without doing anything."""
+    with database.tenant(tenant_id) as connection:
+        return _plan(connection, request, current)
+
+
+def start(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Backfill:
+    """Store the backfill and owe its work; returns at once."""
+    with database.tenant(tenant_id) as connection:
+        planned = _plan(connection, request, current)
+        total = planned.rows if request.limit is None else min(planned.rows, request.limit)
+        connection.execute(
+            text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
+            {"tenant": tenant_id},
+        )
+        made = backfills.insert(connection, tenant_id, request, total)
+        work.raise_wanted(connection, tenant_id, "backfill", [str(made.id)])
+    return made
+
+
+def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str) -> Backfill:
+    """Pause, resume or cancel a backfill: `wish` is `paused`, `running` or `cancelled`.
+
+    Raises `NotFound`, or `InvalidInput` for one that has ended.
+    """
+    with database.tenant(tenant_id) as connection:
+        found = backfills.get(connection, backfill_id, lock=True)
+        if found is None:
+            raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
+        if found.state not in {"running", "paused", "failed"}:
+            raise InvalidInput(
+                f"backfill {backfill_id} is {found.state} and cannot be changed", field="state"
+            )
+        backfills.set_state(connection, backfill_id, wish)
+        if wish == "running":
+            work.raise_wanted(connection, tenant_id, "backfill", [str(backfill_id)])
+        return found.model_copy(update={"state": wish})
+
+
+def backfiller(database: Database, current: Current) -> ledger.Handler:
+    """The handler of `backfill` work: each claim is a backfill that does one window."""
+
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
+        follows: set[str] = set()
+        for claim in claims:
+            with database.tenant(tenant_id) as connection:
+                follows |= _window(connection, tenant_id, claim, current)
+        return follows
+
+    return handle
+
+
+def _window(connection: Connection, tenant_id: str, claim: Claim, current: Current) -> set[str]:
+    """Look at the next rows of one backfill; the kinds that are owed something now."""
+    backfill = backfills.get(connection, int(claim.key))
+    if backfill is None or backfill.state != "running":
+        ledger.finish(connection, [claim])
+        return set()
+    request = backfill.request
+    sources = _sources(connection, request)
+    cursor = backfill.cursor or {"source": sources[0], "after": None}
+    left = (
+        request.batch_size
+        if request.limit is None
+        else min(request.batch_size, request.limit - backfill.seen)
+    )
+    rows = (
+        backfills.window(
+            connection, cursor["source"], cursor["after"], left, **_given(connection, request, current)
+        )
+        if cursor["source"] in sources and left > 0
+        else []
+    )
+    if not rows:
+        return _next_source(connection, tenant_id, claim, backfill, sources, cursor, exhausted=left <= 0)
+    keys = [row.key for row in rows if row.missing or not request.missing_only]
+    _do(connection, tenant_id, backfill, keys, current)
+    backfills.advance(
+        connection,
+        backfill.id,
+        {"source": cursor["source"], "after": str(rows[-1].position)},
+        len(rows),
+        len(keys),
+    )
+    pause = len(rows) / request.rate_per_second if request.rate_per_second else 0.0
+    ledger.finish(connection, [claim], again_in=pause)
+    return {"summarize" if request.kind == "sessionize" else request.kind} if keys else set()
+
+
+def _do(
+    connection: Connection, tenant_id: str, backfill: Backfill, keys: Sequence[str], current: Current
+) -> None:
+    if backfill.request.kind == "sessionize":
+        for chat_id in keys:
+            ingest.sessionize_anew(connection, tenant_id, chat_id, current.rules)
+        return
+    if backfill.request.kind == "summarize" and not backfill.request.missing_only:
+        connection.execute(
+            text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)"),
+            {"ids": [int(key.removeprefix("session:")) for key in keys]},
+        )
+    work.raise_wanted(connection, tenant_id, backfill.request.kind, keys, trace_id=_trace(backfill))
+
+
+def _next_source(
+    connection: Connection,
+    tenant_id: str,
+    claim: Claim,
+    backfill: Backfill,
+    sources: Sequence[str],
+    cursor: dict[str, Any],
+    *,
+    exhausted: bool,
+) -> set[str]:
+    """Go on with the next table, or see whether all that was raised is done."""
+    following = sources[sources.index(cursor["source"]) + 1 :] if cursor["source"] in sources else ()
+    if following and not exhausted:
+        backfills.advance(connection, backfill.id, {"source": following[0], "after": None}, 0, 0)
+        ledger.finish(connection, [claim], again_in=0)
+        return set()
+    owed, dead = work.owed_by(connection, backfill.request.kind, _trace(backfill))
+    if owed:
+        ledger.finish(connection, [claim], again_in=LOOK_AGAIN_SECONDS)
+        return {backfill.request.kind}
+    backfills.set_state(
+        connection,
+        backfill.id,
+        "failed" if dead else "completed",
+        error=f"{dead} rows were given up: see `backscroll status`" if dead else None,
+    )
+    ledger.finish(connection, [claim])
+    return set()
+
+
+def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:
+    given = _given(connection, request, current)
+    counted = [backfills.count(connection, source, **given) for source in _sources(connection, request)]
+    return Plan(rows=sum(rows for rows, _ in counted), missing=sum(missing for _, missing in counted))
+
+
+def _sources(connection: Connection, request: BackfillRequest) -> tuple[str, ...]:
+    if request.kind == "embed" and not vectors.exist(connection):
+        raise InvalidInput("this Postgres has no pgvector, so there is nothing to embed into", field="kind")
+    return _SOURCES[request.kind]
+
+
+def _given(connection: Connection, request: BackfillRequest, current: Current) -> dict[str, Any]:
+    given: dict[str, Any] = {"chat": request.chat_id, "since": request.since, "until": request.until}
+    if request.kind == "embed":
+        written = spaces.written(connection)
+        # the newest: the one being built, if any
+        given["space"] = written[-1].id if written else 0
+    if request.kind == "summarize":
+        given |= {"version": current.summary_version, "min_messages": current.min_messages}
+    return given
+
+
+def _trace(backfill: Backfill) -> str:
+    return f"backfill:{backfill.id}"

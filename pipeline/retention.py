@@ -1,0 +1,44 @@
+"""What has expired and why: the rules of pruning, without a clock or a database."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """What is kept, and for how long; None: for good."""
+
+    # raw messages, by the sender's time
+    message_age: timedelta | None
+    # raw messages of one chat, the newest first
+    messages_per_chat: int | None
+    # memories of one session, the newest first
+    memories_per_session: int
+    # memories of one user, the most important and the newest first
+    memories_per_user: int
+
+    def oldest_message(self, now: datetime) -> datetime | None:
+        """Messages sent before this have expired.
+
+        >>> kept = Retention(message_age=timedelta(days=1), messages_per_chat=None,
+        ...                  memories_per_session=100, memories_per_user=200)
+        >>> kept.oldest_message(datetime(2026, 5, 2))
+        datetime.datetime(2026, 5, 1, 0, 0)
+        """
+        return None if self.message_age is None else now - self.message_age
+
+    def in_words(self) -> dict[str, str]:
+        """Each rule as a sentence, for dry runs and logs."""
+        age, count = self.message_age, self.messages_per_chat
+        return {
+            "messages_by_age": f"messages older than {age.days} days"
+            if age
+            else "off: messages of any age are kept",
+            "messages_by_count": f"messages beyond the newest {count} of a chat"
+            if count
+            else "off: any number of messages is kept",
+            "memories_expired": "memories whose time is up",
+            "memories_over_session_cap": f"memories beyond the newest {self.memories_per_session} of a session",
+            "memories_over_user_cap": f"memories beyond the {self.memories_per_user} that matter most of a user",
+            "merged_sessions": "pointers of sessions that were joined into others over a month ago",
+        }

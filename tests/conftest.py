@@ -1,0 +1,115 @@
+"""A real Postgres and a real Redis for the whole run, and a database of its own for each test."""
+
+import itertools
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine
+
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.redis import EmbeddedRedis
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.store import spaces
+from pipeline.store.database import Database
+from schemas.messages import MessageIn
+from schemas.settings import Settings
+
+CHECKOUT = Path(__file__).parents[1]
+TENANT = "default"
+EPOCH = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+_numbers = itertools.count(1)
+
+
+def alembic_config(owner_url: str) -> Config:
+    """Alembic on this checkout's migrations and the given database."""
+    config = Config(toml_file=str(CHECKOUT / "pyproject.toml"))
+    config.attributes["url"] = owner_url.replace("postgresql://", "postgresql+psycopg://")
+    return config
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """The server; its database `backscroll` is migrated and holds the deterministic space, nothing else."""
+    with EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False) as server:
+        owner_url = server.dsn("owner")
+        command.upgrade(alembic_config(owner_url), "head")
+        engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            space = spaces.register(connection, DeterministicEmbedder().space)
+            spaces.build_indexes(connection, space)
+        engine.dispose()
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    """The broker."""
+    with EmbeddedRedis(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def database_name(postgres: EmbeddedPostgres) -> Iterator[str]:
+    """A database of this test's own, copied from the migrated one."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE backscroll OWNER backscroll_owner")
+        yield name
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def settings(
+    postgres: EmbeddedPostgres, redis: EmbeddedRedis, database_name: str, tmp_path: Path
+) -> Settings:
+    """Settings for this test's database and the broker, on the deterministic embedder."""
+    return Settings(
+        _env_file=None,
+        database_url=postgres.dsn("app", database=database_name),
+        maintenance_database_url=postgres.dsn("maintenance", database=database_name),
+        owner_database_url=postgres.dsn("owner", database=database_name),
+        redis_url=redis.url,
+        data_dir=tmp_path / "data",
+        embedding_provider="deterministic",
+        api_key="test-key",
+        summarize_debounce_seconds=0,
+    )
+
+
+@pytest.fixture
+def database(settings: Settings) -> Iterator[Database]:
+    """This test's database, reached as the app and maintenance roles."""
+    database = Database.from_settings(settings)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def rules(settings: Settings) -> Rules:
+    """How sessions are cut by default."""
+    return Rules.of(settings)
+
+
+@pytest.fixture
+def policy() -> Policy:
+    """How work is claimed in tests: all of it, for a minute."""
+    return Policy(batch=1000, lease_seconds=60, max_attempts=3)
+
+
+def message(minute: float, content: str = "hello", *, id: str | None = None, **fields: object) -> MessageIn:  # noqa: A002
+    """A message said so many minutes after `EPOCH`."""
+    given = {
+        "external_id": id or f"m{minute}",
+        "sender_id": "test:ann",
+        "sender_name": "Ann",
+        "content": content,
+        "sent_at": EPOCH + timedelta(minutes=minute),
+    }
+    return MessageIn.model_validate(given | fields)

@@ -1,0 +1,186 @@
+"""The ledger: what is owed is done once, whatever dies, and nobody waits for somebody else's trouble."""
+
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import ledger
+from pipeline.ledger import Claim, Policy
+from pipeline.store import work
+from pipeline.store.database import Database
+from schemas.errors import LeaseLost, Permanent, ProviderUnavailable
+from tests.conftest import TENANT
+
+POLICY = Policy(batch=10, lease_seconds=60, max_attempts=3)
+
+
+def owe(database: Database, *keys: str, tenant: str = TENANT, kind: str = "embed") -> None:
+    with database.tenant(tenant) as connection:
+        connection.execute(
+            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": tenant}
+        )
+        work.raise_wanted(connection, tenant, kind, keys)
+
+
+def row(database: Database, key: str, tenant: str = TENANT) -> dict[str, object]:
+    with database.tenant(tenant) as connection:
+        found = connection.execute(
+            text("SELECT *, due_at <= now() AS due FROM work WHERE key = :key"), {"key": key}
+        )
+        return dict(found.one()._mapping)
+
+
+def pass_time(database: Database) -> None:
+    """Let every lease and every delay run out."""
+    with database.maintenance() as connection:
+        connection.execute(
+            text("UPDATE work SET due_at = now() - interval '1 s' WHERE due_at IS NOT NULL")
+        )
+
+
+def done(database: Database) -> ledger.Handler:
+    def handle(tenant: str, claims: Sequence[Claim]) -> set[str]:
+        with database.tenant(tenant) as connection:
+            ledger.finish(connection, claims)
+        return set()
+
+    return handle
+
+
+def failing(error: BaseException) -> ledger.Handler:
+    def handle(_tenant: str, _claims: Sequence[Claim]) -> set[str]:
+        raise error
+
+    return handle
+
+
+def test_work_that_is_done_is_owed_no_more(database: Database) -> None:
+    owe(database, "message:1", "message:2")
+    assert ledger.run(database, "embed", done(database), POLICY).finished == 2
+    assert ledger.run(database, "embed", done(database), POLICY).claimed == 0
+    assert row(database, "message:1")["due_at"] is None
+
+
+def test_a_change_during_the_work_makes_it_owed_again(database: Database) -> None:
+    owe(database, "session:1")
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> set[str]:
+        owe(database, "session:1")
+        return done(database)(tenant, claims)  # type: ignore[return-value]
+
+    ledger.run(database, "embed", handle, POLICY)
+    assert row(database, "session:1")["due"]
+
+
+def test_a_worker_whose_lease_ran_out_cannot_save_over_its_successor(database: Database) -> None:
+    owe(database, "session:1")
+    saved = []
+
+    def slow(tenant: str, claims: Sequence[Claim]) -> set[str]:
+        pass_time(database)
+        assert ledger.run(database, "embed", done(database), POLICY).finished == 1
+        with pytest.raises(LeaseLost), database.tenant(tenant) as connection:
+            connection.execute(text("UPDATE tenants SET settings = '{\"saved\": 1}'"))
+            ledger.finish(connection, claims)
+        saved.append(True)
+        return set()
+
+    ledger.run(database, "embed", slow, POLICY)
+    assert saved
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT settings FROM tenants")) == {}
+
+
+def test_failing_work_is_tried_again_later_and_then_given_up_with_its_error(database: Database) -> None:
+    owe(database, "message:1")
+    for attempt in (1, 2):
+        ledger.run(database, "embed", failing(ValueError("broken")), POLICY)
+        found = row(database, "message:1")
+        assert (found["attempts"], found["due"], found["dead_at"]) == (attempt, False, None)
+        pass_time(database)
+    ledger.run(database, "embed", failing(ValueError("broken")), POLICY)
+    found = row(database, "message:1")
+    assert found["due_at"] is None
+    assert found["dead_at"] is not None
+    assert found["last_error"] == "ValueError: broken"
+
+
+def test_what_can_never_work_is_given_up_at_once(database: Database) -> None:
+    owe(database, "message:1")
+    ledger.run(database, "embed", failing(Permanent("refused")), POLICY)
+    assert row(database, "message:1")["dead_at"] is not None
+
+
+def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
+    owe(database, "message:1")
+    for _ in range(10):
+        ledger.run(database, "embed", failing(ProviderUnavailable("away")), POLICY)
+        pass_time(database)
+    found = row(database, "message:1")
+    assert (found["attempts"], found["dead_at"]) == (0, None)
+
+
+def test_a_process_that_is_stopped_gives_back_what_it_held(database: Database) -> None:
+    owe(database, "message:1")
+    with pytest.raises(SystemExit):
+        ledger.run(database, "embed", failing(SystemExit()), POLICY)
+    found = row(database, "message:1")
+    assert (found["attempts"], found["claimed"], found["due"]) == (0, None, True)
+
+
+def test_a_row_that_may_have_killed_its_worker_is_claimed_alone(database: Database) -> None:
+    owe(database, "poison", "a", "b")
+    with database.maintenance() as connection:
+        claimed = work.claim(connection, "embed", batch=3, lease_seconds=60, max_attempts=3)
+    assert len(claimed) == 3
+    pass_time(database)  # the worker died without a word
+    sizes = [ledger.run(database, "embed", done(database), POLICY).claimed for _ in range(3)]
+    assert sizes == [1, 1, 1]
+
+
+def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(database: Database) -> None:
+    owe(database, "poison")
+    for _ in range(3):
+        with database.maintenance() as connection:
+            assert work.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3)
+        pass_time(database)
+    with database.maintenance() as connection:
+        assert not work.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3)
+        assert work.bury_exhausted(connection, max_attempts=3) == 1
+    assert row(database, "poison")["dead_at"] is not None
+
+
+def test_a_change_revives_what_was_given_up(database: Database) -> None:
+    owe(database, "message:1")
+    ledger.run(database, "embed", failing(Permanent("refused")), POLICY)
+    owe(database, "message:1")
+    found = row(database, "message:1")
+    assert (found["dead_at"], found["attempts"], found["due"]) == (None, 0, True)
+
+
+def test_a_tenant_with_a_flood_does_not_starve_a_small_one(database: Database) -> None:
+    owe(database, *(f"message:{n}" for n in range(100)), tenant="loud")
+    owe(database, "message:1", tenant="quiet")
+    tenants: list[str] = []
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> set[str]:
+        tenants.extend([tenant] * len(claims))
+        return done(database)(tenant, claims)  # type: ignore[return-value]
+
+    ledger.run(database, "embed", handle, POLICY)
+    assert sorted(tenants) == ["loud"] * 9 + ["quiet"]
+
+
+def test_one_tenants_failure_leaves_the_others_of_the_batch_alone(database: Database) -> None:
+    owe(database, "message:1", tenant="a")
+    owe(database, "message:1", tenant="b")
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> set[str]:
+        if tenant == "a":
+            raise ValueError("broken")
+        return done(database)(tenant, claims)  # type: ignore[return-value]
+
+    outcome = ledger.run(database, "embed", handle, POLICY)
+    assert (outcome.finished, outcome.failed) == (1, 1)
+    assert row(database, "message:1", tenant="b")["due_at"] is None

@@ -1,0 +1,128 @@
+"""Whatever order messages come in, the stored sessions are those of the pure function."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from hypothesis import HealthCheck, given, settings as hypothesis_settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from pipeline import ingest, ledger, sessionize
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.store.database import Database
+from schemas.messages import ChatIn, MessageIn
+from schemas.sessions import Stamp
+from tests.conftest import EPOCH, TENANT, message
+
+CHAT = ChatIn(chat_id="test:1")
+
+
+def place_all(database: Database, rules: Rules, policy: Policy) -> None:
+    while ledger.run(database, "ingest", ingest.placer(database, rules), policy).claimed:
+        pass
+
+
+def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ...]]:
+    with database.tenant(TENANT) as connection:
+        rows = connection.execute(
+            text("""
+                SELECT session_key, started_at, ended_at, message_count, token_count, participants, status
+                FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
+                ORDER BY session_key, started_at
+            """),
+            {"chat": chat_id},
+        )
+        return [tuple(row) for row in rows]
+
+
+def expected(messages: Sequence[MessageIn], rules: Rules) -> list[tuple[object, ...]]:
+    """What the pure function says of the unique messages."""
+    found: list[tuple[object, ...]] = []
+    for key in sorted({m.session_key for m in messages}):
+        mine = {m.external_id: m for m in messages if m.session_key == key}.values()
+        closes = sorted({m.sent_at for m in mine if m.closes_session and key})
+        stamps = [Stamp(m.sent_at, m.position, m.external_id) for m in mine]
+        for part in sessionize.split(stamps, rules.gap_of(key), closes):
+            inside = [m for m in mine if part.started_at <= m.sent_at <= part.ended_at]
+            speakers = sorted({m.sender_name for m in inside})
+            tokens = sum(ingest.estimate_tokens(m.content) for m in inside)
+            found.append((key, part.started_at, part.ended_at, part.count, tokens, speakers, "closed"))
+    return found
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[list[MessageIn]]:
+    """Batches of messages in random order, with duplicates, around gaps of just 30 and 60 minutes."""
+    minutes = draw(
+        st.lists(
+            st.one_of(
+                st.integers(0, 400),
+                st.sampled_from([0, 29.99, 30, 30.01, 60, 60.01, 90, 120, 120.01, 150]),
+            ),
+            min_size=1,
+            max_size=30,
+        )
+    )
+    made = [
+        message(
+            minute,
+            id=f"m{number}",
+            sender_name=draw(st.sampled_from(["Ann", "Bob", "Cy"])),
+            session_key=(key := draw(st.sampled_from(["", "", "k"]))),
+            closes_session=bool(key) and draw(st.integers(0, 4)) == 0,
+            position=draw(st.integers(0, 2)),
+        )
+        for number, minute in enumerate(minutes)
+    ]
+    shuffled = draw(st.permutations([*made, *draw(st.lists(st.sampled_from(made), max_size=5))]))
+    cuts = sorted(draw(st.sets(st.integers(1, len(shuffled)), max_size=6)) | {len(shuffled)})
+    return [list(shuffled[start:end]) for start, end in zip([0, *cuts], cuts, strict=False)]
+
+
+@given(batches=conversations())
+@hypothesis_settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
+    database: Database, rules: Rules, policy: Policy, batches: list[list[MessageIn]]
+) -> None:
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM chats"))
+        connection.execute(text("DELETE FROM work"))
+    for batch in batches:
+        ingest.accept(database, TENANT, CHAT, batch)
+        place_all(database, rules, policy)
+    everything = [m for batch in batches for m in batch]
+    assert stored(database) == expected(everything, rules)
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM arrivals")) == 0
+        unique = {m.external_id for m in everything}
+        assert connection.scalar(text("SELECT message_count FROM chats")) == len(unique)
+
+
+def test_a_message_between_two_sessions_joins_them_under_the_older_id(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0), message(50)])
+    place_all(database, rules, policy)
+    with database.tenant(TENANT) as connection:
+        older = connection.scalar(text("SELECT min(id) FROM conversation_sessions"))
+    ingest.accept(database, TENANT, CHAT, [message(25)])
+    place_all(database, rules, policy)
+    with database.tenant(TENANT) as connection:
+        rows = connection.execute(
+            text("SELECT id, status, merged_into, message_count FROM conversation_sessions ORDER BY id")
+        ).all()
+    assert [tuple(row) for row in rows] == [(older, "closed", None, 3), (older + 1, "merged", older, 0)]
+
+
+def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    with database.tenant(TENANT) as connection:
+        now = connection.scalar(text("SELECT now()"))
+    minutes_ago = (now - EPOCH) / timedelta(minutes=1)
+    ingest.accept(database, TENANT, CHAT, [message(minutes_ago - 45), message(minutes_ago - 10)])
+    place_all(database, rules, policy)
+    assert [row[-1] for row in stored(database)] == ["closed", "open"]
