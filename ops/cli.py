@@ -1,0 +1,126 @@
+"""The command `backscroll`: finds its subcommands, and turns errors into one message and an exit code.
+
+Each subcommand is a module with a `typer.Typer` called `app`, imported only when it is called or listed, so
+that no command waits for another's libraries. Whatever commands need before they can work, such as where
+Postgres is, they get from `ops.connection`.
+"""
+
+import importlib
+import importlib.metadata
+import sys
+import traceback
+from typing import Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from schemas.errors import (
+    BackscrollError,
+    InvalidInput,
+    NotFound,
+    Permanent,
+    Retryable,
+)
+
+# What the command is called, and where its `app` is; listed in this order.
+COMMANDS = {
+    "db": "ops.commands.db",
+    "worker": "ops.commands.worker",
+    "beat": "ops.commands.beat",
+    "web": "ops.commands.web",
+}
+
+# The first that fits counts; the order is from the special to the general.
+EXIT_CODES: dict[type[BackscrollError], int] = {Retryable: 1, InvalidInput: 2, NotFound: 3, Permanent: 4}
+DEFECT = 70
+INTERRUPTED = 130
+
+EPILOG = """\
+**Exit codes:** 0 done · 1 failed, may work later (Postgres, Redis or a provider does not answer; it runs already)
+· 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the database's
+tables are not as they must be · 5 done, but the result is not what it should be (the check of a demo or an
+evaluation) · 70 a defect in Backscroll · 130 ended by Ctrl-C
+
+**Settings** are read from `BACKSCROLL_…` in the environment, from `.env` in the working directory, and from the
+file that `BACKSCROLL_CONFIG` names.
+"""
+
+
+class Commands(TyperGroup):
+    """The subcommands of `COMMANDS`, each imported at its first use."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        # completion is installed for all commands at once, if at all
+        command.params = [
+            p for p in command.params if p.name not in ("install_completion", "show_completion")
+        ]
+        return command
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="backscroll",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"backscroll {importlib.metadata.version('backscroll')}")
+        raise typer.Exit
+
+
+@app.callback()
+def backscroll(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and end."
+    ),
+) -> None:
+    """Long-term conversation memory for chat bots.
+
+    **Begin with:**  backscroll up --demo
+    """
+
+
+def exit_code(error: BackscrollError) -> int:
+    """The exit code of a command that failed with this error."""
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), EXIT_CODES[Permanent])
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        app()
+    except BackscrollError as error:
+        message = str(error) or type(error).__doc__ or type(error).__name__
+        Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]Error:[/]", end=" ")
+        # not through rich: a message may hold paths and brackets, and is to be copied
+        print(message, file=sys.stderr)
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # whoever read our output has had enough
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception:  # noqa: BLE001 - anything else is ours to mend
+        traceback.print_exc()
+        print("This is a defect in Backscroll: please report it with the lines above.", file=sys.stderr)
+        sys.exit(DEFECT)
+
+
+if __name__ == "__main__":
+    main()

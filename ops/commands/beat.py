@@ -1,0 +1,21 @@
+"""`backscroll beat`: the clock that orders sweeps and pruning, in the foreground."""
+
+import typer
+
+from ops import connection
+from ops.commands.worker import run_instead
+from ops.connection import DataDirOption
+from ops.processes import beat_command
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+
+@app.command(epilog="**Example:** BACKSCROLL_REDIS_URL=redis://… backscroll beat")
+def beat(data_dir: DataDirOption = None) -> None:
+    """Run the clock in the foreground: it asks a worker of **backfill** to sweep and to prune.
+
+    One in a whole deployment is enough. A second one does no harm; without one, idle sessions are never
+    closed and lost hints never made up for. It keeps nothing on disk: after a start everything is due.
+    """
+    settings = connection.open_stack(data_dir)
+    run_instead(settings, beat_command(settings.data_dir))

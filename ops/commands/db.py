@@ -1,0 +1,134 @@
+"""`backscroll db`: the database's tables and roles."""
+
+import json
+import secrets
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from ops import connection
+from ops.connection import DataDirOption
+from schemas.errors import SettingsError
+from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from ops.migrate import State
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.callback()
+def db() -> None:
+    """Make, bring up to date, look at and empty the database's tables."""
+
+
+@app.command(epilog="**Example:** BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
+def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Apply the missing migrations, and register the embedding space with its indexes.
+
+    Runs as the owner of the tables (**BACKSCROLL_OWNER_DATABASE_URL**). Does nothing where nothing is
+    missing; adds the vector tables when pgvector has appeared since.
+    """
+    from ops import migrate
+
+    settings = connection.open_stack(data_dir)
+    _show(migrate.upgrade(_owner_url(settings), migrate.configured_space(settings)), as_json)
+
+
+@app.command(epilog="**Example:** backscroll db reset --yes")
+def reset(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete all chats, messages and memories of all tenants, and make the tables anew."""
+    from ops import migrate
+
+    settings = connection.open_stack(data_dir)
+    url = _owner_url(settings)
+    if not yes:
+        typer.confirm(
+            "This deletes everything that Backscroll keeps in this database. Go on?", abort=True, err=True
+        )
+    _show(migrate.reset(url, migrate.configured_space(settings)), as_json)
+
+
+@app.command(epilog="**Example:** backscroll db status --json")
+def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Show which migration the database is at, and whether vectors can be kept."""
+    from ops import migrate
+
+    settings = connection.open_stack(data_dir)
+    _show(migrate.state(_owner_url(settings)), as_json)
+
+
+@app.command(
+    epilog="**Example:** backscroll db roles postgresql://postgres:secret@db.example.org/postgres > .env"
+)
+def roles(
+    superuser_url: Annotated[
+        str,
+        typer.Argument(help="A superuser's URL of the Postgres server.", envvar="BACKSCROLL_SUPERUSER_URL"),
+    ],
+    database: Annotated[str, typer.Option(help="The database to make.")] = "backscroll",
+    passwords_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON with a password for each of owner, app, maintenance, backup; default: random ones.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Make database, roles and extension on a Postgres of your own, and print the settings to use them.
+
+    May be run again: what is there is put right, and passwords are changed to the new ones.
+    """
+    from psycopg.conninfo import conninfo_to_dict
+
+    from ops.embedded.roles import LOGIN_ROLES, RoleNames, provision
+
+    if passwords_file is None:
+        passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
+    else:
+        try:
+            passwords = json.loads(passwords_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"{passwords_file} cannot be read as JSON: {error}") from error
+    made = provision(superuser_url, passwords=passwords, database=database)
+    where = conninfo_to_dict(superuser_url)
+    names = RoleNames()
+    for setting, role in (("", "app"), ("MAINTENANCE_", "maintenance"), ("OWNER_", "owner")):
+        address = f"{where.get('host') or ''}:{where.get('port') or 5432}"
+        print(
+            f"BACKSCROLL_{setting}DATABASE_URL="
+            f"postgresql://{getattr(names, role)}:{passwords[role]}@{address}/{database}"
+        )
+    vectors = (
+        f"pgvector {made.vector_version}" if made.vector_version else "without pgvector: keyword search alone"
+    )
+    Console(stderr=True).print(f"Postgres {made.server_version}, {vectors}. Next: backscroll db upgrade")
+
+
+def _owner_url(settings: Settings) -> str:
+    if settings.owner_database_url is None:
+        raise SettingsError(
+            "BACKSCROLL_OWNER_DATABASE_URL is not set: tables are made as their owner (see `backscroll db roles`)"
+        )
+    return settings.owner_database_url.get_secret_value()
+
+
+def _show(state: "State", as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(asdict(state) | {"spaces": dict(state.spaces)}))
+        return
+    done = "up to date" if state.found == state.newest else "run `backscroll db upgrade`"
+    print(f"migration   {state.found or 'none'} of {state.newest} ({done})")
+    print(f"pgvector    {state.pgvector or 'not there: keyword search alone'}")
+    if state.pgvector and not state.vector_tables:
+        print("            its tables are missing: run `backscroll db upgrade`")
+    for name, status in state.spaces:
+        print(f"embeddings  {name} ({status})")

@@ -1,0 +1,58 @@
+"""`backscroll worker`: one Celery worker in the foreground, for a service manager or a container."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ops import connection
+from ops.connection import DataDirOption
+from ops.processes import environment, worker_command
+from schemas.errors import InvalidInput
+from schemas.settings import Settings
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+
+@app.command(
+    epilog="**Examples:** backscroll worker embed · backscroll worker accept ingest · "
+    "BACKSCROLL_DATABASE_URL=… BACKSCROLL_REDIS_URL=… backscroll worker summarize --concurrency 32"
+)
+def worker(
+    queue: Annotated[
+        list[str] | None,
+        typer.Argument(help="accept, ingest, embed, summarize, backfill; default: all but embed."),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes or threads; default: as the queues need.", show_default=False),
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run one worker in the foreground, on the queues named, until it gets TERM or Ctrl-C.
+
+    \b
+    accept     messages of bots that enqueue themselves; a process (prefork)
+    ingest     placing messages into sessions; a process (prefork)
+    embed      an embedding model in a process of its own (prefork, spawned); add machines, not processes
+    summarize  16 threads that wait for a language model (threads)
+    backfill   sweep, prune and backfill: seldom and long; a process (prefork)
+
+    A worker of several queues runs them in the pool that the first one needs. Each queue needs at least one
+    worker, and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish
+    what it holds and hands the rest back; give it more than that before you kill it.
+    """
+    from workers.queues import QUEUES
+
+    names = queue or [name for name in QUEUES if name != "embed"]
+    if unknown := [name for name in names if name not in QUEUES]:
+        raise InvalidInput(f"there is no queue {unknown[0]}; there are {', '.join(QUEUES)}", field="queue")
+    run_instead(connection.open_stack(data_dir), worker_command(names, concurrency=concurrency))
+
+
+def run_instead(settings: Settings, command: list[str]) -> None:
+    """Replace this process by the command, which finds these settings in its environment."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], command, environment(settings))  # noqa: S606 - our own Python, without a shell

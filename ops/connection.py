@@ -1,0 +1,92 @@
+"""Finds Postgres and Redis for a command: those that the settings name, or those of a running `backscroll up`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import SecretStr
+
+from ops import stack
+from schemas.errors import DatabaseUnavailable, SettingsError
+from schemas.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from pipeline.store.database import Database
+
+# The options that every command has which works on data.
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="The data folder of `backscroll up`; default: BACKSCROLL_DATA_DIR.",
+        show_default=False,
+    ),
+]
+TenantOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tenant", help="Whose data; default: BACKSCROLL_TENANT, else `default`.", show_default=False
+    ),
+]
+
+
+def configured(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
+    """The settings, with what the command line says on top. Raises `SettingsError`."""
+    given = {"data_dir": data_dir and data_dir.absolute(), "tenant": tenant}
+    return load_settings(**{name: value for name, value in given.items() if value is not None})
+
+
+def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
+    """The settings with the URLs of Postgres and Redis filled in.
+
+    What the environment does not name is taken from the `backscroll up` that runs with the data folder.
+    Raises `SettingsError`, and `DatabaseUnavailable` when neither says where Postgres is.
+    """
+    settings = configured(data_dir, tenant)
+    if settings.database_url and settings.redis_url:
+        return settings
+    try:
+        running = stack.running(settings.data_dir)
+    except PermissionError as error:
+        raise SettingsError(
+            f"The data folder {settings.data_dir} belongs to somebody else: run this as its owner, or name "
+            "another by --data-dir or BACKSCROLL_DATA_DIR."
+        ) from error
+    if running is None:
+        if settings.database_url:
+            # without Redis what only reads works
+            return settings
+        raise DatabaseUnavailable(
+            f"Nothing runs with the data folder {settings.data_dir}: start it with `backscroll up`, or set "
+            "BACKSCROLL_DATABASE_URL (and BACKSCROLL_REDIS_URL) to servers of your own."
+        )
+    found = {"redis_url": running.redis_url, "api_key": running.api_key}
+    if settings.database_url is None:
+        found |= {
+            "database_url": running.database_url,
+            "maintenance_database_url": running.maintenance_database_url,
+            "owner_database_url": running.owner_database_url,
+        }
+    missing = {name: SecretStr(value) for name, value in found.items() if getattr(settings, name) is None}
+    return settings.model_copy(update=missing)
+
+
+def open_database(settings: Settings) -> "Database":
+    """A database whose login and tables have been checked.
+
+    Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
+    """
+    from pipeline.store.database import Database
+
+    database = Database.from_settings(settings)
+    database.check()
+    return database
+
+
+def open_queue(settings: Settings) -> "Celery":
+    """The Celery application to hint with; connects at its first use. Raises `SettingsError`."""
+    from workers.app import make_app
+
+    return make_app(settings)

@@ -1,0 +1,85 @@
+"""The command lines of the processes that Backscroll consists of, and the environment they read.
+
+`backscroll up` starts all of them as children, `backscroll worker`, `beat` and `web` become one of them.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from schemas.settings import PREFIX, Settings
+from workers import queues
+
+# What children are told of, besides what they find in the environment themselves.
+TOLD = (
+    "database_url",
+    "maintenance_database_url",
+    "redis_url",
+    "api_key",
+    "data_dir",
+    "host",
+    "port",
+    "tenant",
+    "embedding_provider",
+    "embedding_model",
+    "summarize_debounce_seconds",
+    "settle_seconds",
+    "sweep_seconds",
+)
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The environment in which a process finds these settings; the owner of the tables is told to none."""
+    told = {}
+    for name in TOLD:
+        value = getattr(settings, name)
+        if value is not None:
+            told[PREFIX + name.upper()] = (
+                value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+            )
+    inherited = {name: value for name, value in os.environ.items() if name != f"{PREFIX}OWNER_DATABASE_URL"}
+    # Warm shutdown has no end while a task hangs; this one gives back what it holds after its time.
+    return inherited | told | {"REMAP_SIGTERM": "SIGQUIT"}
+
+
+def worker_command(
+    names: list[str], *, concurrency: int | None = None, shutdown_seconds: float | None = None
+) -> list[str]:
+    """A Celery worker of the queues of these names.
+
+    `concurrency` replaces what the queues ask for; `shutdown_seconds` is what a worker that holds tasks has
+    to finish them, instead of the application's own setting.
+    """
+    arguments = queues.worker_arguments([queues.QUEUES[name] for name in names])
+    if concurrency is not None:
+        arguments[arguments.index("--concurrency") + 1] = str(concurrency)
+    if shutdown_seconds is not None:
+        arguments += ["" if "--" in arguments else "--"]
+        arguments += [f"worker.soft_shutdown_timeout={shutdown_seconds}"]
+        arguments += ["worker.enable_soft_shutdown_on_idle=false"]
+    return _celery(*filter(None, arguments))
+
+
+def beat_command(directory: Path) -> list[str]:
+    """Celery's clock; its schedule file lies in the directory."""
+    return _celery("beat", "--schedule", str(directory / "beat-schedule"), "--pidfile", "")
+
+
+def web_command(settings: Settings) -> list[str]:
+    """The HTTP door, where the settings say."""
+    return [
+        *(sys.executable, "-m", "uvicorn", "--factory", "workers.web.app:create"),
+        *("--host", settings.host, "--port", str(settings.port)),
+        *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10"),
+    ]
+
+
+def flower_command(port: int) -> list[str]:
+    """Flower on the loopback address; its password comes from the environment (FLOWER_BASIC_AUTH)."""
+    return _celery("flower", "--address=127.0.0.1", f"--port={port}")
+
+
+def _celery(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "celery", "-A", "workers.app", *arguments]
