@@ -1,8 +1,35 @@
-"""Estimate how many tokens a text is for a language model."""
+"""How many tokens a text is for a language model, estimated without its tokenizer."""
 
-import math
+import re
+
+# Runs of ASCII letters; of ASCII digits; of other letters, where tokenizers know fewer and shorter pieces;
+# and any other single character but white space, which joins the token after it.
+_PIECES = re.compile(r"(?P<word>[A-Za-z]+)|(?P<digits>[0-9]+)|(?P<other>[^\W\d_]+)|[^\s]")
+_LETTERS_PER_TOKEN = 6
+_DIGITS_PER_TOKEN = 3
+_WIDE_FROM = 0x0E00  # from Thai on (also kana, ideographs, Hangul) a character is about a token of its own
 
 
-def estimate_tokens(text: str) -> int:
-    """About how many tokens a language model makes of the text: four characters each, rounded up."""
-    return math.ceil(len(text) / 4)
+def estimate(text: str) -> int:
+    """The estimated number of tokens.
+
+    The sum over the text's pieces: a run of n ASCII letters is ceil(n / 6), a run of n digits ceil(n / 3), a
+    run of n other letters ceil(n / 2) below U+0E00 and n from there on, and every other character that is not
+    white space is 1. For English that is some 1.3 tokens a word, on the high side of what the tokenizers in
+    use say, so that a budget kept by estimate is kept in truth.
+
+    >>> estimate("We take the plumber from Almada for 240 €.")
+    11
+    """
+    return sum(_tokens_of(match) for match in _PIECES.finditer(text))
+
+
+def _tokens_of(match: re.Match[str]) -> int:
+    size = match.end() - match.start()
+    if match.lastgroup == "word":
+        return -(-size // _LETTERS_PER_TOKEN)
+    if match.lastgroup == "digits":
+        return -(-size // _DIGITS_PER_TOKEN)
+    if match.lastgroup == "other":
+        return size if ord(match[0][0]) >= _WIDE_FROM else -(-size // 2)
+    return 1

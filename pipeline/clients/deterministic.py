@@ -1,0 +1,89 @@
+"""Vectors without a model: words hashed into dimensions, the same on every machine and in every language.
+
+Good for tests, for small installations, and as a baseline that a model has to beat: it finds shared words,
+not shared meaning.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import sqrt
+
+from schemas.vectors import EmbeddingSpace, Vector
+
+MODEL = "deterministic-hash-v1"
+DIMENSIONS = 256
+
+_TOKEN = re.compile(r"[a-z0-9']+")
+_SHORTEST = 2
+_LONGEST = 12  # characters beyond add no weight
+_BIGRAM_WEIGHT = 0.5
+
+
+def fnv1a_utf16(text: str) -> int:
+    """The 32-bit FNV-1a hash over UTF-16 code units, a whole unit per step, as JavaScript clients compute it.
+
+    >>> hex(fnv1a_utf16("a"))
+    '0xe40c292c'
+    """
+    value = 0x811C9DC5
+    units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    for unit in units:
+        value = ((value ^ unit) * 0x01000193) & 0xFFFFFFFF
+    return value
+
+
+@lru_cache(maxsize=65_536)
+def _hash_of(token: str) -> int:
+    return fnv1a_utf16(token)
+
+
+class DeterministicEmbedder:
+    """Hashed words and word pairs: `deterministic-hash-v1`.
+
+    Lower-cased tokens `[a-z0-9']+` of at least 2 characters; a token adds ±(1 + min(length, 12) / 12), a
+    pair of neighbours `a_b` adds ±0.5, at dimension hash mod d, with plus where the hash is even; the sum is
+    scaled to length 1. A text without such tokens is 1 at hash(text) mod d and 0 elsewhere.
+    """
+
+    def __init__(self, *, dimensions: int = DIMENSIONS, max_chars: int = 4000) -> None:
+        self._max_chars = max_chars
+        self._space = EmbeddingSpace(provider="deterministic", model=MODEL, dimensions=dimensions)
+
+    @property
+    def space(self) -> EmbeddingSpace:
+        return self._space
+
+    @property
+    def max_tokens(self) -> int:
+        return self._max_chars
+
+    def count_tokens(self, text: str) -> int:
+        # Every word counts up to `max_chars`, so characters are what it reads.
+        return len(text)
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        return [self._embed(text) for text in texts]
+
+    def embed_query(self, text: str) -> Vector:
+        return self._embed(text)
+
+    def _embed(self, text: str) -> Vector:
+        text = text[: self._max_chars]
+        dimensions = self._space.dimensions
+        vector = [0.0] * dimensions
+        tokens = [token for token in _TOKEN.findall(text.lower()) if len(token) >= _SHORTEST]
+        for token in tokens:
+            value = _hash_of(token)
+            weight = 1 + min(len(token), _LONGEST) / _LONGEST
+            vector[value % dimensions] += weight if value % 2 == 0 else -weight
+        for first, second in pairwise(tokens):
+            value = _hash_of(f"{first}_{second}")
+            vector[value % dimensions] += _BIGRAM_WEIGHT if value % 2 == 0 else -_BIGRAM_WEIGHT
+        length = sqrt(sum(x * x for x in vector))
+        if not length:
+            # No tokens; or, with an odd number of dimensions, tokens that cancel out.
+            vector[fnv1a_utf16(text) % dimensions] = 1.0
+            return vector
+        return [x / length for x in vector]

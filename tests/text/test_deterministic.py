@@ -1,0 +1,69 @@
+"""The embedder without a model gives the same vectors as everywhere else that the formula is used."""
+
+from math import isclose, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.clients.deterministic import DeterministicEmbedder, fnv1a_utf16
+
+# As other implementations of `deterministic-hash-v1` compute it for d = 256.
+GOLDEN = {
+    6: 0.434271,
+    18: 0.144757,
+    36: 0.434271,
+    67: -0.144757,
+    97: -0.410145,
+    105: -0.50665,
+    158: 0.337766,
+    165: -0.144757,
+    171: -0.144757,
+}
+
+
+def test_the_golden_sentence_has_the_golden_vector():
+    vector = DeterministicEmbedder().embed_query("Boston trivia night in Cambridge")
+
+    assert {i: round(x, 6) for i, x in enumerate(vector) if x} == GOLDEN
+
+
+def test_a_text_without_words_points_where_its_hash_says():
+    for text in ("日本語です", "?!", "", "I", "👍"):
+        [vector] = DeterministicEmbedder().embed_documents([text])
+
+        assert {i: x for i, x in enumerate(vector) if x} == {fnv1a_utf16(text) % 256: 1.0}
+
+
+def test_words_that_a_text_shares_bring_it_nearer():
+    embedder = DeterministicEmbedder()
+    query = embedder.embed_query("who fixes the boiler")
+    near, far = embedder.embed_documents(["the boiler man comes on Monday", "pizza at eight?"])
+
+    assert sum(map(float.__mul__, query, near)) > sum(map(float.__mul__, query, far)) + 0.2
+
+
+def test_characters_beyond_the_limit_change_nothing():
+    embedder = DeterministicEmbedder(max_chars=12)
+
+    assert embedder.embed_query("boiler fixed and more") == embedder.embed_query("boiler fixed")
+
+
+@pytest.mark.parametrize("dimensions", [1, 7, 256, 384])
+def test_the_space_says_how_many_dimensions_there_are(dimensions: int):
+    embedder = DeterministicEmbedder(dimensions=dimensions)
+
+    assert embedder.space.dimensions == len(embedder.embed_query("some words")) == dimensions
+
+
+@given(st.text() | st.text(st.characters(categories=["Cs", "Lu"])), st.sampled_from([1, 3, 256]))
+def test_every_text_has_one_vector_of_length_one(text: str, dimensions: int):
+    embedder = DeterministicEmbedder(dimensions=dimensions)
+    vector = embedder.embed_query(text)
+
+    assert isclose(sqrt(sum(x * x for x in vector)), 1.0, abs_tol=1e-9)
+    assert embedder.embed_documents([text, "between", text]) == [
+        vector,
+        embedder.embed_query("between"),
+        vector,
+    ]

@@ -1,0 +1,55 @@
+"""The bundled model runs without network and finds meaning, not only words."""
+
+import pytest
+
+from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder, is_installed
+from schemas.errors import SettingsError
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> SentenceTransformersEmbedder:
+    embedder = SentenceTransformersEmbedder(threads=1)
+    embedder.load()
+    return embedder
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def test_a_question_is_nearest_to_what_answers_it(embedder: SentenceTransformersEmbedder):
+    query = embedder.embed_query("who repairs the heating?")
+    answer, other = embedder.embed_documents(["the plumber fixed our boiler", "pizza at eight tonight"])
+
+    assert len(query) == embedder.space.dimensions == 384
+    assert cosine(query, answer) > cosine(query, other) + 0.2
+
+
+def test_a_text_has_one_vector_whatever_stands_beside_it(embedder: SentenceTransformersEmbedder):
+    texts = ["short", "a much longer text " * 30, "", "日本語"]
+    together = embedder.embed_documents(texts)
+    queries = [embedder.embed_query(text) for text in texts]
+
+    assert embedder.embed_documents([]) == []
+    for left, right in zip(together, queries, strict=True):
+        assert cosine(left, right) == pytest.approx(1, abs=1e-3)
+
+
+def test_word_pieces_are_counted_as_the_model_reads_them(embedder: SentenceTransformersEmbedder):
+    assert embedder.max_tokens == 254
+    assert embedder.count_tokens("the plumber") == 3  # the, plum, ##ber
+    assert embedder.count_tokens("word " * 5000) == 5000
+
+
+def test_its_hub_name_names_the_same_space(embedder: SentenceTransformersEmbedder):
+    assert SentenceTransformersEmbedder("sentence-transformers/all-MiniLM-L6-v2").space == embedder.space
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_MODEL"):
+        SentenceTransformersEmbedder(str(tmp_path)).load()
