@@ -50,7 +50,7 @@ def spawn(
             umask=0o077,
             # Ctrl-C in the terminal is for whoever started us; they stop the servers last
             start_new_session=True,
-            preexec_fn=_die_with_parent(death_signal),
+            preexec_fn=die_with_parent(death_signal),
             **rights(account),
         )
 
@@ -108,7 +108,7 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _die_with_parent(request: signal.Signals) -> Callable[[], None]:
+def die_with_parent(request: signal.Signals) -> Callable[[], None]:
     """What a new process must do first, so that it gets the signal when the one that started it dies."""
     parent = os.getpid()
 
