@@ -96,7 +96,7 @@ def _reachable(binary: Path, account: Account | None, parts: dict[str, Path]) ->
         tried.append(f"{copy / target} does not run")
     raise ProgramMissing(
         f"Started by root, the servers run as an ordinary user, and user {account.uid} can run neither "
-        f"{binary} nor a copy of it ({'; '.join(tried)}). Start Backscroll as an ordinary user, or install it "
+        f"{binary} nor a copy of it ({'; '.join(tried)}). Start Backscroll as an ordinary user or install it "
         "where every user may read."
     )
 

@@ -31,29 +31,36 @@ def make_folder(folder: Path) -> None:
             pass
         if folder.stat().st_mode & stat.S_IWOTH:
             raise DataFolderError(
-                f"Everybody may write to the data folder {folder}, and so replace what is in it. Name another "
+                f"Everybody may write to the data folder {folder} and replace what is there. Name another "
                 "with BACKSCROLL_DATA_DIR: one that does not exist yet is made, closed to others."
             )
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of the file, made for its owner alone where it is not there yet; links are not followed.
+
+    A file made by root belongs to the folder's owner, so that a data folder once used by root still works for
+    its user.
+    """
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    return descriptor
 
 
 def write_private(path: Path, text: str) -> None:
     """Put the text into a file for its owner alone, at once: readers, and a crash, see the old or the new.
 
-    The file belongs to the folder's owner, so that a data folder once used through `sudo` still works
-    without. It is made under a fresh name and moved into place, so that a link planted there is replaced,
-    not followed.
+    It is made under a fresh name and moved into place: a link planted there is replaced, not followed.
     """
     folder = path.parent
     with explained(folder):
         fresh = folder / f".{path.name}.{secrets.token_hex(8)}"
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            if os.geteuid() == 0:
-                owner = folder.stat()
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_EXCL), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(descriptor)
+            os.fsync(file.fileno())
         fresh.replace(path)
 
 

@@ -1,18 +1,20 @@
 """The lock that says whether a server runs, held by the server's own processes.
 
-They inherit the descriptor of a locked file (`flock`). The kernel lets go of the lock when the last of them is
-gone, however it went: so whether one runs has one true answer after any crash, and no process number is ever
-mistaken for another's.
+They inherit the descriptor of a locked file (`flock`). The kernel lets go of the lock when the last of them
+is gone, however it went: so whether one runs has one true answer after any crash, and no process number is
+ever mistaken for another's.
 """
 
 import fcntl
 import os
 from pathlib import Path
 
+from ops.embedded.folder import open_private
+
 
 def open_lock(path: Path) -> int:
     """A descriptor of the lock's file, not locked yet."""
-    return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    return open_private(path, os.O_RDONLY)
 
 
 def take(descriptor: int) -> bool:

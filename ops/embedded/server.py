@@ -4,6 +4,7 @@ While a server runs, every process of the same user can use it, knowing its data
 the process that started it.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from ops.embedded.account import Account
-from ops.embedded.folder import explained, make_folder, write_private
+from ops.embedded.folder import explained, make_folder, open_private, write_private
 from ops.embedded.lock import is_taken, open_lock, take
 from ops.embedded.process import ENDS_WITH_STARTER, end, exists, kill_family, spawn
 from schemas.errors import Permanent
@@ -162,11 +163,11 @@ class EmbeddedServer(ABC):
         with explained(self.data_dir):
             descriptor = open_lock(self._lock_path)
         deadline = time.monotonic() + self.start_seconds
-        try:
+        with contextlib.ExitStack() as otherwise:
+            otherwise.callback(os.close, descriptor)
             while not take(descriptor):
                 state = self._state()
                 if state and state.pid and self._lasts(state) and self._answers(state):
-                    os.close(descriptor)
                     return None
                 if time.monotonic() > deadline:
                     raise ServerFailed(
@@ -174,10 +175,8 @@ class EmbeddedServer(ABC):
                         f"{self.start_seconds:.0f} s. See {self.log_path}, and end it."
                     )
                 time.sleep(POLL_SECONDS)
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
+            otherwise.pop_all()
+            return descriptor
 
     def _lasts(self, state: State) -> bool:
         """Whether the server is to be counted on: one whose starter is gone has been told to end."""
@@ -215,7 +214,7 @@ class EmbeddedServer(ABC):
         with explained(self.data_dir):
             if self.log_path.exists() and self.log_path.stat().st_size > LOG_LIMIT_BYTES:
                 self.log_path.replace(self.log_path.with_suffix(".log.1"))
-            log = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            log = open_private(self.log_path, os.O_WRONLY | os.O_APPEND)
         self._log_start = os.fstat(log).st_size
         return log
 

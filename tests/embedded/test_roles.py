@@ -1,0 +1,171 @@
+"""Stories about the database roles: each can do its work, and nothing that it must not."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.roles import LOGIN_ROLES, LoginRole, ProvisioningFailed, RoleNames, provision
+from schemas.errors import DatabaseUnavailable
+
+
+@contextmanager
+def connected(postgres: EmbeddedPostgres, role: LoginRole) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres.dsn(role), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def walled(postgres: EmbeddedPostgres) -> EmbeddedPostgres:
+    """The server with a table that shows each tenant its own rows, and a function that looks past that."""
+    with connected(postgres, "owner") as owner:
+        owner.execute("""
+            CREATE TABLE notes (tenant_id text, note text);
+            INSERT INTO notes VALUES ('red', 'one'), ('blue', 'two');
+            ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY tenants ON notes
+                USING (tenant_id = nullif(current_setting('app.tenant_id', true), ''));
+            GRANT SELECT, INSERT ON notes TO backscroll_app;
+            GRANT SELECT ON notes TO backscroll_search;
+            CREATE FUNCTION search_notes() RETURNS SETOF text LANGUAGE sql STABLE
+                SECURITY DEFINER SET search_path = public, pg_temp AS 'SELECT note FROM notes';
+            ALTER FUNCTION search_notes() OWNER TO backscroll_search;
+        """)
+    return postgres
+
+
+def test_no_role_is_more_than_it_must_be(postgres: EmbeddedPostgres) -> None:
+    with connected(postgres, "app") as app:
+        rows = app.execute(
+            "SELECT rolname, rolcanlogin, rolbypassrls,"
+            " rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication"
+            " FROM pg_roles WHERE rolname LIKE 'backscroll%' ORDER BY 1"
+        ).fetchall()
+    assert rows == [
+        ("backscroll_app", True, False, False),
+        ("backscroll_backup", True, True, False),
+        ("backscroll_maintenance", True, False, False),
+        ("backscroll_owner", True, False, False),
+        ("backscroll_search", False, True, False),
+    ]
+
+
+def test_the_app_sees_one_tenant_and_cannot_turn_the_wall_off(walled: EmbeddedPostgres) -> None:
+    with connected(walled, "app") as app:
+        assert app.execute("SELECT note FROM notes").fetchall() == []
+        app.execute("SELECT set_config('app.tenant_id', 'red', false)")
+        assert app.execute("SELECT note FROM notes").fetchall() == [("one",)]
+        for attempt in (
+            "INSERT INTO notes VALUES ('blue', 'smuggled')",
+            "ALTER TABLE notes DISABLE ROW LEVEL SECURITY",
+            "SET row_security = off; SELECT note FROM notes",
+            "SET ROLE backscroll_search",
+            "SET ROLE backscroll_owner",
+            "SET SESSION AUTHORIZATION postgres",
+            "ALTER ROLE backscroll_app BYPASSRLS",
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                app.execute(attempt)
+
+
+@pytest.mark.parametrize("role", ["app", "maintenance"])
+def test_workers_make_temporary_tables_and_nothing_that_stays(
+    postgres: EmbeddedPostgres, role: LoginRole
+) -> None:
+    with connected(postgres, role) as worker:
+        worker.execute("CREATE TEMPORARY TABLE batch (word text)")
+        for attempt in (
+            "CREATE TABLE public.mine (word text)",
+            "CREATE SCHEMA mine",
+            "DROP EXTENSION vector",
+            "CREATE ROLE mine",
+            "CREATE DATABASE mine",
+            "SELECT rolpassword FROM pg_authid",
+            "SELECT pg_read_file('PG_VERSION')",
+            "COPY (SELECT 1) TO PROGRAM 'true'",
+        ):
+            with pytest.raises((InsufficientPrivilege, psycopg.errors.UndefinedFile)):
+                worker.execute(attempt)
+
+
+def test_the_search_function_looks_past_the_wall_for_its_owner_alone(walled: EmbeddedPostgres) -> None:
+    with connected(walled, "app") as app:
+        assert app.execute("SELECT search_notes()").fetchall() == [("one",), ("two",)]
+    url = psycopg.conninfo.make_conninfo(walled.dsn("app"), user="backscroll_search")
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(url)
+
+
+def test_the_backup_reads_everything_and_writes_nothing(walled: EmbeddedPostgres) -> None:
+    with connected(walled, "backup") as backup:
+        assert backup.execute("SELECT count(*) FROM notes").fetchall() == [(2,)]
+        for attempt in ("DELETE FROM notes", "CREATE TABLE public.mine (word text)"):
+            with pytest.raises(InsufficientPrivilege):
+                backup.execute(attempt)
+
+
+def test_the_owner_owns_its_database_and_no_role(postgres: EmbeddedPostgres) -> None:
+    with connected(postgres, "owner") as owner:
+        owner.execute("CREATE SCHEMA extra; DROP SCHEMA extra")
+        for attempt in ("CREATE ROLE mine", "ALTER ROLE backscroll_app SUPERUSER", "CREATE DATABASE mine"):
+            with pytest.raises(InsufficientPrivilege):
+                owner.execute(attempt)
+
+
+def test_an_idle_transaction_of_a_worker_is_ended_and_not_the_owners(postgres: EmbeddedPostgres) -> None:
+    with connected(postgres, "app") as app, connected(postgres, "owner") as owner:
+        setting = "SELECT source FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+        assert app.execute(setting).fetchall() == [("user",)]
+        assert owner.execute(setting).fetchall() == [("command line",)]
+
+
+def test_provisioning_again_changes_passwords_and_puts_rights_straight(postgres: EmbeddedPostgres) -> None:
+    names = RoleNames(owner="o'owner", app='a"app', maintenance="m", backup="b", search="Search")
+    superuser = postgres.superuser_dsn()
+    for password in ("first", "it's \\second"):
+        done = provision(
+            superuser, passwords=dict.fromkeys(LOGIN_ROLES, password), database="other one", names=names
+        )
+        assert done.vector_version is not None
+        url = psycopg.conninfo.make_conninfo(superuser, dbname="other one", user='a"app', password=password)
+        with psycopg.connect(url) as app:
+            row = app.execute(
+                "SELECT rolsuper OR rolbypassrls, pg_has_role(current_user, 'Search', 'MEMBER') FROM pg_roles"
+                " WHERE rolname = current_user"
+            )
+            assert row.fetchall() == [(False, False)]
+        # When somebody gives the app too much
+        with psycopg.connect(superuser, autocommit=True) as server:
+            server.execute('ALTER ROLE "a""app" SUPERUSER BYPASSRLS')
+            server.execute('GRANT "Search" TO "a""app"')
+
+
+def test_roles_of_one_database_do_not_get_into_another(postgres: EmbeddedPostgres) -> None:
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
+        server.execute("CREATE ROLE stranger LOGIN PASSWORD 'known'")
+    url = psycopg.conninfo.make_conninfo(postgres.dsn("app"), user="stranger", password="known")
+    with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+        psycopg.connect(url)
+
+
+def test_only_a_superuser_can_provision(postgres: EmbeddedPostgres) -> None:
+    passwords = dict.fromkeys(LOGIN_ROLES, "some")
+    with pytest.raises(ProvisioningFailed, match="backscroll_owner is not a superuser"):
+        provision(postgres.dsn("owner"), passwords=passwords)
+    with pytest.raises(ProvisioningFailed, match="no password for: backup"):
+        provision(postgres.superuser_dsn(), passwords={k: v for k, v in passwords.items() if k != "backup"})
+    with pytest.raises(ProvisioningFailed, match="name of its own"):
+        provision(postgres.superuser_dsn(), passwords=passwords, names=RoleNames(app="x", owner="x"))
+    with pytest.raises(DatabaseUnavailable, match="cannot be reached"):
+        provision("postgresql://postgres@127.0.0.1:1/postgres", passwords=passwords)
+
+
+def test_passwords_are_random_and_each_role_has_its_own(postgres: EmbeddedPostgres) -> None:
+    passwords = json.loads((postgres.data_dir / "postgres-passwords.json").read_text())
+    assert set(passwords) == {"superuser", *LOGIN_ROLES}
+    assert len(set(passwords.values())) == len(passwords)
+    assert min(map(len, passwords.values())) >= 32
