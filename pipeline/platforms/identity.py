@@ -13,12 +13,13 @@ class ImportIds:
     """Names messages by hash(sender, local time, text, n-th occurrence).
 
     The n-th occurrence tells apart what somebody wrote twice within the clock's resolution (WhatsApp: a
-    minute). It counts from the start of the export. An export that starts in the middle of such a run
-    counts the later ones as the first: what it holds is then still named as often as it was written, so
-    nothing is doubled and nothing is lost, only which of two equal messages bears which name can change.
+    minute). It counts from the start of the export, so a longer export names what an earlier one held as
+    before. An export that starts in the middle of such a run counts the later ones as the first: nothing is
+    doubled, and the whole run is there as soon as one export holds it whole.
 
-    The local time, not the instant, goes in: correcting `--tz` on a second run doubles nothing. A message
-    edited, or a sender renamed, between two exports counts as a new one; the file has nothing to tell it by.
+    The local time, not the instant, goes in: correcting `--tz` on a second run doubles nothing. What the
+    file has nothing to tell by counts as new: a message edited, a sender renamed, or a phone set to another
+    time zone between two exports.
     """
 
     def __init__(self) -> None:

@@ -122,7 +122,7 @@ class _Reader:
             content = with_media(text, media)
             if not content:
                 return Skipped(where=where, reason="message without text")
-            sender, own_id = raw.get("from_id"), int(raw["id"])
+            sender, own_id = raw.get("from_id"), _number(raw, "id")
             message = MessageIn(
                 external_id=str(own_id),
                 sender_id=_sender_id(sender),
@@ -144,9 +144,16 @@ class _Reader:
 
     def _sent_at(self, raw: dict[str, Any]) -> datetime:
         if "date_unixtime" in raw:
-            return datetime.fromtimestamp(int(raw["date_unixtime"]), UTC)
+            return datetime.fromtimestamp(_number(raw, "date_unixtime"), UTC)
         local = datetime.fromisoformat(raw["date"])
         return (local if local.tzinfo else local.replace(tzinfo=self._zone)).astimezone(UTC)
+
+
+def _number(raw: dict[str, Any], field: str) -> int:
+    try:
+        return int(raw[field])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{field} {raw[field]!r} is no number") from error
 
 
 def _sender_id(raw: object) -> str:
@@ -220,8 +227,8 @@ def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any
         metadata["forwarded_from"] = author
     if isinstance(bot := raw.get("via_bot"), str):
         metadata["via_bot"] = bot
-    if edited := raw.get("edited_unixtime"):
-        metadata["edited_at"] = datetime.fromtimestamp(int(edited), UTC).isoformat()
+    if raw.get("edited_unixtime"):
+        metadata["edited_at"] = datetime.fromtimestamp(_number(raw, "edited_unixtime"), UTC).isoformat()
     elif edited := raw.get("edited"):
         metadata["edited_at"] = str(edited)
     return metadata

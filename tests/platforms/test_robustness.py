@@ -20,7 +20,7 @@ OPTIONS = ImportOptions(chat_id="x:y", title="x")
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=10,
+    max_leaves=5,
 )
 
 
@@ -30,9 +30,22 @@ def objects(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 telegram_messages = objects(
-    "id", "type", "date", "date_unixtime", "from", "from_id", "text", "photo", "file", "media_type", "poll",
-    "location_information", "contact_information", "edited_unixtime", "reply_to_message_id",
-).map(lambda message: {"type": "message", "id": 1, "from_id": "user1", "date_unixtime": "1"} | message)  # fmt: skip
+    "id",
+    "type",
+    "date",
+    "date_unixtime",
+    "from",
+    "from_id",
+    "text",
+    "photo",
+    "file",
+    "media_type",
+    "poll",
+    "location_information",
+    "contact_information",
+    "edited_unixtime",
+    "reply_to_message_id",
+).map(lambda message: {"type": "message", "id": 1, "from_id": "user1", "date_unixtime": "1"} | message)
 discord_messages = objects(
     "id", "type", "timestamp", "content", "author", "attachments", "embeds", "reference"
 ).map(lambda message: {"author": {"id": "1"}, "timestamp": "2024-01-01T00:00:00Z", "id": "1"} | message)

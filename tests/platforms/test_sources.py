@@ -176,6 +176,18 @@ def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(path)
 
 
+def test_an_encrypted_zip_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat - A.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("_chat.txt", "13/01/24, 10:00 - Ana: hi")
+    raw = bytearray(path.read_bytes())
+    # the flag that says so, in the file's own header and in the directory's entry
+    raw[6] |= 1
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(raw)
+    assert "is encrypted" in refusal(path)
+
+
 def test_a_damaged_day_in_a_slack_zip_costs_that_day_alone(tmp_path: Path) -> None:
     path = tmp_path / "slack.zip"
     day = json.dumps([{"ts": "1704103200.000000", "user": "U1", "text": "fine"}])

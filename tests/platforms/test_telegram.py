@@ -109,6 +109,7 @@ def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
     )
     assert house.ids == ["9"]
     assert [broken.where for broken in house.broken] == [f"messages[{n}]" for n in range(6)]
+    assert house.broken[0].reason == "id None is no number"
     assert "from_id is missing" in house.broken[1].reason
     assert "content is 70000 bytes long" in house.broken[4].reason
 
