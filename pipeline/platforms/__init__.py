@@ -10,7 +10,7 @@ out as `Broken`, with its place and the reason, and the parser goes on.
     json_stream  large JSON documents, item by item
     whatsapp     `_chat.txt`, with whatsapp_time (dates of many countries) and whatsapp_text (placeholders)
     telegram     result.json of Telegram Desktop
-    slack        the workspace export
+    slack        the workspace export, with slack_text (markup)
     discord      JSON of DiscordChatExporter
     jsonlines    our own JSON Lines
 """
