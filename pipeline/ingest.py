@@ -17,7 +17,7 @@ from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, vectors, work
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
-from pipeline.tokens import estimate_tokens
+from pipeline.tokens import estimate as estimate_tokens
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import Session, Stamp
 from schemas.settings import Settings

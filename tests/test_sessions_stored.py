@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import ingest, ledger, sessionize
+from pipeline import ingest, ledger, sessionize, tokens
 from pipeline.ingest import Rules
 from pipeline.ledger import Policy
 from pipeline.store.database import Database
@@ -46,7 +46,7 @@ def expected(messages: Sequence[MessageIn], rules: Rules) -> list[tuple[object, 
         for part in sessionize.split(stamps, rules.gap_of(key), closes):
             inside = [m for m in mine if part.started_at <= m.sent_at <= part.ended_at]
             speakers = sorted({m.sender_name for m in inside})
-            tokens = sum(ingest.estimate_tokens(m.content) for m in inside)
+            tokens = sum(tokens.estimate(m.content) for m in inside)
             found.append((key, part.started_at, part.ended_at, part.count, tokens, speakers, "closed"))
     return found
 
