@@ -25,6 +25,7 @@ from schemas.errors import (
 
 # What the command is called, and where its `app` is; listed in this order.
 COMMANDS = {
+    "up": "ops.commands.up",
     "db": "ops.commands.db",
     "worker": "ops.commands.worker",
     "beat": "ops.commands.beat",
@@ -37,13 +38,13 @@ DEFECT = 70
 INTERRUPTED = 130
 
 EPILOG = """\
-**Exit codes:** 0 done · 1 failed, may work later (Postgres, Redis or a provider does not answer; it runs already)
-· 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the database's
-tables are not as they must be · 5 done, but the result is not what it should be (the check of a demo or an
-evaluation) · 70 a defect in Backscroll · 130 ended by Ctrl-C
+**Exit codes:** 0 done · 1 failed, may work later (Postgres, Redis or a provider does not answer; it runs
+already) · 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the
+database's tables are not as they must be · 5 done, but the result is not what it should be (the check of a demo
+or an evaluation) · 70 a defect in Backscroll · 130 ended by Ctrl-C
 
-**Settings** are read from `BACKSCROLL_…` in the environment, from `.env` in the working directory, and from the
-file that `BACKSCROLL_CONFIG` names.
+**Settings** are read from `BACKSCROLL_…` in the environment, from `.env` in the working directory, and from
+the file that `BACKSCROLL_CONFIG` names.
 """
 
 

@@ -1,4 +1,4 @@
-"""Finds Postgres and Redis for a command: those that the settings name, or those of a running `backscroll up`."""
+"""Finds Postgres and Redis for a command: those of the settings, or those of a running `backscroll up`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,15 +20,13 @@ DataDirOption = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
-        help="The data folder of `backscroll up`; default: BACKSCROLL_DATA_DIR.",
+        help="Of `backscroll up`; default: BACKSCROLL_DATA_DIR.",
         show_default=False,
     ),
 ]
 TenantOption = Annotated[
     str | None,
-    typer.Option(
-        "--tenant", help="Whose data; default: BACKSCROLL_TENANT, else `default`.", show_default=False
-    ),
+    typer.Option("--tenant", help="Whose data; default: BACKSCROLL_TENANT.", show_default=False),
 ]
 
 

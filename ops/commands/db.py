@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ops import connection
 from ops.connection import DataDirOption
+from ops.embedded.roles import LOGIN_ROLES, LoginRole, RoleNames, provision
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from ops.migrate import State
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+# which setting takes the URL of which role
+SETTING_OF: dict[LoginRole, str] = {"app": "", "maintenance": "MAINTENANCE_", "owner": "OWNER_"}
+
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
@@ -89,8 +93,6 @@ def roles(
     """
     from psycopg.conninfo import conninfo_to_dict
 
-    from ops.embedded.roles import LOGIN_ROLES, RoleNames, provision
-
     if passwords_file is None:
         passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
     else:
@@ -101,7 +103,7 @@ def roles(
     made = provision(superuser_url, passwords=passwords, database=database)
     where = conninfo_to_dict(superuser_url)
     names = RoleNames()
-    for setting, role in (("", "app"), ("MAINTENANCE_", "maintenance"), ("OWNER_", "owner")):
+    for role, setting in SETTING_OF.items():
         address = f"{where.get('host') or ''}:{where.get('port') or 5432}"
         print(
             f"BACKSCROLL_{setting}DATABASE_URL="
@@ -116,7 +118,7 @@ def roles(
 def _owner_url(settings: Settings) -> str:
     if settings.owner_database_url is None:
         raise SettingsError(
-            "BACKSCROLL_OWNER_DATABASE_URL is not set: tables are made as their owner (see `backscroll db roles`)"
+            "BACKSCROLL_OWNER_DATABASE_URL is not set: the owner makes the tables (see `backscroll db roles`)"
         )
     return settings.owner_database_url.get_secret_value()
 

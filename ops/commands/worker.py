@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 def worker(
     queue: Annotated[
         list[str] | None,
-        typer.Argument(help="accept, ingest, embed, summarize, backfill; default: all but embed."),
+        typer.Argument(help="One or more of the queues above; default: all but embed."),
     ] = None,
     concurrency: Annotated[
         int | None,
@@ -32,12 +32,11 @@ def worker(
 ) -> None:
     """Run one worker in the foreground, on the queues named, until it gets TERM or Ctrl-C.
 
-    \b
-    accept     messages of bots that enqueue themselves; a process (prefork)
-    ingest     placing messages into sessions; a process (prefork)
-    embed      an embedding model in a process of its own (prefork, spawned); add machines, not processes
-    summarize  16 threads that wait for a language model (threads)
-    backfill   sweep, prune and backfill: seldom and long; a process (prefork)
+    - **accept** takes the messages of bots that enqueue themselves: a process (prefork)
+    - **ingest** places messages into sessions: a process (prefork)
+    - **embed** holds an embedding model, which uses all cores by itself: a spawned process (prefork)
+    - **summarize** waits for a language model: 16 threads (threads)
+    - **backfill** sweeps, prunes and backfills, seldom and long: a process (prefork)
 
     A worker of several queues runs them in the pool that the first one needs. Each queue needs at least one
     worker, and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish

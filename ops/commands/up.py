@@ -1,0 +1,150 @@
+"""`backscroll up`: everything on this machine with one command, out of one data folder."""
+
+import json
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from ops import connection
+from ops.connection import DataDirOption
+
+if TYPE_CHECKING:
+    from ops.launch import Launched
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+# While somebody watches, what waits for late messages waits less long.
+DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
+CHECK_FAILED = 5
+
+
+@app.command(
+    epilog="**Examples:** backscroll up · backscroll up --demo · backscroll up --demo --light --exit · "
+    "backscroll up --port 9000 --data-dir ~/memory"
+)
+def up(
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Import a sample conversation and answer three questions about it.")
+    ] = False,
+    light: Annotated[
+        bool,
+        typer.Option("--light", help="Embed without a model (deterministic), even where one is installed."),
+    ] = False,
+    leave: Annotated[
+        bool, typer.Option("--exit", help="Stop when everything has been started (and shown).")
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Of the HTTP door; default 8420; 0: any.", show_default=False),
+    ] = None,
+    flower_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Of Flower; default 8421; 0: any.", show_default=False),
+    ] = None,
+    flower: Annotated[bool, typer.Option("--flower/--no-flower", help="Start Flower to watch tasks.")] = True,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Start Postgres, Redis, the workers of every queue, the clock, the HTTP door and Flower.
+
+    Runs until Ctrl-C, which stops everything; started again, it goes on with its data. Everything that it
+    keeps lies in the data folder: databases, logs, passwords, the API key. Postgres or Redis is not started
+    where `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names one of your own. All of it listens on this
+    machine alone, and nothing leaves it.
+
+    With `--demo --exit` the exit code is 0 only if every step worked, and 5 if an answer is not what it
+    should be.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    console = Console(highlight=False)
+    began = time.monotonic()
+    settings = connection.configured(data_dir)
+    console.print(
+        f"Starting Backscroll with the data folder {settings.data_dir}", soft_wrap=True, markup=False
+    )
+
+    from ops.launch import Wanted, everything
+
+    given = {"port": port, "flower_port": flower_port}
+    changed: dict[str, float] = {name: value for name, value in given.items() if value is not None}
+    if demo:
+        changed |= {n: v for n, v in DEMO_SECONDS.items() if n not in settings.model_fields_set}
+    settings = settings.model_copy(update=changed)
+    wanted = Wanted(flower_port=settings.flower_port if flower else None, light=light)
+
+    def say(sentence: str) -> None:
+        console.print(f"  {sentence}", soft_wrap=True, markup=False)
+
+    worked = True
+    with everything(settings, wanted, say) as launched:
+        console.print(f"Ready after {time.monotonic() - began:.1f} s")
+        try:
+            if demo:
+                from ops import demo as demonstration
+
+                worked = demonstration.show(launched, console)
+            _tell(launched, console)
+            if not leave:
+                console.print("\nCtrl-C stops everything; started again, it goes on with its data.")
+                while True:
+                    launched.wait(1.0)
+        except KeyboardInterrupt:
+            worked = worked or not leave
+            console.print("\nStopping …")
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+    console.print("Stopped.")
+    if not worked:
+        sys.exit(CHECK_FAILED)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Let TERM, and the end of the terminal, do what Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def _tell(launched: "Launched", console: Console) -> None:
+    """Say where everything is, and how to use it; the lines can be copied as they are."""
+    running = launched.running
+
+    def line(text: str = "") -> None:
+        console.print(text, soft_wrap=True, markup=False)
+
+    line()
+    line(f"HTTP door    {running.door_url}")
+    line(f"API key      {running.api_key}")
+    line(f"Data folder  {launched.settings.data_dir}")
+    if running.flower_url:
+        line(f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}")
+    line()
+    line("Try, in another terminal:")
+    line()
+    for command in curl_lines(running.door_url, running.api_key, datetime.now(UTC)):
+        line(command)
+
+
+def curl_lines(door_url: str, api_key: str, now: datetime) -> list[str]:
+    """Four commands that show what the door does; they work when pasted into a shell."""
+    said = {
+        "external_id": f"curl-{now:%H%M%S}",
+        "sender_id": "demo:you",
+        "sender_name": "You",
+        "content": "The spare key is under the third flower pot.",
+        "sent_at": now.isoformat(timespec="seconds"),
+    }
+    message = {"chat": "demo:kitchen", "messages": said}
+    query = {"chat_id": "demo:kitchen", "query": "Where is the spare key?"}
+    authorized = f"-H 'Authorization: Bearer {api_key}' -H 'Content-Type: application/json'"
+    return [
+        f"curl -s {door_url}/healthz",
+        f"curl -s {door_url}/readyz",
+        f"curl -s {door_url}/v1/messages {authorized} -d '{json.dumps(message)}'",
+        f"curl -s {door_url}/v1/context {authorized} -d '{json.dumps(query)}'",
+    ]

@@ -1,0 +1,295 @@
+"""Starts all that Backscroll consists of with one data folder, and stops it: the work of `backscroll up`.
+
+Postgres and Redis at the same time, then the tables, then all other processes at the same time.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from ops import migrate, processes, stack
+from ops.embedded.folder import explained, make_folder, write_private
+from ops.embedded.lock import open_lock, take
+from ops.embedded.ports import PortTaken, free_port, is_free
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.redis import EmbeddedRedis
+from ops.embedded.server import EmbeddedServer
+from ops.stack import Running
+from ops.supervisor import Supervisor
+from pipeline.clients import factory
+from pipeline.store.database import Database
+from schemas.errors import BackscrollError, Permanent, Retryable, SettingsError
+from schemas.settings import Settings
+from workers.queues import QUEUES
+
+# A worker that holds a task gets so long on Ctrl-C; what it does not finish is done after the next start.
+TASK_SECONDS = 5.0
+STOP_SECONDS = 30.0
+READY_SECONDS = 90.0
+SERVER_CHECK_SECONDS = 2.0
+
+Say = Callable[[str], None]
+
+
+class RunsAlready(Retryable):
+    """Another `backscroll up` runs with this data folder."""
+
+
+class NotReady(Permanent):
+    """A process ended, or did not answer in time, while everything was started."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What to start, besides what the settings say."""
+
+    # none: without Flower
+    flower_port: int | None
+    # the embedder that needs no model, whatever is installed
+    light: bool = False
+
+
+class Launched:
+    """Everything, running. `settings` are complete: with all URLs, the key, the port and the embedder."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        running: Running,
+        supervisor: Supervisor,
+        servers: list[EmbeddedServer],
+        say: Say,
+    ) -> None:
+        self.settings = settings
+        self.running = running
+        self._supervisor = supervisor
+        self._servers = servers
+        self._say = say
+        self._checked = time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Let so much time pass, starting again whatever has ended by itself meanwhile."""
+        self._supervisor.wait(seconds)
+        if time.monotonic() - self._checked > SERVER_CHECK_SECONDS:
+            self._checked = time.monotonic()
+            for server in self._servers:
+                if not server.is_running():
+                    self._say(f"{server.name} has ended; starting it again. Its log: {server.log_path}")
+                    try:
+                        server.start()
+                    except BackscrollError as error:
+                        self._say(str(error))
+
+
+@contextlib.contextmanager
+def everything(settings: Settings, wanted: Wanted, say: Say) -> Iterator[Launched]:
+    """Everything, started and ready; stopped at the end, within some `STOP_SECONDS`.
+
+    `say` is told what has been started and what goes wrong later, in a sentence each. To be called in the
+    main thread. Raises `RunsAlready`, `DataFolderError`, `PortTaken`, `SettingsError`, `NotReady`, and what
+    the embedded servers and the migrations raise.
+    """
+    make_folder(settings.data_dir)
+    with contextlib.ExitStack() as cleanup:
+        _lock(settings.data_dir, cleanup)
+        settings, wanted = _choose_ports(settings, wanted)
+        key = settings.api_key or SecretStr(_kept_secret(settings.data_dir / "api-key"))
+        settings = settings.model_copy(update={"api_key": key})
+        settings, servers = _start_servers(settings, cleanup, say)
+        settings = _prepare_tables(settings, wanted, say)
+
+        logs = settings.data_dir / "logs"
+        with explained(settings.data_dir):
+            logs.mkdir(mode=0o700, exist_ok=True)
+        supervisor = Supervisor(processes.environment(settings), logs, say)
+        cleanup.callback(supervisor.stop, STOP_SECONDS)
+        running = _running(settings, wanted)
+        began = time.monotonic()
+        _start_children(supervisor, settings, wanted, running)
+        _await(supervisor, f"{running.door_url}/readyz", "The HTTP door", logs / "web.log")
+        say(f"workers of {', '.join(QUEUES)}, and the clock")
+        say(f"HTTP door at {running.door_url} [{time.monotonic() - began:.1f} s]")
+        stack.publish(settings.data_dir, running)
+        cleanup.callback(stack.withdraw, settings.data_dir)
+        yield Launched(settings, running, supervisor, servers, say)
+
+
+def _lock(data_dir: Path, cleanup: contextlib.ExitStack) -> None:
+    with explained(data_dir):
+        lock = open_lock(data_dir / stack.LOCK)
+    cleanup.callback(os.close, lock)
+    if take(lock):
+        # what an earlier run that was killed has left is not true any more
+        stack.withdraw(data_dir)
+        return
+    other = stack.running(data_dir)
+    which = f"process {other.pid}, door {other.door_url}" if other else "it is just starting or stopping"
+    how = f"`kill {other.pid}` or Ctrl-C in its terminal" if other else "Ctrl-C in its terminal"
+    raise RunsAlready(
+        f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it with "
+        f"{how}, or name another folder with --data-dir."
+    )
+
+
+def _choose_ports(settings: Settings, wanted: Wanted) -> tuple[Settings, Wanted]:
+    port = settings.port or free_port(settings.host)
+    if not is_free(port, settings.host):
+        raise PortTaken(
+            f"Port {port} on {settings.host}, wanted for the HTTP door, is taken. Stop what listens there, "
+            "or name another with --port."
+        )
+    flower = wanted.flower_port
+    if flower is not None:
+        flower = flower or free_port()
+        if flower == port or not is_free(flower):
+            raise PortTaken(
+                f"Port {flower}, wanted for Flower, is taken. Stop what listens there, name another with "
+                "--flower-port, or start with --no-flower."
+            )
+    return settings.model_copy(update={"port": port}), Wanted(flower_port=flower, light=wanted.light)
+
+
+def _start_servers(
+    settings: Settings, cleanup: contextlib.ExitStack, say: Say
+) -> tuple[Settings, list[EmbeddedServer]]:
+    """Start the servers that the settings name no URL of; the settings with all of them."""
+    postgres, redis = EmbeddedPostgres(settings.data_dir), EmbeddedRedis(settings.data_dir)
+    servers: list[EmbeddedServer] = []
+    if settings.database_url is None:
+        servers.append(postgres)
+    elif settings.maintenance_database_url is None:
+        raise SettingsError(
+            "BACKSCROLL_DATABASE_URL is set and BACKSCROLL_MAINTENANCE_DATABASE_URL is not: workers claim "
+            "work as that role (`backscroll db roles` makes both)"
+        )
+    if settings.redis_url is None:
+        servers.append(redis)
+
+    def start(server: EmbeddedServer) -> str:
+        began = time.monotonic()
+        server.start()
+        return f"{server.name.capitalize()} [{time.monotonic() - began:.1f} s]"
+
+    for server in servers:
+        cleanup.callback(server.stop)
+    if servers:
+        with ThreadPoolExecutor(len(servers)) as pool:
+            for started in pool.map(start, servers):
+                say(started)
+    urls: dict[str, str] = {}
+    if postgres in servers:
+        urls |= {
+            "database_url": postgres.dsn("app"),
+            "maintenance_database_url": postgres.dsn("maintenance"),
+            "owner_database_url": postgres.dsn("owner"),
+        }
+    if redis in servers:
+        urls["redis_url"] = redis.url
+    return settings.model_copy(update={name: SecretStr(url) for name, url in urls.items()}), servers
+
+
+def _prepare_tables(settings: Settings, wanted: Wanted, say: Say) -> Settings:
+    """Bring the tables up to date and decide on the embedder; the settings with it."""
+    began = time.monotonic()
+    owner = settings.owner_database_url
+    if owner is None:
+        settings = _with_embedder(settings, wanted, active=None)
+        database = Database.from_settings(settings)
+        try:
+            database.check()
+        finally:
+            database.close()
+        return settings
+    before = migrate.state(owner.get_secret_value())
+    active = next((name for name, status in before.spaces if status == "active"), None)
+    settings = _with_embedder(settings, wanted, active)
+    after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings))
+    done = f"tables at migration {after.newest}" if before.found else "tables made"
+    say(f"{done}, embeddings by {settings.embedding_provider} [{time.monotonic() - began:.1f} s]")
+    return settings
+
+
+def _with_embedder(settings: Settings, wanted: Wanted, active: str | None) -> Settings:
+    """The settings with the embedder to use: that of the vectors already there, unless another was asked for.
+
+    `active` is the name of their space. Raises `SettingsError` when --light was asked for and is not it.
+    """
+    provider, model = settings.embedding_provider, settings.embedding_model
+    if wanted.light:
+        provider, model = "deterministic", None
+        if active and not active.startswith("deterministic/"):
+            raise SettingsError(
+                f"The vectors in {settings.data_dir} were made by {active}, which --light cannot compare "
+                "with. Leave --light out, or name another folder with --data-dir."
+            )
+    elif provider is None and model is None and active:
+        name, _, rest = active.partition("/")
+        model = rest.rpartition("/")[0]
+        return settings.model_copy(update={"embedding_provider": name, "embedding_model": model})
+    chosen = provider or factory.default_provider()
+    return settings.model_copy(update={"embedding_provider": chosen, "embedding_model": model})
+
+
+def _running(settings: Settings, wanted: Wanted) -> Running:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - only compared
+    with_flower = wanted.flower_port is not None
+
+    def told(url: SecretStr | None) -> str:
+        return url.get_secret_value() if url else ""
+
+    return Running(
+        pid=os.getpid(),
+        door_url=f"http://{host}:{settings.port}",
+        api_key=told(settings.api_key),
+        database_url=told(settings.database_url),
+        maintenance_database_url=told(settings.maintenance_database_url),
+        owner_database_url=told(settings.owner_database_url),
+        redis_url=told(settings.redis_url),
+        flower_url=f"http://127.0.0.1:{wanted.flower_port}" if with_flower else None,
+        flower_password=_kept_secret(settings.data_dir / "flower-password") if with_flower else None,
+    )
+
+
+def _start_children(supervisor: Supervisor, settings: Settings, wanted: Wanted, running: Running) -> None:
+    # the slowest first: the embedding model is loaded while the others start
+    for name in sorted(QUEUES, key=lambda name: name != "embed"):
+        supervisor.start(f"worker-{name}", processes.worker_command([name], shutdown_seconds=TASK_SECONDS))
+    supervisor.start("web", processes.web_command(settings))
+    supervisor.start("beat", processes.beat_command(settings.data_dir))
+    if wanted.flower_port is not None:
+        # by the environment: arguments are shown to everybody on the machine
+        secret = {"FLOWER_BASIC_AUTH": f"backscroll:{running.flower_password}"}
+        supervisor.start("flower", processes.flower_command(wanted.flower_port), secret)
+
+
+def _await(supervisor: Supervisor, url: str, what: str, log: Path) -> None:
+    """Wait until the URL answers 200. Raises `NotReady`."""
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own http URL
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if supervisor.failed_twice(log.stem) or time.monotonic() > deadline:
+                said = log.read_text(errors="replace")[-1500:].strip() if log.exists() else ""
+                raise NotReady(
+                    f"{what} does not answer at {url} ({error}). The end of {log}:\n{said}"
+                ) from error
+        supervisor.wait(0.1)
+
+
+def _kept_secret(path: Path) -> str:
+    """What the file holds; made at random the first time."""
+    with explained(path.parent):
+        if not path.exists():
+            write_private(path, secrets.token_urlsafe(24))
+        return path.read_text(encoding="utf-8").strip()
