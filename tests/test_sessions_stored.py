@@ -46,8 +46,8 @@ def expected(messages: Sequence[MessageIn], rules: Rules) -> list[tuple[object, 
         for part in sessionize.split(stamps, rules.gap_of(key), closes):
             inside = [m for m in mine if part.started_at <= m.sent_at <= part.ended_at]
             speakers = sorted({m.sender_name for m in inside})
-            tokens = sum(tokens.estimate(m.content) for m in inside)
-            found.append((key, part.started_at, part.ended_at, part.count, tokens, speakers, "closed"))
+            size = sum(tokens.estimate(m.content) for m in inside)
+            found.append((key, part.started_at, part.ended_at, part.count, size, speakers, "closed"))
     return found
 
 
