@@ -40,8 +40,8 @@ INTERRUPTED = 130
 EPILOG = """\
 **Exit codes:** 0 done · 1 failed, may work later (Postgres, Redis or a provider does not answer; it runs
 already) · 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the
-database's tables are not as they must be · 5 done, but the result is not what it should be (the check of a demo
-or an evaluation) · 70 a defect in Backscroll · 130 ended by Ctrl-C
+database's tables are not as they must be · 5 done, but the result is not what it should be (the check of a
+demo or an evaluation) · 70 a defect in Backscroll · 130 ended by Ctrl-C
 
 **Settings** are read from `BACKSCROLL_…` in the environment, from `.env` in the working directory, and from
 the file that `BACKSCROLL_CONFIG` names.

@@ -77,8 +77,8 @@ class Supervisor:
                 delay = min(FIRST_RESTART_SECONDS * 2 ** (child.failures - 1), LAST_RESTART_SECONDS)
                 child.restart_at = now + delay
                 self._say(
-                    f"{child.name} ended {_how(code)} after {lasted:.0f} s; starting it again in {delay:.0f} s."
-                    f" Its log: {child.log_path}"
+                    f"{child.name} ended {_how(code)} after {lasted:.0f} s; starting it again in "
+                    f"{delay:.0f} s. Its log: {child.log_path}"
                 )
 
     def failed_twice(self, name: str) -> bool:

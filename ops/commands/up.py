@@ -86,9 +86,9 @@ def up(
         console.print(f"Ready after {time.monotonic() - began:.1f} s")
         try:
             if demo:
-                from ops import demo as demonstration
+                from ops.demo import show
 
-                worked = demonstration.show(launched, console)
+                worked = show(launched, console)
             _tell(launched, console)
             if not leave:
                 console.print("\nCtrl-C stops everything; started again, it goes on with its data.")

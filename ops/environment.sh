@@ -1,0 +1,49 @@
+# Sourced by run and test: make_environment makes or renews the virtual environment, and sets `venv`.
+
+checkout=$(cd -- "$here/.." && pwd)
+venv=${BACKSCROLL_VENV:-$checkout/.venv}
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:+"$PYTHON"} python3.14 python3.13 python3.12 python3.11 python3 python; do
+        if command -v "$candidate" >/dev/null &&
+            "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return
+        fi
+    done
+    echo "Backscroll needs Python 3.11 or newer with its venv module, and found none on the PATH." >&2
+    echo "Install one (Debian, Ubuntu: sudo apt install python3-venv), or name one: PYTHON=/path/to/python3.12" >&2
+    return 1
+}
+
+# make_environment EXTRAS: does nothing when the environment was made from the same files with these extras.
+make_environment() {
+    local extras=$1 python wanted stamp=$venv/.backscroll
+    wanted="$(cat -- "$checkout/pyproject.toml" "$checkout/ops/constraints.txt" | cksum) $checkout"
+    # with more extras than asked for it serves as well
+    if [[ -x $venv/bin/python && -f $stamp ]]; then
+        local made_from= made_with= missing= extra
+        { read -r made_from && read -r made_with; } <"$stamp" || true
+        for extra in ${extras//,/ }; do
+            [[ ",$made_with," == *",$extra,"* ]] || missing=1
+        done
+        [[ $made_from == "$wanted" && -z $missing ]] && return
+        if [[ $made_from == "$wanted" ]]; then
+            # the new ones beside those that are there
+            extras=$(tr ',' '\n' <<<"$made_with,$extras" | sort -u | paste -sd,)
+        fi
+    fi
+    python=$(find_python)
+    echo "Making the environment in $venv ($("$python" --version), extras: $extras)"
+    # one of ours is made anew, so that nothing of its old self is left; another's is only added to
+    local clear=
+    [[ -f $stamp ]] && clear=--clear
+    "$python" -m venv $clear -- "$venv"
+    (
+        cd -- "$checkout"
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+            -c ops/constraints.txt -e ".[$extras]"
+    )
+    printf '%s\n%s\n' "$wanted" "$extras" >"$stamp"
+}
