@@ -38,4 +38,4 @@ def totals(connection: Connection, days: int) -> dict[str, float]:
         """),
         {"days": days},
     )
-    return {name: value for name, value in rows}
+    return {str(row[0]): float(row[1]) for row in rows}

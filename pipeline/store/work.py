@@ -187,7 +187,7 @@ def owe_arrivals(connection: Connection) -> int:
 def due_by_kind(connection: Connection) -> dict[str, int]:
     """How many rows may be claimed right now, by kind (maintenance)."""
     rows = connection.execute(text("SELECT kind, count(*) FROM work WHERE due_at <= now() GROUP BY kind"))
-    return {kind: count for kind, count in rows}
+    return {str(row[0]): int(row[1]) for row in rows}
 
 
 def totals(connection: Connection) -> Sequence[Row[Any]]:
