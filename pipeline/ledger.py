@@ -123,8 +123,8 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outc
 def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
     """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
 
-    `again_in` keeps them owed, due after so many seconds: a part was done and there is more. Raises `LeaseLost` when a claim is no longer
-    ours, so that the transaction rolls back.
+    `again_in` keeps them owed, due after so many seconds: a part was done and there is more. Raises
+    `LeaseLost` when a claim is no longer ours, so that the transaction rolls back.
     """
     if not claims:
         return

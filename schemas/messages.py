@@ -44,7 +44,7 @@ def parse_time(value: object) -> object:
     datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=datetime.timezone.utc)
     """
     if isinstance(value, bool):
-        raise ValueError("must be ISO 8601 with an offset, or epoch seconds or milliseconds")
+        raise ValueError("must be ISO 8601 with an offset, or epoch seconds or milliseconds")  # noqa: TRY004
     if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value.strip()):
         value = float(value)
     if isinstance(value, int | float):
