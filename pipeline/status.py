@@ -1,0 +1,173 @@
+"""How the deployment is doing: what is owed and how late it is, what is stored, what happened, what was given up.
+
+Everything is read from Postgres; queues and workers are asked by whoever shows it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline.store import backfills, counters, overview, work
+from pipeline.store import retention as clock
+from pipeline.store.database import Database
+from schemas.backfills import Backfill
+
+DEAD_LETTERS = 5
+WEEK_DAYS = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postgres:
+    """The server and this database."""
+
+    version: str
+    # none: search goes by keywords alone
+    pgvector: str | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owed:
+    """The work of one kind."""
+
+    kind: str
+    # waits for a worker, is being done, waits after a failure, was given up
+    pending: int
+    running: int
+    retrying: int
+    dead: int
+    # how long the oldest of it has been owed; none: nothing is
+    oldest_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """A piece of work that was given up."""
+
+    tenant_id: str
+    kind: str
+    key: str
+    attempts: int
+    dead_at: datetime
+    last_error: str | None
+    # the request that asked for it
+    trace_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceCounts:
+    """One tenant's vectors in one embedding space."""
+
+    space: str
+    status: str
+    messages: int
+    sessions: int
+    memories: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What one tenant has stored."""
+
+    chats: int
+    messages: int
+    # of the messages: accepted, and not yet placed in a session
+    waiting: int
+    sessions: dict[str, int]
+    memories: int
+    vectors: list[SpaceCounts]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """Everything about one moment."""
+
+    # the database's clock
+    at: datetime
+    tenant: str
+    postgres: Postgres
+    # whether `work` and `dead_letters` are of all tenants, or of this one alone
+    all_tenants: bool
+    work: list[Owed]
+    # the age of the tenant's longest waiting message
+    oldest_unplaced_seconds: float | None
+    counts: Counts
+    # figures of the tenant by name: since midnight (UTC), and of seven days with today
+    today: dict[str, float]
+    week: dict[str, float]
+    dead_letters: list[DeadLetter]
+    backfills: list[Backfill]
+
+
+def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
+    """Look once. `all_tenants` needs the maintenance role, and shows everybody's work without their texts.
+
+    Raises `DatabaseUnavailable`, and `SettingsError` when there is no maintenance role to look as.
+    """
+    with database.tenant(tenant_id) as connection:
+        version, pgvector, size = overview.server(connection)
+        stored = overview.counts(connection)
+        counts = Counts(
+            chats=stored.chats,
+            messages=stored.placed + stored.waiting,
+            waiting=stored.waiting,
+            sessions=overview.sessions_by_status(connection),
+            memories=stored.memories,
+            vectors=[SpaceCounts(**row._mapping) for row in overview.vectors_by_space(connection)],
+        )
+        at = clock.now(connection)
+        oldest = overview.oldest_unplaced_seconds(connection)
+        today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
+        running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]
+    with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
+        owed = [_owed(**row._mapping) for row in work.totals(connection)]
+        dead = [DeadLetter(**row._mapping) for row in overview.dead_letters(connection, DEAD_LETTERS)]
+    return Status(
+        at=at,
+        tenant=tenant_id,
+        postgres=Postgres(version=version, pgvector=pgvector, size_bytes=size),
+        all_tenants=all_tenants,
+        work=owed,
+        oldest_unplaced_seconds=oldest,
+        counts=counts,
+        today=today,
+        week=week,
+        dead_letters=dead,
+        backfills=running,
+    )
+
+
+def _owed(*, kind: str, oldest_seconds: object, **states: int) -> Owed:
+    # Postgres gives ages as numeric
+    age = None if oldest_seconds is None else float(str(oldest_seconds))
+    return Owed(kind=kind, oldest_seconds=age, **states)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far the messages of some chats are on their way into memory."""
+
+    messages: int
+    # accepted, and not yet placed in a session
+    waiting: int
+    # messages with text, and those of them that have a vector
+    to_embed: int
+    embedded: int
+    # closed sessions, and those of them that are summarized, too short for it, or failed
+    closed: int
+    summarized: int
+    # pieces of work still to do, and given up; of those: the last error
+    owed: int
+    dead: int
+    error: str | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more will happen to them by itself."""
+        return not self.owed and not self.waiting
+
+
+def progress(database: Database, tenant_id: str, chat_ids: Sequence[str]) -> Progress:
+    """How far these chats are; without pgvector vectors are not waited for."""
+    with database.tenant(tenant_id) as connection:
+        return Progress(**overview.progress(connection, chat_ids)._mapping)

@@ -1,0 +1,149 @@
+"""SQL that looks over everything: counts, lags, what was given up, and how far a history has come."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store import vectors
+
+
+def server(connection: Connection) -> tuple[str, str | None, int]:
+    """`(version of Postgres, version of pgvector or None, bytes of this database)`."""
+    row = connection.execute(
+        text("""
+            SELECT current_setting('server_version'),
+                (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
+                pg_database_size(current_database())
+        """)
+    ).one()
+    return str(row[0]).partition(" ")[0], row[1], int(row[2])
+
+
+def counts(connection: Connection) -> Row[Any]:
+    """One tenant's `chats`, `placed` and `waiting` messages, and `memories`."""
+    return connection.execute(
+        text("""
+            SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
+                (SELECT count(*) FROM arrivals) AS waiting, (SELECT count(*) FROM memories) AS memories
+            FROM chats
+        """)
+    ).one()
+
+
+def sessions_by_status(connection: Connection, chat_id: str | None = None) -> dict[str, int]:
+    """How many sessions of a chat, or of all, are in each status; without merged ones."""
+    rows = connection.execute(
+        text("""
+            SELECT status, count(*) FROM conversation_sessions
+            WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+            GROUP BY status ORDER BY status
+        """),
+        {"chat": chat_id},
+    )
+    return {str(status): int(count) for status, count in rows}
+
+
+def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
+    """`(space, status, messages, sessions, memories)`: one tenant's vectors; nothing without pgvector."""
+    if not vectors.exist(connection):
+        return []
+    return connection.execute(
+        text("""
+            SELECT e.name AS space, e.status,
+                (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
+                (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
+                (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
+            FROM embedding_spaces e ORDER BY e.id
+        """)
+    ).all()
+
+
+def oldest_unplaced_seconds(connection: Connection) -> float | None:
+    """How long the tenant's longest waiting message has been accepted without a place; None: none waits."""
+    seconds = connection.scalar(
+        text("""
+            SELECT extract(epoch FROM now() - min(m.received_at))
+            FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+        """)
+    )
+    return None if seconds is None else float(seconds)
+
+
+def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
+    """The work that was given up last, over what the role may see."""
+    return connection.execute(
+        text("""
+            SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM work
+            WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
+        """),
+        {"limit": limit},
+    ).all()
+
+
+def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:
+    """`(speaker, sender_id, messages)` of those who said most in a chat."""
+    return connection.execute(
+        text("""
+            SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
+            FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
+        """),
+        {"chat": chat_id, "limit": limit},
+    ).all()
+
+
+def times_of_others(
+    connection: Connection, chat_id: str, prefix: str, *, with_prefix: bool
+) -> tuple[datetime, datetime] | None:
+    """`(first, last)` time of the chat's messages whose id has this prefix, or has it not; None: there are none."""
+    row = connection.execute(
+        text("""
+            SELECT min(sent_at), max(sent_at) FROM messages
+            WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
+        """),
+        {"chat": chat_id, "prefix": prefix, "with_prefix": with_prefix},
+    ).one()
+    return None if row[0] is None else (row[0], row[1])
+
+
+# One statement, so that work which moves from one kind to the next meanwhile is seen exactly once.
+_PROGRESS = """
+    WITH mine AS (SELECT id, content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
+    cut AS (SELECT id, status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
+    owed AS (
+        SELECT w.due_at, w.dead_at, w.last_error FROM work w
+        WHERE w.kind = 'ingest' AND w.key = ANY(:chats) AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL)
+        UNION ALL
+        SELECT w.due_at, w.dead_at, w.last_error FROM work w JOIN cut ON w.key = 'session:' || cut.id
+        WHERE w.kind = ANY(:kinds) AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL)
+        UNION ALL
+        SELECT w.due_at, w.dead_at, w.last_error FROM work w JOIN mine ON w.key = 'message:' || mine.id
+        WHERE w.kind = ANY(:kinds) AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL)
+    )
+    SELECT (SELECT count(*) FROM mine) AS messages,
+        (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats)) AS waiting,
+        (SELECT count(*) FROM mine WHERE has_text) AS to_embed,
+        {embedded} AS embedded,
+        (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
+        (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
+        (SELECT count(*) FROM owed WHERE due_at IS NOT NULL) AS owed,
+        (SELECT count(*) FROM owed WHERE dead_at IS NOT NULL) AS dead,
+        (SELECT last_error FROM owed WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
+"""
+_EMBEDDED = """
+    (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
+        WHERE e.status = 'active' AND v.chat_id = ANY(:chats))
+"""
+
+
+def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
+    """How far these chats' messages are on their way into memory; see `pipeline.status.Progress`.
+
+    Without pgvector embedding stays owed until it appears, so it does not count.
+    """
+    able = vectors.exist(connection)
+    return connection.execute(
+        text(_PROGRESS.format(embedded=_EMBEDDED if able else "0")),
+        {"chats": list(chat_ids), "kinds": ["summarize", "embed"] if able else ["summarize"]},
+    ).one()
