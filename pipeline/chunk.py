@@ -1,0 +1,103 @@
+"""Long text in chunks that a model reads whole, each beginning with the end of the one before."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline import tokens
+
+# Where a text may be cut, best first: between paragraphs, after a line or sentence, between words.
+_BREAKS = (
+    re.compile(r"\n[^\S\n]*\n\s*"),
+    re.compile(
+        "\\n+|[.!?…\u061f\u0964]+[\"'\u201d\u2019»)\\]]*\\s+|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*"
+    ),
+    re.compile(r"\s+"),
+)
+_CHARS_PER_TOKEN = 4  # the first guess of how far a chunk reaches
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A part of a text: `text` is `source[start:end]`, and nothing but white space lies between chunks."""
+
+    start: int
+    end: int
+    text: str
+
+
+def split(
+    text: str, *, limit: int, overlap: int, count: Callable[[str], int] = tokens.estimate
+) -> list[Chunk]:
+    """The text in chunks of at most `limit` tokens by `count`, in order.
+
+    A chunk ends after a paragraph where one ends in its second half, else after a sentence, else after a word,
+    else where the limit is. Each but the first repeats up to `overlap` tokens of the one before it, from the
+    beginning of a sentence where possible. A text of white space alone has no chunks. `count` must be at most
+    `limit` for any single character. Raises `ValueError` unless 0 <= overlap <= limit / 2 and limit >= 1.
+    """
+    if limit < 1 or not 0 <= overlap <= limit / 2:
+        raise ValueError(f"chunks need limit >= 1 and 0 <= overlap <= limit / 2, not {limit} and {overlap}")
+    chunks: list[Chunk] = []
+    start, done, whole = _skip_space(text, 0), 0, len(text.rstrip())
+    while done < whole:
+        reach = _reach(text, start, limit, count)
+        end = whole if reach >= whole else _best_break(text, start, done, reach)
+        while end > start + 1 and count(text[start:end].rstrip()) > limit:
+            end -= 1  # a word cut in two may have more pieces than the whole one
+        if end <= done:
+            start = _skip_space(text, done)  # with the overlap nothing new would fit
+            continue
+        inner = text[start:end].rstrip()
+        chunks.append(Chunk(start=start, end=start + len(inner), text=inner))
+        done = _skip_space(text, end)
+        start = _overlap_start(text, start, end, overlap, count) if overlap else done
+    return chunks
+
+
+def _skip_space(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
+
+
+def _reach(text: str, start: int, limit: int, count: Callable[[str], int]) -> int:
+    """The furthest end for which the text from `start` still fits."""
+    size, fits = limit * _CHARS_PER_TOKEN, start + 1
+    while start + size < len(text) and count(text[start : start + size]) <= limit:
+        fits, size = start + size, size * 2
+    low, high = fits, min(start + size, len(text))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(text[start:middle]) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _best_break(text: str, start: int, done: int, reach: int) -> int:
+    """The last break of the best kind in the second half of what fits, and after what is done already."""
+    earliest = max((start + reach) // 2, done)
+    for kind in _BREAKS:
+        # A break may end just beyond the reach: it is white space, which a chunk leaves out.
+        ends = [m.end() for m in kind.finditer(text, earliest, reach + 1) if earliest < m.end() <= reach]
+        if ends:
+            return ends[-1]
+    return reach
+
+
+def _overlap_start(text: str, start: int, end: int, overlap: int, count: Callable[[str], int]) -> int:
+    """Where the next chunk begins: at most `overlap` tokens before `end`, and after `start`."""
+    low, high = start + 1, end
+    while low < high:
+        middle = (low + high) // 2
+        if count(text[middle:end]) <= overlap:
+            high = middle
+        else:
+            low = middle + 1
+    for kind in _BREAKS:
+        for match in kind.finditer(text, max(low - 1, 0), end):
+            if low <= match.end() < end:
+                return match.end()
+    return _skip_space(text, end)

@@ -1,0 +1,76 @@
+"""What is embedded says where it stands, and nothing that would drown the text itself."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.headers import message_document, query_document, session_document
+from schemas.sessions import Session
+from schemas.summaries import Summary
+from tests.text.builders import message
+
+
+def session(*participants: str) -> Session:
+    lisbon = timezone(timedelta(hours=1))
+    return Session(
+        id=1,
+        chat_id="telegram:-1",
+        session_key="",
+        started_at=datetime(2026, 5, 2, 0, 30, tzinfo=lisbon),
+        ended_at=datetime(2026, 5, 2, 1, 2, tzinfo=UTC),
+        message_count=9,
+        participants=participants,
+        status="closed",
+        revision=1,
+    )
+
+
+def test_a_session_is_embedded_with_group_time_participants_and_topics():
+    text = session_document(
+        session("Ann", "Bob"), "Harbour House", Summary(summary="Ann fixed it.", topics=["boiler", "rent"])
+    )
+
+    assert text == (
+        "group: Harbour House | time: 2026-05-01 23:30 to 2026-05-02 01:02 | participants: Ann, Bob"
+        " | topics: boiler, rent\nAnn fixed it."
+    )
+
+
+def test_eight_participants_are_named_and_unknown_parts_left_out():
+    text = session_document(session(*"ABCDEFGHIJ"), "", Summary(summary="x"))
+
+    assert text == "time: 2026-05-01 23:30 to 2026-05-02 01:02 | participants: A, B, C, D, E, F, G, H\nx"
+
+
+def test_a_message_is_embedded_with_its_speaker():
+    assert message_document(message("the boiler is cold", sender="Ann")) == (
+        "participants: Ann\nthe boiler is cold"
+    )
+
+
+def test_a_name_cannot_pretend_to_be_another_part_of_the_header():
+    assert message_document(message("hi", sender="Ann | topics:\nmoney")).startswith(
+        "participants: Ann topics: money\n"
+    )
+
+
+def test_a_question_loses_the_names_of_people_but_keeps_what_is_asked():
+    people = ["Ann Lee", "Bob", "Inês"]
+
+    assert query_document("When did Ann's brother meet Ann Lee?", people=people) == "When did brother meet?"
+    assert query_document("did inês pay @Bob back", people=people) == "did pay back"
+    assert query_document("the Bobsleigh annex", people=people) == "the Bobsleigh annex"
+
+
+def test_a_question_about_nothing_but_a_name_keeps_it():
+    assert query_document("Bob?", people=["Bob"]) == "Bob?"
+    assert query_document("When is the boat trip?") == "When is the boat trip?"
+
+
+@given(st.text(), st.lists(st.text(max_size=20), max_size=5))
+def test_any_question_and_any_names_make_a_text_no_longer_than_the_question(query: str, people: list[str]):
+    document = query_document(query, people=people)
+
+    assert len(document) <= len(query)
+    assert bool(document) == bool(query)
