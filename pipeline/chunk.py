@@ -14,6 +14,7 @@ _BREAKS = (
     ),
     re.compile(r"\s+"),
 )
+_LONGEST_BREAK = 8  # characters; of a longer one the end is seen all the same
 _CHARS_PER_TOKEN = 4  # the first guess of how far a chunk reaches
 
 
@@ -78,10 +79,11 @@ def _reach(text: str, start: int, limit: int, count: Callable[[str], int]) -> in
 
 def _best_break(text: str, start: int, done: int, reach: int) -> int:
     """The last break of the best kind in the second half of what fits, and after what is done already."""
-    earliest = max((start + reach) // 2, done)
+    earliest = max((start + reach) // 2, done + 1)
     for kind in _BREAKS:
-        # A break may end just beyond the reach: it is white space, which a chunk leaves out.
-        ends = [m.end() for m in kind.finditer(text, earliest, reach + 1) if earliest < m.end() <= reach]
+        # A break begins before its end: at a full stop or a closing quote.
+        matches = kind.finditer(text, max(earliest - _LONGEST_BREAK, start), reach + 1)
+        ends = [match.end() for match in matches if earliest <= match.end() <= reach]
         if ends:
             return ends[-1]
     return reach
@@ -97,7 +99,7 @@ def _overlap_start(text: str, start: int, end: int, overlap: int, count: Callabl
         else:
             low = middle + 1
     for kind in _BREAKS:
-        for match in kind.finditer(text, max(low - 1, 0), end):
+        for match in kind.finditer(text, max(low - _LONGEST_BREAK, start), end):
             if low <= match.end() < end:
                 return match.end()
     return _skip_space(text, end)

@@ -30,12 +30,15 @@ def render(messages: Sequence[Message], *, limit: int, time_zone: tzinfo = UTC) 
         raise ValueError(f"a transcript needs a limit of at least {MIN_LIMIT} tokens, not {limit}")
     days = [f"{message.sent_at.astimezone(time_zone):%Y-%m-%d, %A}" for message in messages]
     lines = [_line(message, int(limit * _LONGEST_SHARE), time_zone) for message in messages]
-    room = limit - estimate(_fenced([_left_out(len(lines))]))
-    # As if every line were the first of its day or after the gap: what is kept can only be shorter.
-    costs = [estimate(day) + estimate(line) for day, line in zip(days, lines, strict=True)]
     whole = _fenced(_with_days(days, lines))
     if estimate(whole) <= limit:
         return whole
+    costs = [
+        estimate(line) + (estimate(days[i]) if i == 0 or days[i] != days[i - 1] else 0)
+        for i, line in enumerate(lines)
+    ]
+    # The first line after the gap has its day above it, too.
+    room = limit - estimate(_fenced([_left_out(len(lines)), max(days, key=estimate)]))
     head, spent = 0, 0
     while head < len(lines) and spent + costs[head] <= room * _HEAD_SHARE:
         spent += costs[head]

@@ -1,0 +1,84 @@
+"""A long text is cut into chunks that a model reads whole, and nothing of it is lost."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.chunk import split
+from pipeline.tokens import estimate
+
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=30)
+prose = st.lists(words, max_size=120).flatmap(
+    lambda parts: st.lists(
+        st.sampled_from([" ", ". ", "\n", "\n\n", "? ", ""]), min_size=len(parts), max_size=len(parts)
+    ).map(lambda gaps: "".join(a + b for a, b in zip(parts, gaps, strict=True)))
+)
+
+
+def test_a_short_text_is_one_chunk():
+    [chunk] = split("  One. Two.\n", limit=50, overlap=10)
+
+    assert chunk.text == "One. Two."
+
+
+def test_nothing_but_white_space_has_no_chunks():
+    assert split(" \n\t ", limit=10, overlap=2) == []
+
+
+def test_chunks_end_with_paragraphs_rather_than_sentences_rather_than_words():
+    text = "One two three. Four five six.\n\nSeven eight nine. Ten eleven twelve."
+
+    assert [c.text for c in split(text, limit=10, overlap=0)] == [
+        "One two three. Four five six.",
+        "Seven eight nine. Ten eleven twelve.",
+    ]
+    assert [c.text for c in split(text, limit=7, overlap=0)] == [
+        "One two three.",
+        "Four five six.",
+        "Seven eight nine.",
+        "Ten eleven twelve.",
+    ]
+
+
+def test_a_chunk_begins_with_the_last_sentence_of_the_one_before():
+    text = "Aa bb cc dd. Ee ff. Gg hh ii jj. Kk ll mm."
+
+    assert [c.text for c in split(text, limit=9, overlap=4)] == [
+        "Aa bb cc dd. Ee ff.",
+        "Ee ff. Gg hh ii jj.",
+        "hh ii jj. Kk ll mm.",  # no sentence begins within the overlap
+    ]
+
+
+def test_a_word_longer_than_the_limit_is_cut():
+    chunks = split("a" * 1000, limit=10, overlap=0)
+
+    assert "".join(chunk.text for chunk in chunks) == "a" * 1000
+    assert len(chunks) == 17
+
+
+@pytest.mark.parametrize(("limit", "overlap"), [(0, 0), (10, 6), (10, -1)])
+def test_limits_that_cannot_work_are_refused(limit: int, overlap: int):
+    with pytest.raises(ValueError, match="limit"):
+        split("text", limit=limit, overlap=overlap)
+
+
+@settings(max_examples=200)
+@given(prose, st.integers(1, 60), st.data())
+def test_whatever_the_text_nothing_is_lost_and_no_limit_passed(text: str, limit: int, data: st.DataObject):
+    overlap = data.draw(st.integers(0, limit // 2))
+
+    chunks = split(text, limit=limit, overlap=overlap)
+
+    covered = set()
+    for chunk in chunks:
+        assert chunk.text == text[chunk.start : chunk.end] == chunk.text.strip() != ""
+        assert estimate(chunk.text) <= limit
+        covered.update(range(chunk.start, chunk.end))
+    assert all(c.isspace() for i, c in enumerate(text) if i not in covered)
+    for one, other in pairwise(chunks):
+        assert one.start < other.start
+        assert one.end < other.end
+        assert estimate(text[other.start : one.end]) <= overlap
