@@ -40,10 +40,21 @@ make_environment() {
     local clear=
     [[ -f $stamp ]] && clear=--clear
     "$python" -m venv $clear -- "$venv"
-    (
+    local log=$venv/install.log
+    # what is downloaded is shown, by its name alone; the whole of it is in the log
+    if ! (
         cd -- "$checkout"
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-            -c ops/constraints.txt -e ".[$extras]"
-    )
+        "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+            -c ops/constraints.txt -e ".[$extras]" </dev/null 2>&1
+    ) | tee -- "$log" | awk '
+        $1 == "Downloading" || ($1 == "Using" && $2 == "cached") {
+            file = $1 == "Using" ? $3 : $2; sub(/.*\//, "", file); sub(/-(py[23]|cp[0-9])[-.0-9].*/, "", file)
+            print "  " file " " $(NF-1) " " $NF; fflush()
+        }
+        /^Installing collected packages/ { print "  installing"; fflush() }'; then
+        echo "The environment could not be made. The end of $log:" >&2
+        grep -v '^WARNING: Location' "$log" | tail -n 15 | sed -E 's#//[^/@ ]*@#//#g' >&2
+        return 1
+    fi
     printf '%s\n%s\n' "$wanted" "$extras" >"$stamp"
 }

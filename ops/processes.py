@@ -52,14 +52,17 @@ def worker_command(
     `concurrency` replaces what the queues ask for; `shutdown_seconds` is what a worker that holds tasks has
     to finish them, instead of the application's own setting.
     """
-    arguments = queues.worker_arguments([queues.QUEUES[name] for name in names])
+    chosen = [queues.QUEUES[name] for name in names]
+    arguments = queues.worker_arguments(chosen)
     if concurrency is not None:
         arguments[arguments.index("--concurrency") + 1] = str(concurrency)
+    overrides = []
+    if chosen[0].spawn:
+        overrides += ["worker.pool_start_method=spawn"]
     if shutdown_seconds is not None:
-        arguments += ["" if "--" in arguments else "--"]
-        arguments += [f"worker.soft_shutdown_timeout={shutdown_seconds}"]
-        arguments += ["worker.enable_soft_shutdown_on_idle=false"]
-    return _celery(*filter(None, arguments))
+        overrides += [f"worker.soft_shutdown_timeout={shutdown_seconds}"]
+        overrides += ["worker.enable_soft_shutdown_on_idle=false"]
+    return _celery(*arguments, *(["--", *overrides] if overrides else []))
 
 
 def beat_command(directory: Path) -> list[str]:
@@ -82,4 +85,5 @@ def flower_command(port: int) -> list[str]:
 
 
 def _celery(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "celery", "-A", "workers.app", *arguments]
+    # quiet: without a banner before the log's JSON lines
+    return [sys.executable, "-m", "celery", "--quiet", "-A", "workers.app", *arguments]

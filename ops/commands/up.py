@@ -142,9 +142,10 @@ def curl_lines(door_url: str, api_key: str, now: datetime) -> list[str]:
     message = {"chat": "demo:kitchen", "messages": said}
     query = {"chat_id": "demo:kitchen", "query": "Where is the spare key?"}
     authorized = f"-H 'Authorization: Bearer {api_key}' -H 'Content-Type: application/json'"
+    curl = r"curl -sw '\n'"
     return [
-        f"curl -s {door_url}/healthz",
-        f"curl -s {door_url}/readyz",
-        f"curl -s {door_url}/v1/messages {authorized} -d '{json.dumps(message)}'",
-        f"curl -s {door_url}/v1/context {authorized} -d '{json.dumps(query)}'",
+        f"{curl} {door_url}/healthz",
+        f"{curl} {door_url}/readyz",
+        f"{curl} {door_url}/v1/messages {authorized} -d '{json.dumps(message)}'",
+        f"{curl} {door_url}/v1/context {authorized} -d '{json.dumps(query)}'",
     ]
