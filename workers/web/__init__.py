@@ -1,0 +1,1 @@
+"""The door: messages in, contexts out, over HTTP."""

@@ -1,0 +1,111 @@
+"""The door's description for /docs: bodies, examples, and the schemas that FastAPI cannot see.
+
+The endpoints read their bodies themselves, so that limits and errors are ours; so their bodies are described
+here.
+"""
+
+import importlib.metadata
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
+from schemas.payloads import ContextQuery, IngestPayload
+from workers.web.bodies import MAX_BODY_BYTES
+from workers.web.errors import Problem
+
+REFERENCE = "#/components/schemas/{model}"
+
+DESCRIPTION = f"""\
+Hand over every message that your bot sees, and ask for a context when it must answer.
+
+* Every request but `/healthz` and `/readyz` carries the API key as `Authorization: Bearer …`.
+* Bodies are JSON of at most {MAX_BODY_BYTES} bytes, with at most {MAX_BATCH} messages of one chat, each of at
+  most {MAX_CONTENT_BYTES} bytes.
+* Times are ISO 8601 with an offset, or seconds or milliseconds since 1970; answers are ISO 8601.
+* Errors are `application/problem+json` (RFC 9457). After a 503 the same request may be sent again, in
+  `Retry-After` seconds; nothing is stored twice.
+* Every answer has an `X-Request-ID`, yours if you sent one; the log lines of all that follows carry it.
+"""
+
+_MESSAGE = {
+    "external_id": "1041",
+    "sender_id": "telegram:11",
+    "sender_name": "Ann",
+    "content": "The boiler is repaired, we keep the old one.",
+    "sent_at": "2026-03-02T18:04:00+01:00",
+}
+
+
+def _body(model: str, **examples: dict[str, Any]) -> dict[str, Any]:
+    media = {
+        "schema": {"$ref": REFERENCE.format(model=model)},
+        "examples": {name.replace("_", " "): {"value": value} for name, value in examples.items()},
+    }
+    return {"requestBody": {"required": True, "content": {"application/json": media}}}
+
+
+MESSAGES_BODY = _body(
+    "IngestPayload",
+    One_message={"chat": "telegram:-100200", "messages": _MESSAGE},
+    Several_messages_and_what_is_known_of_the_chat={
+        "chat": {
+            "chat_id": "telegram:-100200",
+            "kind": "group",
+            "title": "Harbour house",
+            "time_zone": "Europe/Lisbon",
+            "language": "english",
+        },
+        "messages": [
+            _MESSAGE,
+            {
+                "external_id": "1042",
+                "sender_id": "telegram:bot7",
+                "role": "assistant",
+                "content": "Noted.",
+                "sent_at": 1772471045,
+            },
+        ],
+    },
+)
+
+CONTEXT_BODY = _body(
+    "ContextQuery",
+    A_question={"chat_id": "telegram:-100200", "query": "What did we decide about the boiler?"},
+    With_reasons={
+        "chat_id": "telegram:-100200",
+        "query": "What did we decide about the boiler?",
+        "budget_tokens": 1200,
+        "explain": True,
+    },
+)
+
+
+def version() -> str:
+    """The version of Backscroll that is installed."""
+    return importlib.metadata.version("backscroll")
+
+
+def install(app: FastAPI) -> None:
+    """Let `/openapi.json` hold the schemas of the bodies and of problems, too."""
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(
+                title=app.title,
+                version=app.version,
+                summary=app.summary,
+                description=app.description,
+                routes=app.routes,
+            )
+            _, ours = models_json_schema(
+                [(IngestPayload, "validation"), (ContextQuery, "validation"), (Problem, "serialization")],
+                ref_template=REFERENCE,
+            )
+            schema["components"]["schemas"] |= ours["$defs"]
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]
