@@ -26,6 +26,14 @@ from schemas.errors import (
 # What the command is called, and where its `app` is; listed in this order.
 COMMANDS = {
     "up": "ops.commands.up",
+    "import": "ops.commands.import_",
+    "context": "ops.commands.context",
+    "search": "ops.commands.search",
+    "chats": "ops.commands.chats",
+    "sessions": "ops.commands.sessions",
+    "status": "ops.commands.status",
+    "backfills": "ops.commands.backfills",
+    "prune": "ops.commands.prune",
     "db": "ops.commands.db",
     "worker": "ops.commands.worker",
     "beat": "ops.commands.beat",
@@ -104,7 +112,7 @@ def exit_code(error: BackscrollError) -> int:
 def main() -> None:
     """Run the command line and exit."""
     try:
-        app()
+        app(prog_name="backscroll")
     except BackscrollError as error:
         message = str(error) or type(error).__doc__ or type(error).__name__
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]Error:[/]", end=" ")
