@@ -1,0 +1,64 @@
+"""What `backscroll context` and `backscroll search` share: the question and the model that reads it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from ops.commands import rendering
+from ops.commands.opening import find_chat
+from pipeline.store.chats import Chat
+from schemas.context import Hit
+from schemas.payloads import ContextQuery, parse_payload
+from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.clients.protocols import Embedder
+    from pipeline.store.database import Database
+
+PREVIEW = 90
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A question in its chat."""
+
+    chat: Chat
+    query: ContextQuery
+
+
+def asked(database: "Database", settings: Settings, chat: str | None, **given: Any) -> Asked:
+    """The question of the command line; what is None there is left to the query's defaults.
+
+    Raises `InvalidInput` that names a wrong field, and `NotFound` for a chat that is not there.
+    """
+    with database.tenant(settings.tenant) as connection:
+        found = find_chat(connection, chat)
+    said = {name: value for name, value in given.items() if value is not None}
+    return Asked(chat=found, query=parse_payload(ContextQuery, {"chat_id": found.chat_id, **said}))
+
+
+def make_embedder(settings: Settings) -> "Embedder":
+    """The model that the settings name; a local one is loaded at its first use, which takes seconds."""
+    from pipeline.clients import factory
+
+    return factory.make_embedder(
+        settings.embedding_provider,
+        settings.embedding_model,
+        timeout_seconds=settings.embedding_timeout_seconds,
+        max_chars=settings.embedding_max_chars,
+        batch_size=settings.embedding_batch_size,
+    )
+
+
+def hits_table(hits: list[Hit], zone: str, *, components: bool, title: str | None = None) -> Table:
+    """Hits with their place, score and parts of it, in the chat's local time."""
+    headings = ["#", "score", *(["made of"] if components else []), "what", "when", "who", "text"]
+    table = rendering.table(*headings, title=title, right=("#", "score"))
+    for hit in hits:
+        parts = " ".join(f"{name} {value:.3g}" for name, value in hit.components.items())
+        what = f"{hit.kind} {hit.id}"
+        cells = [rendering.moment(hit.at, zone), hit.speaker or "", rendering.preview(hit.preview, PREVIEW)]
+        made_of = [parts] if components else []
+        rendering.row(table, hit.rank, f"{hit.score:.3f}", *made_of, what, *cells)
+    return table

@@ -1,0 +1,51 @@
+"""What Redis and the workers say of themselves, for `backscroll status`."""
+
+from dataclasses import dataclass
+
+from ops import connection
+from schemas.settings import Settings
+
+# Workers that are alive answer within milliseconds.
+ANSWER_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broker:
+    """The queues at one moment."""
+
+    # why Redis cannot be asked; none: it answered
+    problem: str | None = None
+    # tasks that wait, by queue
+    queues: dict[str, int]
+    # payloads of bots that could not be read
+    refused: int = 0
+    # the workers that answered, by queue; none: they were not asked
+    workers: dict[str, list[str]] | None = None
+
+
+def look(settings: Settings, *, workers: bool) -> Broker:
+    """Ask Redis for the queues' lengths and, with `workers`, every worker what it serves (takes a second)."""
+    from kombu.exceptions import OperationalError
+
+    from workers.queues import DEAD, QUEUES, length
+
+    if settings.redis_url is None:
+        return Broker(problem="BACKSCROLL_REDIS_URL is not set", queues={})
+    app = connection.open_queue(settings)
+    try:
+        lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
+        refused = length(app, DEAD)
+        serving: dict[str, list[str]] | None = None
+        if workers:
+            answers = app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}
+            serving = {
+                name: sorted(
+                    worker for worker, its in answers.items() if queue.full_name in {q["name"] for q in its}
+                )
+                for name, queue in QUEUES.items()
+            }
+    except OperationalError as error:
+        return Broker(problem=str(error), queues={})
+    finally:
+        app.close()
+    return Broker(queues=lengths, refused=refused, workers=serving)

@@ -1,0 +1,122 @@
+"""`backscroll chats`: what chats there are, and what is known of one."""
+
+from typing import Annotated
+
+import typer
+
+from ops.commands import rendering
+from ops.commands.opening import find_chat, opened
+from ops.commands.rendering import JsonOption
+from ops.connection import DataDirOption, TenantOption
+from pipeline.store import chats as store
+from pipeline.store import overview, sessions
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+SPEAKERS = 10
+SESSIONS = 5
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="**Examples:** backscroll chats · backscroll chats show telegram:-100420 · backscroll chats list --json",
+)
+def chats(context: typer.Context) -> None:
+    """List the chats, or show one."""
+    if context.invoked_subcommand is None:
+        list_()
+
+
+@app.command("list", epilog="**Example:** backscroll chats list --json")
+def list_(as_json: JsonOption = False, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
+    """List the chats, the latest active first, in their local time."""
+    with opened(data_dir, tenant) as (settings, database):
+        with database.tenant(settings.tenant) as connection:
+            found = [dict(row._mapping) for row in store.overview(connection)]
+        if as_json:
+            rendering.print_json({"chats": found})
+            return
+        if not found:
+            rendering.out().print(
+                "There is no chat yet. Bring one in with `backscroll import FILE`, or send messages to the door."
+            )
+            return
+        table = rendering.table(
+            "chat",
+            "title",
+            "kind",
+            "messages",
+            "sessions",
+            "summarized",
+            "first",
+            "last",
+            "time zone",
+            right=("messages", "sessions", "summarized"),
+        )
+        for chat in found:
+            times = [rendering.moment(chat[name], chat["time_zone"]) for name in ("first_at", "last_at")]
+            counts = [chat[name] for name in ("message_count", "sessions", "summarized")]
+            rendering.row(
+                table, chat["chat_id"], chat["title"], chat["kind"], *counts, *times, chat["time_zone"]
+            )
+        rendering.out().print(table)
+
+
+@app.command(epilog="**Example:** backscroll chats show telegram:-100420")
+def show(
+    chat: Annotated[str, typer.Argument(help="Its id, with its platform in front.", show_default=False)],
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show a chat: its settings, who speaks, its sessions by status, and the latest of them."""
+    with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
+        found = find_chat(connection, chat)
+        times = next(row for row in store.overview(connection) if row.chat_id == found.chat_id)
+        by_status = overview.sessions_by_status(connection, found.chat_id)
+        spoke = overview.speakers(connection, found.chat_id, SPEAKERS)
+        latest = sessions.listing(connection, found.chat_id, limit=SESSIONS)
+    if as_json:
+        rendering.print_json(
+            {
+                "chat_id": found.chat_id,
+                "title": found.title,
+                "platform": found.platform,
+                "kind": found.kind,
+                "time_zone": found.time_zone,
+                "language": found.language,
+                "messages": found.message_count,
+                "first_at": times.first_at,
+                "last_at": times.last_at,
+                "sessions": by_status,
+                "speakers": [dict(row._mapping) for row in spoke],
+                "latest_sessions": [dict(row._mapping) for row in latest],
+            }
+        )
+        return
+    console = rendering.out()
+    facts = rendering.table("", "")
+    facts.show_header = False
+    statuses = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
+    for name, value in {
+        "chat": found.chat_id,
+        "title": found.title,
+        "kind": f"{found.kind} on {found.platform or 'no platform'}",
+        "time zone": found.time_zone,
+        "language": found.language,
+        "messages": found.message_count,
+        "from": rendering.moment(times.first_at, found.time_zone),
+        "to": rendering.moment(times.last_at, found.time_zone),
+        "sessions": statuses or "none yet",
+        "speakers": ", ".join(f"{row.speaker} ({row.messages:,})" for row in spoke),
+    }.items():
+        rendering.row(facts, name, value)
+    console.print(facts)
+    if latest:
+        table = rendering.table("session", "began", "messages", "status", "about", right=("messages",))
+        for row in latest:
+            began = rendering.moment(row.started_at, found.time_zone)
+            about = rendering.preview(row.summary_text or ", ".join(row.topic_tags), 80)
+            rendering.row(table, str(row.id), began, row.message_count, row.status, about)
+        console.print("\nLatest sessions:", style="bold")
+        console.print(table)

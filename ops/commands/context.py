@@ -1,0 +1,115 @@
+"""`backscroll context`: what a bot would put before its model for a question, and why."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ops.commands import asking, rendering
+from ops.commands.opening import opened
+from ops.commands.rendering import JsonOption
+from ops.connection import DataDirOption, TenantOption
+from schemas.context import Context, Explanation
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+DROPPED_SHOWN = 20
+
+
+@app.command(
+    epilog="**Examples:** backscroll context 'who fixed the boiler?' --chat telegram:-100420 · "
+    "backscroll context 'what did we decide?' --explain · backscroll context 'and now?' --budget 800 --json"
+)
+def context(
+    question: Annotated[
+        str, typer.Argument(help="What the bot was asked, or is about to react to.", show_default=False)
+    ],
+    chat: Annotated[
+        str | None,
+        typer.Option(help="In this chat; may be left out where there is but one.", show_default=False),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Retrieval parameters by name; default: balanced.", show_default=False)
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(help="Tokens at most; default: BACKSCROLL_CONTEXT_BUDGET_TOKENS.", show_default=False),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Who asks, as in telegram:11.", show_default=False)] = None,
+    agent: Annotated[str | None, typer.Option(help="Which bot answers.", show_default=False)] = None,
+    session_key: Annotated[str | None, typer.Option(help="In this thread alone.", show_default=False)] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also every hit's score, what was dropped and why, and times.")
+    ] = False,
+    no_history: Annotated[
+        bool, typer.Option("--no-history", help="Without the chat's latest messages.")
+    ] = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Print the context for a question: what the door answers to `POST /v1/context`."""
+    with opened(data_dir, tenant) as (settings, database):
+        asked = asking.asked(
+            database,
+            settings,
+            chat,
+            query=question,
+            profile=profile,
+            budget_tokens=budget,
+            user_id=user,
+            agent_id=agent,
+            session_key=session_key,
+            explain=explain,
+            include_history=not no_history,
+        )
+        from pipeline.context import build_context
+
+        embedder = asking.make_embedder(settings)
+        with rendering.patience("Searching …", shown=not as_json):
+            found = build_context(
+                database, settings.tenant, asked.query, embedder=embedder, settings=settings
+            )
+    if as_json:
+        rendering.print_json(found)
+        return
+    console = rendering.out()
+    # in a pipe exactly what a model gets; on a terminal, nothing that would steer it
+    print(rendering.plain(found.text) if console.is_terminal else found.text)
+    for problem in found.degraded:
+        rendering.err().print(f"Degraded: {problem}", style="yellow", markup=False)
+    if found.explain is not None:
+        _print_why(console, found, found.explain, asked.chat.time_zone)
+
+
+def _print_why(console: Console, found: Context, why: Explanation, zone: str) -> None:
+    """Tables with the reason of every line, every hit, and all that is not shown."""
+    console.print(f"\n{'─' * 20} why {'─' * 20}", style="dim")
+    table = rendering.table("block", "score", "when", "who", "why", "text", title="Shown", right=("score",))
+    for block in found.blocks:
+        for item in block.items:
+            score = "" if item.score is None else f"{item.score:.3f}"
+            cells = [rendering.moment(item.at, zone), item.speaker or "", item.reason]
+            rendering.row(table, block.kind, score, *cells, rendering.preview(item.text, 60))
+    console.print(table)
+    for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
+        if hits:
+            console.print(asking.hits_table(hits, zone, components=True, title=f"\n{title} found"))
+    if why.dropped:
+        dropped = rendering.table("not shown", "why", "", title=f"\nDropped ({len(why.dropped):,})")
+        for each in why.dropped[:DROPPED_SHOWN]:
+            rendering.row(dropped, f"{each.kind} {each.id}", each.reason.replace("_", " "), each.detail)
+        console.print(dropped)
+        if len(why.dropped) > DROPPED_SHOWN:
+            console.print(f"… and {len(why.dropped) - DROPPED_SHOWN:,} more", style="dim")
+    scope = ", the whole scope since narrowing found nothing good enough" if why.fell_back else ""
+    tokens = ", ".join(f"{kind} {count:,}" for kind, count in why.tokens_by_block.items())
+    times = ", ".join(f"{stage} {spent:.1f}" for stage, spent in why.timings_ms.items())
+    facts = rendering.table("", "")
+    facts.show_header = False
+    rendering.row(facts, "tokens", f"{found.used_tokens:,} of {found.budget:,}: {tokens}")
+    rendering.row(facts, "vectors", f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}")
+    rendering.row(facts, "milliseconds", times)
+    rendering.row(facts, "profile", why.profile)
+    console.print()
+    console.print(facts)

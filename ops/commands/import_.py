@@ -1,0 +1,279 @@
+"""`backscroll import`: the history that people have already, from their export files."""
+
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from ops.commands import rendering
+from ops.commands.hints import Hints
+from ops.commands.opening import opened
+from ops.commands.rendering import JsonOption
+from ops.commands.sources import Source, open_source
+from ops.commands.waiting import await_memory
+from ops.connection import DataDirOption, TenantOption
+from pipeline import importing, status
+from pipeline.importing import Event, Tally
+from pipeline.platforms.formats import Format
+from pipeline.platforms.records import Broken, DateOrder, ImportOptions, Notice
+from pipeline.store.database import Database
+from schemas.errors import BackscrollError, InvalidInput
+from schemas.settings import Settings
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+BROKEN_SHOWN = 20
+CHATS_SHOWN = 50
+NOT_AS_IT_SHOULD_BE = 5
+INTERRUPTED = 130
+
+
+@app.command(
+    epilog="**Examples:** backscroll import 'WhatsApp Chat with Harbour House.zip' --tz Europe/Lisbon · "
+    "backscroll import result.json · backscroll import slack-export/ --wait · "
+    "backscroll import history.jsonl --strict --json"
+)
+def import_(
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE|FOLDER|ZIP", help="What to import.", show_default=False)
+    ],
+    format: Annotated[  # noqa: A002 - the option's name
+        Format | None, typer.Option(help="Default: told by the content.", show_default=False)
+    ] = None,
+    chat: Annotated[
+        str | None, typer.Option(help="The chat's id, where the file does not tell.", show_default=False)
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What the chat is called.", show_default=False)] = None,
+    tz: Annotated[
+        str | None,
+        typer.Option(
+            help="Clock of times without a zone, as in Europe/Lisbon; default: UTC.", show_default=False
+        ),
+    ] = None,
+    date_order: Annotated[
+        DateOrder | None, typer.Option(help="Of WhatsApp's dates; default: told by them.", show_default=False)
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="For keyword search, as in english.", show_default=False)
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="With one broken line write nothing (reads the file twice).")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until all is sessionized, summarized and embedded.")
+    ] = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Import a history: WhatsApp, Telegram Desktop, Slack, Discord (DiscordChatExporter) or our JSON Lines.
+
+    - WhatsApp: *Export chat*, the `.zip` or `.txt` as it comes; say its clock with `--tz`
+    - Telegram Desktop: *Export chat history* as JSON, the `result.json` or its folder
+    - Slack: the workspace's export, as zip or folder
+    - Discord: DiscordChatExporter's JSON
+    - JSON Lines: a message on each line, fields as in `POST /v1/messages`
+
+    May be run again, also with a longer export of the same chat: what is there is not stored twice. A broken
+    line is named, counted and skipped. What was accepted stays when you press Ctrl-C.
+    """
+    options = ImportOptions(chat_id=chat, title=title, time_zone=tz, date_order=date_order, language=language)
+    console = rendering.err()
+    report = _Report(console)
+    shown = console.is_terminal and not as_json
+    with (
+        open_source(path, options, format=format) as source,
+        opened(data_dir, tenant) as (settings, database),
+    ):
+        if strict:
+            _check(source, report, shown)
+        tally = _import(source, settings, database, report, shown)
+        if not tally.chats:
+            raise InvalidInput(
+                f"{source.name} holds no messages ({_counted(tally)}); is --format {source.format} right?",
+                field="file",
+            )
+        if not as_json:
+            _print_summary(tally, tz)
+        memory = None
+        if wait:
+            memory = await_memory(database, settings.tenant, list(tally.chats), console, shown=shown)
+    if as_json:
+        rendering.print_json(_as_json(source, tally, report, memory))
+    elif memory is not None:
+        print(
+            f"\n{memory.messages:,} messages, {memory.embedded:,} of them embedded; {memory.closed:,} closed "
+            f"sessions, {memory.summarized:,} of them summarized or too short for it"
+        )
+    elif not settings.session_memory_enabled:
+        print(
+            "\nMemory is off (BACKSCROLL_SESSION_MEMORY_ENABLED): messages are kept, nothing is made of them."
+        )
+    else:
+        print("\nNext: the workers place, summarize and embed what is new; see `backscroll status --watch`.")
+    if memory is not None and memory.dead:
+        console.print(
+            f"{memory.dead} pieces of work were given up ({memory.error}): see `backscroll status`",
+            style="red",
+            markup=False,
+        )
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
+
+
+class _Report:
+    """Tells of broken lines and notices as they come, each notice once."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.broken = 0
+        # those that were printed
+        self.shown: list[Broken] = []
+        self.notices: list[str] = []
+
+    def tell(self, name: str, item: object) -> None:
+        """Print what the user should see of this, if anything."""
+        match item:
+            case Broken(where=where, reason=reason):
+                self.broken += 1
+                if self.broken <= BROKEN_SHOWN:
+                    self.shown.append(item)
+                    self.say(f"{name}, {where}: {reason}")
+                elif self.broken == BROKEN_SHOWN + 1:
+                    self.say("… further broken lines are only counted")
+            case Notice(text=text):
+                self.notice(text)
+            case _:
+                pass
+
+    def notice(self, text: str) -> None:
+        """Say something about the whole source, once."""
+        if text not in self.notices:
+            self.notices.append(text)
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a line for people."""
+        self.console.print(rendering.plain(text), style="yellow", markup=False, soft_wrap=True)
+
+
+class _Bar:
+    """A bar of the bytes read, with the rate of messages and the time left; quiet unless it is shown."""
+
+    def __init__(self, source: Source, description: str, console: Console, *, shown: bool) -> None:
+        self._source = source
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not shown,
+        )
+        self._task: TaskID = self._progress.add_task(description, total=source.size, rate="")
+        self._began = time.monotonic()
+
+    def __enter__(self) -> "_Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def move(self, messages: int = 0) -> None:
+        """Show how far the source has been read, and how many messages that were."""
+        rate = messages / max(time.monotonic() - self._began, 1e-9)
+        self._progress.update(
+            self._task, completed=self._source.position, rate=f"{rate:,.0f} messages/s" if messages else ""
+        )
+
+
+def _check(source: Source, report: _Report, shown: bool) -> None:
+    """Read everything once. Raises `InvalidInput` when a line is broken."""
+    with _Bar(source, "checking", report.console, shown=shown) as bar:
+        for item in source.records():
+            report.tell(source.name, item)
+            bar.move()
+    if report.broken:
+        raise InvalidInput(
+            f"{source.name} has {report.broken} broken lines, so that nothing was written (--strict); mend "
+            "them, or leave --strict out to skip them",
+            field="file",
+        )
+
+
+def _import(source: Source, settings: Settings, database: Database, report: _Report, shown: bool) -> Tally:
+    tally = Tally()
+    hints = Hints(settings, report.console)
+    settle = timedelta(seconds=settings.settle_seconds)
+    events = importing.store(database, settings.tenant, source.records(), settle=settle)
+    try:
+        with _Bar(source, "importing", report.console, shown=shown) as bar:
+            for event in events:
+                report.tell(source.name, event)
+                tally.add(event)
+                _warn_of_overlap(event, report)
+                bar.move(tally.new + tally.duplicates)
+                if isinstance(event, importing.Stored) and event.new:
+                    hints.send("ingest")
+    except (KeyboardInterrupt, BackscrollError) as error:
+        stored = f"{tally.new:,} new messages are stored and stay" if tally.new else "Nothing new was stored"
+        report.say(f"{stored}. To go on, run the same command again: nothing is stored twice.")
+        if isinstance(error, KeyboardInterrupt):
+            raise typer.Exit(INTERRUPTED) from None
+        raise
+    finally:
+        hints.close()
+    return tally
+
+
+def _warn_of_overlap(event: Event, report: _Report) -> None:
+    if isinstance(event, importing.Stored) and event.new and event.overlapping:
+        report.notice(
+            f"{event.chat.chat_id} already holds messages of the same time that came another way, such as "
+            "live from a bot: their ids and those of this import never match, so what was said then may now "
+            "be there twice. Import only what is older than the first live message."
+        )
+
+
+def _counted(tally: Tally) -> str:
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
+    skipped = f"skipped {tally.skipped.total():,}" + (f" ({reasons})" if reasons else "")
+    return f"new {tally.new:,}, already there {tally.duplicates:,}, broken {tally.broken:,}, {skipped}"
+
+
+def _print_summary(tally: Tally, tz: str | None) -> None:
+    zone = tz or "UTC"
+    headings = ["chat", "title", "new", "already there", "from", f"to ({zone})"]
+    table = rendering.table(*headings, right=("new", "already there"))
+    largest = sorted(tally.chats.values(), key=lambda c: -(c.new + c.duplicates))
+    for chat in largest[:CHATS_SHOWN]:
+        times = [rendering.moment(at, zone) for at in (chat.first_at, chat.last_at)]
+        rendering.row(table, chat.chat_id, chat.title, chat.new, chat.duplicates, *times)
+    rendering.out().print(table)
+    if len(largest) > CHATS_SHOWN:
+        print(f"… and {len(largest) - CHATS_SHOWN:,} more chats")
+    print(f"\n{_counted(tally)}")
+
+
+def _as_json(source: Source, tally: Tally, report: _Report, memory: status.Progress | None) -> dict[str, Any]:
+    return {
+        "source": source.name,
+        "format": source.format,
+        "new": tally.new,
+        "duplicates": tally.duplicates,
+        "broken": tally.broken,
+        "skipped": dict(tally.skipped),
+        "chats": [asdict(chat) for chat in tally.chats.values()],
+        # the first of them
+        "broken_lines": [{"where": item.where, "reason": item.reason} for item in report.shown],
+        "notices": report.notices,
+        # with --wait
+        "memory": memory,
+    }

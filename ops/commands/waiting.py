@@ -1,0 +1,44 @@
+"""Waits, with progress shown, until what was brought in has become memory."""
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pipeline import status
+from pipeline.store.database import Database
+
+LOOK_SECONDS = 0.5
+STALL_SECONDS = 20.0
+
+
+def await_memory(
+    database: Database, tenant_id: str, chat_ids: Sequence[str], console: Console, *, shown: bool
+) -> status.Progress:
+    """Wait until nothing is owed for these chats; says so when nothing moves. Ctrl-C ends the waiting alone."""
+    columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    moved_at, said = time.monotonic(), False
+    before = None
+    with Progress(*columns, console=console, transient=True, disable=not shown) as bars:
+        placed, summarized, embedded = (
+            bars.add_task(name, total=None)
+            for name in ("placed in sessions", "sessions summarized", "messages embedded")
+        )
+        while True:
+            now = status.progress(database, tenant_id, chat_ids)
+            bars.update(placed, completed=now.messages - now.waiting, total=now.messages or None)
+            bars.update(summarized, completed=now.summarized, total=now.closed or None)
+            bars.update(embedded, completed=now.embedded, total=now.to_embed or None)
+            if now.complete:
+                return now
+            if now != before:
+                before, moved_at = now, time.monotonic()
+            elif not said and time.monotonic() - moved_at > STALL_SECONDS:
+                said = True
+                bars.console.print(
+                    f"Nothing has moved for {STALL_SECONDS:.0f} s: see whether workers run with "
+                    "`backscroll status --workers`.",
+                    style="yellow",
+                )
+            time.sleep(LOOK_SECONDS)
