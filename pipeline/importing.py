@@ -158,7 +158,7 @@ class _Chat:
 
     def learn(self, chat: ChatIn) -> None:
         """Keep what is said anew of the chat, beside what was said before."""
-        known = self.chat.model_copy(update=chat.model_dump(exclude_none=True))
+        known = self.chat.model_copy(update=chat.model_dump(exclude_defaults=True))
         self.changed = self.changed or known != self.chat
         self.chat = known
 
