@@ -107,7 +107,7 @@ def _load(connection: Connection, keys: Sequence[str]) -> list[Document]:
     documents = []
     for message in messages.by_id(connection, map(int, ids["message"])):
         if message.content:
-            body = headers.message_document(message, title(message.chat_id))
+            body = headers.message_document(message)
             documents.append(Document(owner="message", id=str(message.id), text=body))
     for identity in ids["session"]:
         row = sessions.find(connection, int(identity))

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.retention import Retention
+from pipeline.store import chats
 from pipeline.store import retention as store
 from pipeline.store.database import Database
 from schemas.settings import Settings
@@ -40,7 +41,7 @@ def prune(
 ) -> dict[str, int]:
     """Delete one tenant's expired rows; how many by rule (with `dry_run`, how many there are, up to `max_rows`)."""
     with database.tenant(tenant_id) as connection:
-        before = keep.oldest_message(store.now(connection))
+        before = keep.oldest_message(chats.database_now(connection))
     rules: list[tuple[str, str, str, dict[str, Any]]] = []
     if before is not None:
         rules.append(("messages_by_age", "messages", store.MESSAGES_BY_AGE, {"before": before}))

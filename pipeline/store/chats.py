@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -147,3 +147,9 @@ def overview(connection: Connection) -> Sequence[Row[Any]]:
             ORDER BY s.last_at DESC NULLS LAST, c.chat_id
         """)
     ).all()
+
+
+def database_now(connection: Connection) -> datetime:
+    """The database's clock, the only one that leases, due times and closing go by."""
+    now: datetime = connection.execute(text("SELECT now()")).scalar_one()
+    return now

@@ -1,7 +1,5 @@
 """SQL that finds and deletes what has expired, a bounded batch at a time."""
 
-from datetime import datetime
-
 from sqlalchemy import Connection, text
 
 # Each statement finds at most :batch rows of one tenant; `WITH doomed AS (…)` serves counting and deleting.
@@ -81,9 +79,3 @@ def delete_messages(connection: Connection, doomed: str, **given: object) -> int
 def tenants(connection: Connection) -> list[str]:
     """Every tenant (maintenance)."""
     return [row[0] for row in connection.execute(text("SELECT tenant_id FROM tenants ORDER BY tenant_id"))]
-
-
-def now(connection: Connection) -> datetime:
-    """The database's clock."""
-    found: datetime = connection.execute(text("SELECT now()")).scalar_one()
-    return found

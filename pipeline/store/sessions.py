@@ -16,8 +16,9 @@ COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, partic
 
 
 def as_session(row: Row[Any]) -> Session:
-    """A row of `COLUMNS` as a value."""
-    return Session(**{**row._mapping, "participants": tuple(row.participants)})
+    """A row that has at least `COLUMNS`, as a value."""
+    fields = {name: row._mapping[name] for name in COLUMNS.split(", ")}
+    return Session(**{**fields, "participants": tuple(row.participants)})
 
 
 def near(
@@ -308,3 +309,27 @@ def fence(connection: Connection, keys: Sequence[str]) -> None:
         """),
         {"keys": list(keys)},
     )
+
+
+def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """What is known of these sessions, for a context."""
+    return connection.execute(
+        text("""
+            SELECT id, started_at, ended_at, summary_text, topic_tags, entities FROM conversation_sessions
+            WHERE id = ANY(:ids) AND status <> 'merged'
+        """),
+        {"ids": list(session_ids)},
+    ).all()
+
+
+def people(connection: Connection, chat_id: str) -> tuple[list[str], datetime | None]:
+    """The names of all who spoke in a chat, and when it began."""
+    row = connection.execute(
+        text("""
+            SELECT (SELECT array_agg(DISTINCT name) FROM conversation_sessions s, unnest(s.participants) name
+                WHERE s.chat_id = :chat AND s.status <> 'merged'),
+                (SELECT min(started_at) FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged')
+        """),
+        {"chat": chat_id},
+    ).one()
+    return list(row[0] or []), row[1]

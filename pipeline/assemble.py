@@ -1,0 +1,150 @@
+"""Put what was found under a token budget: entries in order of worth, shown in order of time.
+
+Pure and deterministic. A block takes the entries that fit, the best first, and says of each other why it is
+not there. Tokens are estimated (`pipeline.tokens`); white space costs nothing, so the tokens of a context are
+the sum of those of its parts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pipeline.fence import CLOSE, OPEN, harmless
+from pipeline.tokens import estimate
+from schemas.context import Block, BlockKind, Dropped, Item
+
+ELLIPSIS = "…"
+# After so many entries in a row that did not fit, smaller ones further down would only be noise.
+MISSES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line that a block may show."""
+
+    item: Item
+    # where it stands: groups by their first place, entries inside by theirs
+    place: tuple[object, ...]
+    # entries of one group stand under one heading
+    group: str = ""
+    # whether something is left out between it and the entry before it, when that is not this one's neighbour
+    neighbour_of: tuple[object, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A block to be: its heading, and what it may show, the most worthy first."""
+
+    kind: BlockKind
+    heading: str
+    entries: Sequence[Entry]
+    # tokens that it may take of the budget, heading included
+    cap: int
+    # recalled text stands in a fence
+    fenced: bool = True
+    # nothing may be missing in between: stop at the first entry that does not fit
+    contiguous: bool = False
+
+
+@dataclass(kw_only=True)
+class Filled:
+    """A block as it came out, and what did not get in."""
+
+    block: Block | None
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+def fill(section: Section, room: int) -> Filled:
+    """The block that fits into `room` tokens and the section's own cap; no block when nothing fits."""
+    limit = min(room, section.cap)
+    frame = estimate(section.heading) + (estimate(OPEN) + estimate(CLOSE) if section.fenced else 0)
+    spent, chosen, groups = frame, list[Entry](), set[str]()
+    dropped: list[Dropped] = []
+    misses = 0
+    for entry in section.entries:
+        # an ellipsis may come to stand before every entry that continues nothing
+        cost = estimate(entry.item.text) + (1 if section.fenced else 0)
+        if entry.group and entry.group not in groups:
+            cost += estimate(entry.group)
+        if misses >= (1 if section.contiguous else MISSES) or spent + cost > limit:
+            misses += 1
+            reason = "budget" if spent + cost > room else "cap"
+            dropped.append(Dropped(kind=_dropped_kind(entry.item), id=entry.item.id, reason=reason))  # type: ignore[arg-type]
+            continue
+        spent, misses = spent + cost, 0
+        chosen.append(entry)
+        groups.add(entry.group)
+    if not chosen:
+        return Filled(block=None, dropped=dropped)
+    text = _render(section, sorted(chosen, key=lambda e: e.place))
+    items = [entry.item for entry in sorted(chosen, key=lambda e: e.place)]
+    block = Block(kind=section.kind, tokens=estimate(text), chars=len(text), text=text, items=items)
+    return Filled(block=block, dropped=dropped)
+
+
+def plain(kind: BlockKind, text: str) -> Block:
+    """A block of one text that is not recalled, such as the guardrails or the question."""
+    return Block(kind=kind, tokens=estimate(text), chars=len(text), text=text)
+
+
+def shortened(text: str, chars: int) -> str:
+    """The text, cut at a word's end with an ellipsis when it is longer than `chars`.
+
+    >>> shortened("one two three", 9)
+    'one two…'
+    """
+    if len(text) <= chars:
+        return text
+    cut = text[: max(chars - 1, 0)]
+    head, space, _ = cut.rpartition(" ")
+    return (head if space and len(head) > chars // 2 else cut).rstrip(" ,;:.") + ELLIPSIS
+
+
+def within_tokens(text: str, tokens: int) -> str:
+    """The longest beginning of the text of at most so many tokens, with an ellipsis when it is not all.
+
+    >>> within_tokens("one two three four", 3)
+    'one two…'
+    """
+    if estimate(text) <= tokens:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if estimate(shortened(text, middle)) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return shortened(text, low)
+
+
+def one_line(text: str) -> str:
+    """A message on one line that can break neither its fence nor its line."""
+    return harmless(" ".join(text.split()))
+
+
+def _render(section: Section, entries: Sequence[Entry]) -> str:
+    lines = [section.heading] if section.heading else []
+    if section.fenced:
+        lines.append(OPEN)
+    group, last = "", None
+    for entry in entries:
+        if entry.group != group:
+            lines.append(entry.group)
+            group = entry.group
+        elif entry.neighbour_of is not None and entry.neighbour_of != last:
+            lines.append(ELLIPSIS)
+        lines.append(entry.item.text)
+        last = entry.place
+    if section.fenced:
+        lines.append(CLOSE)
+    return "\n".join(lines)
+
+
+def _dropped_kind(item: Item) -> str:
+    return "memory" if item.kind == "document" else item.kind
+
+
+def are_alike(one: frozenset[str], other: frozenset[str], jaccard: float) -> bool:
+    """Whether two sets of words overlap by more than `jaccard` (intersection over union)."""
+    union = len(one | other)
+    return bool(union) and len(one & other) / union > jaccard
