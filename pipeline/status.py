@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeline.store import backfills, counters, overview, work
-from pipeline.store import retention as clock
 from pipeline.store.database import Database
 from schemas.backfills import Backfill
 
@@ -105,7 +104,7 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
     Raises `DatabaseUnavailable`, and `SettingsError` when there is no maintenance role to look as.
     """
     with database.tenant(tenant_id) as connection:
-        version, pgvector, size = overview.server(connection)
+        at, version, pgvector, size = overview.server(connection)
         stored = overview.counts(connection)
         counts = Counts(
             chats=stored.chats,
@@ -115,7 +114,6 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
             memories=stored.memories,
             vectors=[SpaceCounts(**row._mapping) for row in overview.vectors_by_space(connection)],
         )
-        at = clock.now(connection)
         oldest = overview.oldest_unplaced_seconds(connection)
         today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
         running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pipeline.clients.protocols import Embedder
     from pipeline.store.database import Database
 
-PREVIEW = 90
+PREVIEW = 200
+PARTS_WIDTH = 44
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +52,16 @@ def make_embedder(settings: Settings) -> "Embedder":
     )
 
 
-def hits_table(hits: list[Hit], zone: str, *, components: bool, title: str | None = None) -> Table:
-    """Hits with their place, score and parts of it, in the chat's local time."""
-    headings = ["#", "score", *(["made of"] if components else []), "what", "when", "who", "text"]
-    table = rendering.table(*headings, title=title, right=("#", "score"))
+def hits_table(hits: list[Hit], zone: str, *, title: str | None = None, why: bool = False) -> Table:
+    """Hits with their place and score, in the chat's local time; with `why` what each score is made of."""
+    why = why and any(hit.components for hit in hits)
+    headings = ["#", "score", *(["made of"] if why else []), "what", "when", "who", "text"]
+    table = rendering.table(*headings, title=title, right=("#", "score"), cut="text")
+    if why:
+        table.columns[2].max_width = PARTS_WIDTH
     for hit in hits:
-        parts = " ".join(f"{name} {value:.3g}" for name, value in hit.components.items())
-        what = f"{hit.kind} {hit.id}"
+        parts = [f"{name} {value:.2f}" for name, value in hit.components.items() if round(value, 2)]
         cells = [rendering.moment(hit.at, zone), hit.speaker or "", rendering.preview(hit.preview, PREVIEW)]
-        made_of = [parts] if components else []
-        rendering.row(table, hit.rank, f"{hit.score:.3f}", *made_of, what, *cells)
+        made_of = [" ".join(parts)] if why else []
+        rendering.row(table, hit.rank, f"{hit.score:.3f}", *made_of, f"{hit.kind} {hit.id}", *cells)
     return table

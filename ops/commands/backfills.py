@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from ops.commands import rendering
@@ -230,15 +229,18 @@ def _tell(database: Database, settings: Settings, found: Backfill, *, as_json: b
 
 
 def _shown(found: Backfill) -> Group:
-    done = ProgressBar(total=max(found.total, 1), completed=found.seen or (not found.total), width=BAR_WIDTH)
+    share = min(found.seen / found.total, 1.0) if found.total else 1.0
+    filled = round(share * BAR_WIDTH)
     left = f", {_left(found)} left" if found.eta() is not None else ""
     parts: list[RenderableType] = [
         Text(
             f"Backfill {found.id}: {found.request.kind} of {found.request.chat_id or 'all chats'}, {found.state}",
             style="bold",
         ),
-        done,
-        Text(f"{found.seen:,} of {found.total:,} rows looked at, {found.raised:,} of them to do{left}"),
+        Text.assemble(("━" * filled, "green"), ("━" * (BAR_WIDTH - filled), "dim"), f" {share:.0%}"),
+        Text(
+            f"{found.seen:,} of {found.total:,} rows looked at, {found.raised:,} of them had to be done{left}"
+        ),
     ]
     if found.error:
         parts.append(Text(rendering.plain(found.error), style="red"))

@@ -113,10 +113,12 @@ def show(
         rendering.row(facts, name, value)
     console.print(facts)
     if latest:
-        table = rendering.table("session", "began", "messages", "status", "about", right=("messages",))
+        table = rendering.table(
+            "session", "began", "messages", "status", "about", right=("session", "messages"), cut="about"
+        )
         for row in latest:
             began = rendering.moment(row.started_at, found.time_zone)
-            about = rendering.preview(row.summary_text or ", ".join(row.topic_tags), 80)
+            about = rendering.preview(row.summary_text or ", ".join(row.topic_tags), 200)
             rendering.row(table, str(row.id), began, row.message_count, row.status, about)
         console.print("\nLatest sessions:", style="bold")
         console.print(table)

@@ -1,5 +1,6 @@
 """`backscroll context`: what a bot would put before its model for a question, and why."""
 
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from schemas.context import Context, Explanation
 
 app = typer.Typer(rich_markup_mode="markdown")
 
+HITS_SHOWN = 20
 DROPPED_SHOWN = 20
 
 
@@ -85,23 +87,28 @@ def context(
 def _print_why(console: Console, found: Context, why: Explanation, zone: str) -> None:
     """Tables with the reason of every line, every hit, and all that is not shown."""
     console.print(f"\n{'─' * 20} why {'─' * 20}", style="dim")
-    table = rendering.table("block", "score", "when", "who", "why", "text", title="Shown", right=("score",))
+    table = rendering.table(
+        "block", "score", "when", "who", "why", "text", title="Shown", right=("score",), cut="text"
+    )
     for block in found.blocks:
         for item in block.items:
             score = "" if item.score is None else f"{item.score:.3f}"
             cells = [rendering.moment(item.at, zone), item.speaker or "", item.reason]
-            rendering.row(table, block.kind, score, *cells, rendering.preview(item.text, 60))
+            rendering.row(table, block.kind, score, *cells, rendering.preview(item.text, 200))
     console.print(table)
     for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
         if hits:
-            console.print(asking.hits_table(hits, zone, components=True, title=f"\n{title} found"))
+            titled = f"\n{title} found ({len(hits):,})"
+            console.print(asking.hits_table(hits[:HITS_SHOWN], zone, title=titled, why=True))
     if why.dropped:
-        dropped = rendering.table("not shown", "why", "", title=f"\nDropped ({len(why.dropped):,})")
+        by_reason = Counter(each.reason.replace("_", " ") for each in why.dropped)
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in by_reason.most_common())
+        dropped = rendering.table("what", "why", "", title=f"\nNot shown ({reasons})")
         for each in why.dropped[:DROPPED_SHOWN]:
             rendering.row(dropped, f"{each.kind} {each.id}", each.reason.replace("_", " "), each.detail)
         console.print(dropped)
-        if len(why.dropped) > DROPPED_SHOWN:
-            console.print(f"… and {len(why.dropped) - DROPPED_SHOWN:,} more", style="dim")
+    if max(len(why.messages), len(why.dropped)) > DROPPED_SHOWN:
+        console.print("All of them: --explain --json", style="dim")
     scope = ", the whole scope since narrowing found nothing good enough" if why.fell_back else ""
     tokens = ", ".join(f"{kind} {count:,}" for kind, count in why.tokens_by_block.items())
     times = ", ".join(f"{stage} {spent:.1f}" for stage, spent in why.timings_ms.items())

@@ -98,11 +98,15 @@ def size(count: float) -> str:
     return f"{int(count)} B"
 
 
-def table(*columns: str, title: str | None = None, right: tuple[str, ...] = ()) -> Table:
-    """A table with these headings; those in `right` hold numbers."""
+def table(*columns: str, title: str | None = None, right: tuple[str, ...] = (), cut: str = "") -> Table:
+    """A table with these headings; those in `right` hold numbers, the one in `cut` what may be cut to fit."""
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    made.expand = bool(cut)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        if column == cut:
+            made.add_column(column, ratio=1, no_wrap=True, overflow="ellipsis", min_width=20)
+        else:
+            made.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return made
 
 

@@ -40,6 +40,6 @@ def search(
     if as_json:
         rendering.print_json({"chat_id": asked.chat.chat_id, "query": words, "hits": hits})
     elif hits:
-        rendering.out().print(asking.hits_table(hits, asked.chat.time_zone, components=False))
+        rendering.out().print(asking.hits_table(hits, asked.chat.time_zone))
     else:
         rendering.out().print(f"Nothing in {asked.chat.chat_id} fits.", markup=False)

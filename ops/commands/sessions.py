@@ -20,6 +20,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 Status = Literal["open", "closed", "summarized", "skipped", "failed"]
 # Longer sessions are shown up to here.
 TRANSCRIPT = 2000
+ABOUT = 200
 _LISTS = {
     "Topics": "topic_tags",
     "Decisions": "decisions",
@@ -68,13 +69,14 @@ def list_(
             "There is no such session (yet): see `backscroll chats` and `backscroll status`."
         )
         return
-    headings = ["session", "chat", "began", "ended", "messages", "status", "about"]
-    table = rendering.table(*headings, right=("session", "messages"))
+    headings = ["session", "chat", "began", "lasted", "messages", "status", "about"]
+    table = rendering.table(*headings, right=("session", "lasted", "messages"), cut="about")
     for row in found:
-        times = [rendering.moment(at, zones[row.chat_id]) for at in (row.started_at, row.ended_at)]
-        about = rendering.preview(row.summary_text or ", ".join(row.topic_tags), 80)
+        began = rendering.moment(row.started_at, zones[row.chat_id])
+        lasted = rendering.age((row.ended_at - row.started_at).total_seconds())
+        about = rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT)
         name = row.chat_id + (f" / {row.session_key}" if row.session_key else "")
-        rendering.row(table, str(row.id), name, *times, row.message_count, row.status, about)
+        rendering.row(table, str(row.id), name, began, lasted, row.message_count, row.status, about)
     rendering.out().print(table)
 
 

@@ -163,9 +163,9 @@ def _dead_letters(found: Status) -> Iterator[RenderableType]:
     if not found.dead_letters:
         return
     headings = ["given up at (UTC)", "tenant", "work", "tries", "why"]
-    table = rendering.table(*headings, title="\nGiven up", right=("tries",))
+    table = rendering.table(*headings, title="\nGiven up", right=("tries",), cut="why")
     for letter in found.dead_letters:
-        why = rendering.preview(letter.last_error or "", 100)
+        why = rendering.preview(letter.last_error or "", 200)
         at, what = rendering.moment(letter.dead_at), f"{letter.kind} {letter.key}"
         rendering.row(table, at, letter.tenant_id, what, letter.attempts, why)
     yield table

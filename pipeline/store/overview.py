@@ -9,16 +9,16 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store import vectors
 
 
-def server(connection: Connection) -> tuple[str, str | None, int]:
-    """`(version of Postgres, version of pgvector or None, bytes of this database)`."""
+def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
+    """`(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
     row = connection.execute(
         text("""
-            SELECT current_setting('server_version'),
+            SELECT now(), current_setting('server_version'),
                 (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
                 pg_database_size(current_database())
         """)
     ).one()
-    return str(row[0]).partition(" ")[0], row[1], int(row[2])
+    return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
 
 
 def counts(connection: Connection) -> Row[Any]:

@@ -1,0 +1,140 @@
+"""The command line in this process, on this test's database, and workers that run when they are told to."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ops import cli
+from ops.processes import environment
+from pipeline import backfill, embed, ingest, ledger, summarize
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.store.database import Database
+from schemas.settings import Settings
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output as the one JSON object that it is."""
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`run("chats", "--json")`: the command as a shell would start it, in the environment of `settings`."""
+    for name, value in environment(settings).items():
+        if name.startswith("BACKSCROLL_"):
+            monkeypatch.setenv(name, value)
+
+    def call(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["backscroll", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(bool(end.code))
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    return call
+
+
+class Workers:
+    """Does what is owed, as the worker processes would."""
+
+    def __init__(self, database: Database, settings: Settings) -> None:
+        self._database = database
+        rules = Rules.of(settings)
+        current = backfill.Current(
+            rules=rules,
+            summary_version=settings.session_summary_version,
+            min_messages=settings.session_min_messages,
+        )
+        self._handlers = {
+            "ingest": ingest.placer(database, rules),
+            "summarize": summarize.summarizer(
+                database,
+                ExtractiveSummarizer(),
+                min_messages=settings.session_min_messages,
+                version=settings.session_summary_version,
+            ),
+            "embed": embed.embedder(database, DeterministicEmbedder()),
+            "backfill": backfill.backfiller(database, current),
+        }
+
+    def step(self) -> int:
+        """Do a batch of each kind; how many rows were claimed."""
+        policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
+        return sum(
+            ledger.run(self._database, kind, handler, policy).claimed
+            for kind, handler in self._handlers.items()
+        )
+
+    def finish(self) -> None:
+        """Work until nothing is due."""
+        while self.step():
+            pass
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Work beside what the block does."""
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.is_set():
+                if not self.step():
+                    stop.wait(0.05)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """An import is over as soon as its last message is in; no model is loaded."""
+    return settings.model_copy(update={"settle_seconds": 0.0, "embedding_provider": "deterministic"})
+
+
+@pytest.fixture
+def workers(database: Database, settings: Settings) -> Workers:
+    """Idle until they are told to work."""
+    return Workers(database, settings)
+
+
+@pytest.fixture
+def whatsapp(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a WhatsApp export of these lines and returns its path."""
+
+    def write(*lines: str, name: str = "WhatsApp Chat with Harbour House.txt") -> Path:
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    return write
