@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ops.commands.rendering import preview
 from ops.commands.sources import open_source
 from ops.launch import Launched
 from pipeline import importing, status
@@ -31,6 +32,9 @@ QUESTIONS = 3
 SETTLE = timedelta(seconds=1)
 LIMIT_SECONDS = 300.0
 POLL_SECONDS = 0.25
+# Of each block so many lines are shown, cut to so many characters.
+LINES = 4
+LINE_CHARS = 200
 
 
 def show(launched: Launched, console: Console) -> bool:
@@ -122,30 +126,39 @@ def _ask(launched: Launched, chat_id: str, question: dict[str, Any], console: Co
         console.print(f"[bold red]Failed:[/] {failed}", soft_wrap=True)
         return False
     milliseconds = (time.monotonic() - began) * 1000
-    missing = [token for token in question["tokens"] if token.lower() not in context.text.lower()]
+    held = [token for token in question["tokens"] if token.lower() in context.text.lower()]
     console.print()
     console.print(Panel(_rendered(context), title=question["question"], title_align="left"))
     searched = context.explain.vector_search if context.explain else "off"
+    facts = f"{len(held)} of the {len(question['tokens'])} facts that answer it"
     console.print(
-        f"{context.used_tokens} of {context.budget} tokens, {milliseconds:.0f} ms, vectors: {searched}"
-        + "".join(f", degraded: {reason}" for reason in context.degraded),
+        f"{context.used_tokens} of {context.budget} tokens, with {facts}; {milliseconds:.0f} ms, "
+        f"vectors: {searched}" + "".join(f", degraded: {reason}" for reason in context.degraded),
+        soft_wrap=True,
         markup=False,
     )
-    if missing:
-        console.print(f"[bold red]Failed:[/] the context does not hold: {', '.join(missing)}")
-    return not missing
+    # what went on over weeks is told by several messages, of which a context holds some
+    enough = 1 if question["kind"] == "theme" else len(question["tokens"])
+    if len(held) < enough:
+        missing = ", ".join(token for token in question["tokens"] if token not in held)
+        console.print(f"[bold red]Failed:[/] the context does not hold: {escape(missing)}")
+    return len(held) >= enough
 
 
 def _rendered(context: Context) -> Text:
-    """The blocks' lines, each with the reason why it is there."""
+    """The best lines of the blocks, in their order, each with the reason why it is there."""
     shown = Text()
     for block in context.blocks:
-        if not block.items:
+        best = sorted(block.items, key=lambda item: -(item.score or 0))[:LINES]
+        if not best:
             continue
         shown.append(f"{block.kind} ({block.tokens} tokens)\n", style="bold")
         for item in block.items:
-            shown.append(f"  {item.text.strip()}\n")
-            shown.append(f"      ↳ {item.reason}\n", style="dim")
+            if item in best:
+                shown.append(f"  {preview(item.text, LINE_CHARS)}\n")
+                shown.append(f"      ↳ {item.reason}\n", style="dim")
+        if more := len(block.items) - len(best):
+            shown.append(f"  … and {more} more\n", style="dim")
     shown.rstrip()
     return shown
 

@@ -125,7 +125,7 @@ class Supervisor:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_parent(signal.SIGTERM),
+                preexec_fn=die_with_parent(signal.SIGKILL),
             )
         finally:
             os.close(log)

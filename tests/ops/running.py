@@ -1,0 +1,97 @@
+"""Runs the command line as a user does: another process, another folder, none of the caller's settings."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+SECONDS = 120
+COMMAND = [sys.executable, "-m", "ops.cli"]
+
+
+def clean_environment(**settings: str) -> dict[str, str]:
+    """Our environment without the settings in it, and with these."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")}
+    # rich neither colours nor cuts what goes into a pipe
+    return kept | {"COLUMNS": "200", "NO_COLOR": "1"} | settings
+
+
+def backscroll(*arguments: str, cwd: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
+    """What `backscroll ARGUMENTS` says, and its exit code."""
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        cwd=cwd,
+        env=clean_environment(**settings),
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@dataclass
+class Up:
+    """A `backscroll up` that runs, and the file that its output goes to."""
+
+    process: "subprocess.Popen[bytes]"
+    output: Path
+
+    @classmethod
+    def start(cls, data_dir: Path, cwd: Path) -> "Up":
+        """Start one on free ports, without a model, and wait until it is ready."""
+        output = cwd / "up.log"
+        command = [
+            *COMMAND,
+            "up",
+            "--light",
+            "--port",
+            "0",
+            "--flower-port",
+            "0",
+            "--data-dir",
+            str(data_dir),
+        ]
+        with output.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=cwd, env=clean_environment())
+        up = cls(process, output)
+        up.wait_for("Ctrl-C stops everything")
+        return up
+
+    def said(self) -> str:
+        """All that it has printed so far."""
+        return self.output.read_text()
+
+    def wait_for(self, text: str) -> None:
+        """Wait until it has printed this."""
+        until(lambda: text in self.said() or self.process.poll() is not None, f"{text!r} in {self.output}")
+        assert text in self.said(), self.said()
+
+    def find(self, pattern: str) -> str:
+        """The first group of a regular expression in what it has printed."""
+        found = re.search(pattern, self.said())
+        assert found, self.said()
+        return found[1]
+
+    def family(self) -> list[psutil.Process]:
+        """Its children and theirs."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def child(self, word: str) -> psutil.Process:
+        """The child that has this word in its command line."""
+        children = psutil.Process(self.process.pid).children()
+        return next(child for child in children if any(word in part for part in child.cmdline()))
+
+
+def until(condition: object, what: str, seconds: float = SECONDS) -> None:
+    """Wait until it is so; fails when it takes too long."""
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)

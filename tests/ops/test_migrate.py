@@ -1,0 +1,67 @@
+"""The tables are made, kept up to date, and made anew by one function each."""
+
+import psycopg
+import pytest
+
+from ops import migrate
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.store import chats
+from pipeline.store.database import Database
+from schemas.errors import SchemaOutdated
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+
+SPACE = DeterministicEmbedder().space
+
+
+def owner_url(settings: Settings) -> str:
+    assert settings.owner_database_url
+    return settings.owner_database_url.get_secret_value()
+
+
+def test_upgrading_what_is_up_to_date_changes_nothing(settings: Settings) -> None:
+    before = migrate.state(owner_url(settings))
+    assert migrate.upgrade(owner_url(settings), SPACE) == before
+    assert before.found == before.newest
+    assert before.spaces == ((SPACE.name, "active"),)
+
+
+def test_a_reset_leaves_new_tables_and_no_data(settings: Settings, database: Database) -> None:
+    accept(database, TENANT, ChatIn(chat_id="test:chat"), [message(0)])
+    state = migrate.reset(owner_url(settings), SPACE)
+    assert state.found == state.newest
+    assert state.spaces == ((SPACE.name, "active"),)
+    database.check()
+    with database.tenant(TENANT) as connection:
+        assert chats.get(connection, "test:chat") is None
+
+
+def test_vector_tables_are_added_when_the_extension_appears(
+    settings: Settings, postgres: EmbeddedPostgres, database_name: str, database: Database
+) -> None:
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
+        superuser.execute("DROP TABLE message_vectors, session_vectors, memory_vectors")
+        superuser.execute("DROP EXTENSION vector")
+        without = migrate.upgrade(owner_url(settings), SPACE)
+        assert (without.pgvector, without.vector_tables) == (None, False)
+        assert not database.has_vectors()
+        superuser.execute("CREATE EXTENSION vector")
+    with_vectors = migrate.upgrade(owner_url(settings), SPACE)
+    assert with_vectors.vector_tables
+    assert database.has_vectors()
+    with psycopg.connect(owner_url(settings)) as connection:
+        indexes = connection.execute(
+            "SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%hnsw%'"
+        ).fetchall()
+    assert len(indexes) == 3
+
+
+def test_a_database_from_the_future_is_left_alone(settings: Settings) -> None:
+    with psycopg.connect(owner_url(settings)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    for change in (migrate.upgrade, migrate.reset):
+        with pytest.raises(SchemaOutdated, match=r"9999.*update the program"):
+            change(owner_url(settings))

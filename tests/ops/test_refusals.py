@@ -1,0 +1,99 @@
+"""What `backscroll` says when it cannot do what it was asked: one message that helps, and an exit code."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.ops.running import backscroll
+
+NOWHERE = "postgresql://backscroll_app:secret@127.0.0.1:1/backscroll"
+
+
+def test_help_tells_the_exit_codes_and_every_command(tmp_path: Path) -> None:
+    told = backscroll("--help", cwd=tmp_path)
+    assert told.returncode == 0
+    assert "Exit codes" in told.stdout
+    for command in ("up", "db", "worker", "beat", "web"):
+        assert f" {command} " in told.stdout
+        one = backscroll(command, "--help", cwd=tmp_path)
+        assert one.returncode == 0
+        assert "Usage: backscroll" in one.stdout
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path) -> None:
+    assert backscroll("--version", cwd=tmp_path).stdout.startswith("backscroll 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nosuchcommand",), ("up", "--nosuchoption"), ("up", "--port", "70000"), ("worker", "mail")]
+)
+def test_wrong_usage_is_exit_code_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    refused = backscroll(
+        *arguments, "--data-dir", str(tmp_path) if arguments[0] != "nosuchcommand" else "x", cwd=tmp_path
+    )
+    assert refused.returncode == 2
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_wrong_setting_is_named_with_its_value(tmp_path: Path) -> None:
+    refused = backscroll("up", cwd=tmp_path, BACKSCROLL_SESSION_GAP_MINUTES="soon")
+    assert refused.returncode == 4
+    assert "BACKSCROLL_SESSION_GAP_MINUTES='soon'" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("option", ["--port", "--flower-port"])
+def test_a_taken_port_is_named_before_anything_is_started(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        free = "--flower-port" if option == "--port" else "--port"
+        data_dir = tmp_path / "data"
+        refused = backscroll("up", option, port, free, "0", "--data-dir", str(data_dir), cwd=tmp_path)
+    assert refused.returncode == 4
+    assert f"Port {port}" in refused.stderr
+    assert option in refused.stderr
+    assert not (data_dir / "postgres.log").exists()
+
+
+def test_a_data_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "data"
+    if os.geteuid() != 0:
+        folder = tmp_path / "closed"
+        folder.mkdir(mode=0o500)
+    refused = backscroll("up", "--port", "0", "--flower-port", "0", "--data-dir", str(folder), cwd=tmp_path)
+    assert refused.returncode == 4
+    assert str(folder) in refused.stderr
+    assert "BACKSCROLL_DATA_DIR" in refused.stderr
+
+
+def test_a_postgres_that_is_not_there_may_come_later(tmp_path: Path) -> None:
+    settings = {
+        "BACKSCROLL_DATABASE_URL": NOWHERE,
+        "BACKSCROLL_MAINTENANCE_DATABASE_URL": NOWHERE,
+        "BACKSCROLL_OWNER_DATABASE_URL": NOWHERE,
+        "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
+        "BACKSCROLL_DATA_DIR": str(tmp_path / "data"),
+    }
+    for arguments in (("db", "status"), ("up", "--port", "0", "--no-flower")):
+        refused = backscroll(*arguments, cwd=tmp_path, **settings)
+        assert refused.returncode == 1, refused.stderr
+        assert "Postgres cannot be reached" in refused.stderr
+        assert "secret" not in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+def test_without_the_owners_url_migrations_say_what_is_missing(tmp_path: Path) -> None:
+    settings = {"BACKSCROLL_DATABASE_URL": NOWHERE, "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0"}
+    refused = backscroll("db", "upgrade", cwd=tmp_path, **settings)
+    assert refused.returncode == 4
+    assert "BACKSCROLL_OWNER_DATABASE_URL" in refused.stderr
+
+
+def test_the_door_does_not_open_without_a_key(tmp_path: Path) -> None:
+    settings = {"BACKSCROLL_DATABASE_URL": NOWHERE, "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0"}
+    refused = backscroll("web", cwd=tmp_path, **settings)
+    assert refused.returncode == 4
+    assert "BACKSCROLL_API_KEY" in refused.stderr

@@ -1,0 +1,66 @@
+"""Children are started again when they end, and never outlive who started them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ops import supervisor
+from ops.supervisor import Supervisor
+from tests.ops.running import until
+
+# ignores TERM, and has a child of its own
+STUBBORN = (
+    "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)']).pid, flush=True);"
+    "time.sleep(99)"
+)
+
+
+def test_a_child_that_ends_is_started_again_later_and_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_RESTART_SECONDS", 0.05)
+    said: list[str] = []
+    family = Supervisor(os.environ, tmp_path, said.append)
+    family.start("short", [sys.executable, "-c", "print('hello'); raise SystemExit(3)"])
+    try:
+        until(lambda: (family.wait(0.05), family.failed_twice("short"))[1], "it failed twice", seconds=20)
+    finally:
+        family.stop(1)
+    assert "short ended with code 3" in said[0]
+    assert str(tmp_path / "short.log") in said[0]
+    assert (tmp_path / "short.log").read_text().count("hello") >= 2
+    assert (tmp_path / "short.log").stat().st_mode & 0o077 == 0
+
+
+def test_stopping_ends_even_what_ignores_it_with_its_own_children(tmp_path: Path) -> None:
+    family = Supervisor(os.environ, tmp_path, lambda _: None)
+    family.start("stubborn", [sys.executable, "-c", STUBBORN])
+    log = tmp_path / "stubborn.log"
+    until(lambda: log.read_text().endswith("\n"), "it runs", seconds=20)
+    grandchild = psutil.Process(int(log.read_text()))
+    family.stop(0.2)
+    assert not psutil.wait_procs([grandchild], timeout=5)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
+def test_no_child_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time; from pathlib import Path; from ops.supervisor import Supervisor;"
+        "family = Supervisor(os.environ, Path(sys.argv[1]), print);"
+        "family.start('child', [sys.executable, '-c', 'import time; time.sleep(99)']);"
+        "print(family.children[0].process.pid, flush=True); time.sleep(99)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
+    assert not psutil.wait_procs([child], timeout=5)[1]

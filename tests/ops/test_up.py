@@ -1,0 +1,161 @@
+"""One user, from the first `backscroll up --demo` over the next start to Ctrl-C, with all real processes."""
+
+import json
+import shutil
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.ops.running import Up, backscroll, until
+
+
+@dataclass
+class Home:
+    """The folder that the user works in, and the data folder."""
+
+    folder: Path
+    data_dir: Path
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    folder = tmp_path_factory.mktemp("a user's home")
+    return Home(folder, folder / "my data")
+
+
+@pytest.fixture(scope="module")
+def demo(home: Home) -> "subprocess.CompletedProcess[str]":
+    """The demo, run once to its end."""
+    arguments = ("--light", "--exit", "--port", "0", "--no-flower", "--data-dir", str(home.data_dir))
+    return backscroll("up", "--demo", *arguments, cwd=home.folder)
+
+
+@pytest.fixture(scope="module")
+def up(home: Home, demo: object) -> Iterator[Up]:
+    """`backscroll up`, started again on the demo's data."""
+    started = Up.start(home.data_dir, home.folder)
+    yield started
+    started.process.kill()
+    started.process.wait()
+
+
+def test_the_demo_imports_answers_and_ends_with_exit_code_0(
+    demo: "subprocess.CompletedProcess[str]",
+) -> None:
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    assert "418 new messages" in demo.stdout
+    assert "418 of them embedded" in demo.stdout
+    assert "Which internet provider did we go with in the end?" in demo.stdout
+    assert "Ondaclara" in demo.stdout
+    assert demo.stdout.count("↳") >= 3  # reasons
+    assert demo.stdout.count("\ncurl ") == 4
+
+
+def test_started_again_it_has_its_data(home: Home, up: Up) -> None:
+    state = json.loads((home.data_dir / "stack.json").read_text())
+    question = {"chat_id": "telegram:-100420", "query": "How many bar should we keep the boiler at?"}
+    key = {"Authorization": f"Bearer {state['api_key']}"}
+    answer = httpx.post(state["door_url"] + "/v1/context", json=question, headers=key, timeout=60)
+    assert "1.4 bar" in answer.json()["text"]
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+def test_the_curl_lines_work_when_pasted(up: Up) -> None:
+    lines = [line for line in up.said().splitlines() if line.startswith("curl")]
+    answers = [json.loads(_pasted(line)) for line in lines]
+    assert answers[0] == {"status": "ok"}
+    assert answers[1]["status"] == "ready"
+    assert answers[2]["accepted"] == 1
+    assert "flower pot" in answers[3]["text"]
+
+
+def _pasted(line: str) -> str:
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout  # noqa: S607
+
+
+def test_other_commands_find_what_runs_by_the_data_folder(home: Home, up: Up) -> None:
+    for settings in ({"BACKSCROLL_DATA_DIR": str(home.data_dir)}, {}):
+        arguments = () if settings else ("--data-dir", str(home.data_dir))
+        told = backscroll("db", "status", "--json", *arguments, cwd=home.folder, **settings)
+        assert told.returncode == 0, told.stderr
+        state = json.loads(told.stdout)
+        assert state["found"] == state["newest"]
+        assert state["vector_tables"]
+
+
+def test_a_second_start_says_what_runs_and_how_to_stop_it(home: Home, up: Up) -> None:
+    second = backscroll("up", "--port", "0", "--data-dir", str(home.data_dir), cwd=home.folder)
+    assert second.returncode == 1
+    assert f"kill {up.process.pid}" in second.stderr
+    assert up.find(r"HTTP door +(\S+)") in second.stderr
+    assert "--data-dir" in second.stderr
+
+
+def test_nobody_else_can_read_the_keys(home: Home, up: Up) -> None:
+    for name in ("stack.json", "api-key", "flower-password", "postgres-passwords.json", "logs/web.log"):
+        assert stat.S_IMODE((home.data_dir / name).stat().st_mode) == 0o600, name
+    key = up.find(r"API key +(\S+)")
+    assert not any(key in " ".join(process.cmdline()) for process in up.family())
+    password = up.find(r"password (\S+)")
+    assert not any(password in " ".join(process.cmdline()) for process in up.family())
+
+
+def test_flower_asks_for_its_password(up: Up) -> None:
+    url, password = up.find(r"Flower +(\S+)"), up.find(r"password (\S+)")
+    until(lambda: _status(url) == 401, "Flower asks for a password", seconds=30)
+    assert _status(url, ("backscroll", password)) == 200
+
+
+def test_the_embedder_is_a_child_of_its_own_and_not_a_fork(up: Up) -> None:
+    # torch does not survive a fork
+    commands = [" ".join(child.cmdline()) for child in up.child("backscroll.embed").children()]
+    assert any("spawn_main" in command for command in commands)
+
+
+def test_a_worker_that_died_is_started_again(up: Up) -> None:
+    dead = up.child("backscroll.ingest")
+    dead.kill()
+    up.wait_for("worker-ingest ended by SIGKILL")
+    until(lambda: _child_of(up, "backscroll.ingest") not in (None, dead.pid), "another worker")
+
+
+def test_a_redis_that_died_is_started_again(home: Home, up: Up) -> None:
+    state = json.loads((home.data_dir / "redis.json").read_text())
+    psutil.Process(state["pid"]).kill()
+    up.wait_for("redis has ended")
+    door = up.find(r"HTTP door +(\S+)")
+    until(lambda: _status(f"{door}/readyz") == 200, "the door is ready again")
+
+
+def test_ctrl_c_stops_everything_soon(home: Home, up: Up) -> None:
+    family = up.family()
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.wait(40) == 0
+    assert up.said().endswith("Stopped.\n")
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive
+    assert not (home.data_dir / "stack.json").exists()
+    told = backscroll("db", "status", "--data-dir", str(home.data_dir), cwd=home.folder)
+    assert told.returncode == 1
+    assert "backscroll up" in told.stderr
+
+
+def _child_of(up: Up, word: str) -> int | None:
+    try:
+        return up.child(word).pid
+    except (StopIteration, psutil.NoSuchProcess):
+        return None
+
+
+def _status(url: str, auth: tuple[str, str] | None = None) -> int:
+    try:
+        return httpx.get(url, auth=auth, timeout=5).status_code
+    except httpx.TransportError:
+        return 0
