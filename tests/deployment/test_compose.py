@@ -1,0 +1,234 @@
+"""compose.yaml is valid, confined, without default passwords, and names nothing that is not there.
+
+`compose-spec.json` beside this is the Compose Specification's own schema (Apache-2.0), unchanged.
+"""
+
+import importlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import typer
+
+from ops.cli import COMMANDS
+from ops.embedded.roles import RoleNames
+from schemas.settings import PREFIX, Settings
+from tests.deployment.conftest import CHECKOUT, VARIABLE, ours, seconds
+from workers.app import make_app
+from workers.queues import QUEUES
+
+Services = dict[str, dict[str, Any]]
+DURABLE = {"postgres", "redis"}
+
+
+def example() -> dict[str, str]:
+    lines = (CHECKOUT / ".env.example").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
+
+
+def optional() -> set[str]:
+    return set(re.findall(r"^# (\w+)=", (CHECKOUT / ".env.example").read_text(), re.MULTILINE))
+
+
+def test_the_file_is_what_the_specification_of_compose_says(compose: dict[str, Any]) -> None:
+    schema = json.loads(Path(__file__).with_name("compose-spec.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(compose)
+
+
+def test_compose_lint_finds_nothing_but_what_is_explained() -> None:
+    linter = shutil.which("compose-lint", path=Path(sys.executable).parent)
+    assert linter
+    found = subprocess.run(
+        [
+            *(linter, "check", "--fail-on", "low", "--strict-config", "--no-env", "--no-merge-overrides"),
+            *("--config", "tests/deployment/compose-lint.yml", "--format", "json", "compose.yaml"),
+        ],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_every_service_is_confined_and_bounded(services: Services) -> None:
+    for name, service in services.items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert int(service["user"].partition(":")[0]) > 0, name
+        limits = service["deploy"]["resources"]["limits"]
+        assert limits.keys() == {"cpus", "memory", "pids"}, name
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}, name
+        assert "healthcheck" in service or name == "migrate", name
+        assert not service.get("privileged"), name
+
+
+def test_images_are_pinned_and_ours_is_of_this_version(services: Services) -> None:
+    version = re.search(r'^version = "(.+)"', (CHECKOUT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert version
+    for name, service in services.items():
+        tag = service["image"].rpartition(":")[2]
+        assert re.search(r"\d+\.\d+", tag), f"{name}: {service['image']}"
+        if service["image"].startswith("backscroll:"):
+            assert tag == version[1]
+            assert (CHECKOUT / service["build"]["dockerfile"]).is_file()
+    base = re.search(r"^ARG PYTHON_IMAGE=(.+)", (CHECKOUT / "ops/Dockerfile").read_text(), re.MULTILINE)
+    assert base
+    assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim-\w+", base[1])
+
+
+def test_there_is_no_password_in_the_file_and_none_by_default(services: Services) -> None:
+    secret = re.compile("PASSWORD|API_KEY|BASIC_AUTH|_URL$")
+    for name, service in services.items():
+        for variable, value in service.get("environment", {}).items():
+            if not secret.search(variable):
+                continue
+            used = list(VARIABLE.finditer(value))
+            assert used, f"{name}: {variable} is written out"
+            for match in used:
+                assert match["operator"] == ":?", f"{name}: {match['name']} may be empty"
+                assert match["rest"], "an error must say what to do"
+            # what is left beside the variables holds no password
+            assert not re.search(r"://[^@/]*:[^@/]+@", VARIABLE.sub("", value)), f"{name}: {variable}"
+
+
+def test_what_must_be_set_is_what_the_example_lists() -> None:
+    text = (CHECKOUT / "compose.yaml").read_text()
+    uses = list(VARIABLE.finditer(text))
+    required = {match["name"] for match in uses if match["operator"] == ":?"}
+    assert required == example().keys()
+    assert not any(example().values()), "an example is not a default"
+    others = {match["name"] for match in uses} - required
+    assert others - {"TORCH_INDEX"} == optional()
+    # every use of an optional one has the same default
+    for name in others:
+        assert len({match[0] for match in uses if match["name"] == name}) == 1, name
+
+
+def test_the_commands_in_the_example_fill_all_of_it_with_different_values(tmp_path: Path) -> None:
+    shutil.copy(CHECKOUT / ".env.example", tmp_path)
+    text = (tmp_path / ".env.example").read_text()
+    commands = re.findall(r"^#   (.+)$", text, re.MULTILINE)
+    subprocess.run(["/bin/bash", "-euc", "\n".join(commands)], cwd=tmp_path, check=True)
+    filled = dict(
+        line.split("=", 1) for line in (tmp_path / ".env").read_text().splitlines() if re.match(r"\w+=", line)
+    )
+    assert filled.keys() == example().keys()
+    assert all(re.fullmatch("[0-9a-f]{48}", value) for value in filled.values())
+    assert len(set(filled.values())) == len(filled)
+
+
+def test_services_networks_and_volumes_that_are_named_exist(
+    compose: dict[str, Any], services: Services
+) -> None:
+    mounted, joined = set(), set()
+    for name, service in services.items():
+        for other, how in service.get("depends_on", {}).items():
+            assert other in services, name
+            if how["condition"] == "service_healthy":
+                assert "healthcheck" in services[other]
+        joined |= set(service["networks"])
+        mounted |= {volume.partition(":")[0] for volume in service.get("volumes", [])}
+        # hosts in URLs are services
+        for value in service.get("environment", {}).values():
+            for host in re.findall(r"@(\w+):\d+/", value):
+                assert host in services, f"{name} goes to {host}"
+    assert joined == compose["networks"].keys()
+    assert mounted == compose["volumes"].keys()
+
+
+def test_what_is_kept_lies_in_volumes_on_a_network_without_a_way_out(
+    compose: dict[str, Any], services: Services
+) -> None:
+    assert compose["networks"]["data"]["internal"] is True
+    for name in DURABLE:
+        assert services[name]["networks"] == ["data"]
+        assert services[name]["volumes"]
+    for name, service in services.items():
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{name} listens to everybody"
+            assert "edge" in service["networks"]
+
+
+def test_each_queue_has_its_worker(services: Services) -> None:
+    workers = {
+        name: service
+        for name, service in services.items()
+        if service["command"][:2] == ["backscroll", "worker"]
+    }
+    assert workers.keys() == QUEUES.keys()
+    for name, service in workers.items():
+        assert service["command"] == ["backscroll", "worker", name]
+        assert service["environment"]["QUEUE"] == name
+
+
+def test_the_commands_exist(services: Services) -> None:
+    called = set()
+    for service in ours(services).values():
+        for line in " ".join(service["command"]).splitlines():
+            called |= set(re.findall(r"\bbackscroll ([a-z]+)(?: ([a-z]+))?", line))
+    assert {name for name, _ in called} >= {"worker", "beat", "web", "db"}
+    for name, subcommand in called:
+        assert name in COMMANDS
+        command = typer.main.get_command(importlib.import_module(COMMANDS[name]).app)
+        if subcommands := getattr(command, "commands", None):
+            assert subcommand in subcommands
+
+
+def test_the_settings_exist(services: Services) -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + "SUPERUSER_URL"}
+    for name, service in ours(services).items():
+        given = {variable for variable in service["environment"] if variable.startswith(PREFIX)}
+        assert given <= known, name
+    image = re.findall(rf"^ +({PREFIX}\w+)=", (CHECKOUT / "ops/Dockerfile").read_text(), re.MULTILINE)
+    assert image
+    assert set(image) <= known
+
+
+def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Services) -> None:
+    names = RoleNames()
+    app, workers, owner = {names.app}, {names.app, names.maintenance}, {names.app, names.owner, "postgres"}
+    expected = {"migrate": owner, "web": app, "beat": app, "flower": set()} | dict.fromkeys(QUEUES, workers)
+    for name, service in ours(services).items():
+        values = " ".join(service["environment"].values())
+        assert set(re.findall(r"postgresql://(\w+):", values)) == expected[name], name
+
+
+def test_a_process_has_more_time_to_end_than_it_takes_for_itself(services: Services) -> None:
+    settings = Settings(_env_file=None, redis_url="redis://127.0.0.1:1/0")
+    own = make_app(settings).conf.worker_soft_shutdown_timeout
+    for name, service in ours(services).items():
+        assert seconds(service["stop_grace_period"]) > own, name
+
+
+def test_redis_keeps_what_it_has_and_refuses_rather_than_forgets(services: Services) -> None:
+    command = " ".join(services["redis"]["command"])
+    for part in (
+        "--appendonly yes",
+        "--appendfsync everysec",
+        "--maxmemory-policy noeviction",
+        "requirepass",
+    ):
+        assert part in command
+    limit = int(services["redis"]["deploy"]["resources"]["limits"]["memory"].removesuffix("m"))
+    used = re.search(r"--maxmemory (\d+)mb", command)
+    assert used
+    assert 2 * int(used[1]) < limit
+
+
+def test_nothing_but_what_the_image_needs_goes_to_its_builder() -> None:
+    copied = set()
+    for line in (CHECKOUT / "ops/Dockerfile").read_text().splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            copied |= {source.partition("/")[0] for source in line.split()[1:-1]}
+    lines = (CHECKOUT / ".dockerignore").read_text().splitlines()
+    assert "*" in lines
+    assert {line[1:] for line in lines if line.startswith("!")} == copied
+    for name in copied:
+        assert (CHECKOUT / name).exists()
