@@ -32,7 +32,7 @@ from schemas.settings import Settings
 from workers.queues import QUEUES
 
 # A worker that holds a task gets so long on Ctrl-C; what it does not finish is done after the next start.
-TASK_SECONDS = 5.0
+TASK_SECONDS = 3.0
 STOP_SECONDS = 30.0
 READY_SECONDS = 90.0
 SERVER_CHECK_SECONDS = 2.0
