@@ -10,12 +10,12 @@ from tests.web.conftest import CHAT, body, problem_of, said
 ALWAYS = {"context_id", "text", "messages", "blocks", "used_tokens", "budget", "degraded"}
 
 
-@pytest.fixture
-def house(client: httpx.Client) -> httpx.Client:
+@pytest.fixture(scope="module")
+def house(standing_client: httpx.Client) -> httpx.Client:
     """A door behind which a chat has been going on."""
     lines = ["The boiler is broken.", "We have it repaired on Monday.", "And Sardinha needs cat food."]
-    client.post("/v1/messages", json=body(*(said(n, line) for n, line in enumerate(lines))))
-    return client
+    standing_client.post("/v1/messages", json=body(*(said(n, line) for n, line in enumerate(lines))))
+    return standing_client
 
 
 def ask(client: httpx.Client, query: str = "What about the boiler?", **fields: Any) -> httpx.Response:
@@ -44,8 +44,8 @@ def test_items_have_all_their_fields_be_they_empty(house: httpx.Client) -> None:
         assert item.keys() == {"kind", "id", "text", "at", "speaker", "score", "reason"}
 
 
-def test_an_unknown_chat_is_not_found(client: httpx.Client) -> None:
-    problem = problem_of(ask(client, chat_id="test:elsewhere"), 404)
+def test_an_unknown_chat_is_not_found(house: httpx.Client) -> None:
+    problem = problem_of(ask(house, chat_id="test:elsewhere"), 404)
     assert problem["type"] == "urn:backscroll:problem:not-found"
     assert "test:elsewhere" in problem["detail"]
 

@@ -14,9 +14,14 @@ from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import ingest
 from pipeline.ingest import Rules
 from pipeline.store.database import Database
+from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.settings import Settings
 from tests.conftest import TENANT
 from tests.web.conftest import CHAT, body, problem_of, said
+from workers.app import make_app
+from workers.web.door import persistently
+from workers.web.errors import as_problem
+from workers.web.hints import MAX_PENDING, Hinter
 
 Serve = Callable[[Settings], httpx.Client]
 
@@ -118,6 +123,45 @@ def test_without_redis_messages_are_accepted_at_once(serve: Serve, settings: Set
     unready = client.get("/readyz")
     assert unready.status_code == 503
     assert unready.json() == {"status": "not ready", "postgres": "ok", "redis": "unreachable"}
+
+
+def test_a_redis_that_does_not_let_us_in_is_told(serve: Serve, settings: Settings) -> None:
+    assert settings.redis_url
+    stranger = settings.redis_url.get_secret_value().replace("redis://:", "redis://:not-")
+    client = serve(settings.model_copy(update={"redis_url": SecretStr(stranger)}))
+    answer = client.get("/readyz")
+    assert answer.json() == {"status": "not ready", "postgres": "ok", "redis": "misconfigured"}
+
+
+def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Settings) -> None:
+    away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
+    hinter = Hinter(make_app(away))
+    started = time.monotonic()
+    for _ in range(10 * MAX_PENDING):
+        hinter.hint("ingest")
+    assert time.monotonic() - started < 1
+    # and the door's end waits for the one on its way alone
+    hinter.close()
+    assert time.monotonic() - started < 10
+
+
+def test_a_transaction_is_tried_three_times_and_an_outage_once() -> None:
+    tried: list[type[Exception]] = []
+
+    def fail(error: type[Exception]) -> None:
+        tried.append(error)
+        raise error
+
+    with pytest.raises(Retryable):
+        persistently(lambda: fail(Retryable))
+    assert len(tried) == 3
+    with pytest.raises(DatabaseUnavailable):
+        persistently(lambda: fail(DatabaseUnavailable))
+    assert len(tried) == 4
+    # whoever is told to come again is told when
+    problem = as_problem(Retryable("deadlock detected, process 4711"))
+    assert (problem.status, problem.headers) == (503, {"Retry-After": "1"})
+    assert "4711" not in problem.detail
 
 
 def test_a_database_at_another_migration_is_told(

@@ -22,7 +22,6 @@ from schemas.errors import (
     InvalidInput,
     NotFound,
     Retryable,
-    SchemaOutdated,
 )
 from schemas.messages import clean_text
 from workers.signals import REQUEST_ID
@@ -133,9 +132,6 @@ def as_problem(error: Exception) -> HttpError:
         case DatabaseUnavailable():
             log.warning("database_unavailable", error=str(error))
             return _unavailable("Postgres cannot be reached. Nothing was done.", OUTAGE_SECONDS)
-        case SchemaOutdated():
-            log.error("schema_outdated", error=str(error))
-            return _unavailable("The database is being updated. Nothing was done.", OUTAGE_SECONDS)
         case Retryable():
             log.warning("try_again", error=str(error))
             return _unavailable("Others are changing the same chat. Nothing was done.", SOON_SECONDS)
