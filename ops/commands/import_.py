@@ -102,7 +102,11 @@ def import_(
             _print_summary(tally, tz)
         memory = None
         if wait:
-            memory = await_memory(database, settings.tenant, list(tally.chats), console, shown=shown)
+            try:
+                memory = await_memory(database, settings.tenant, list(tally.chats), console, shown=shown)
+            except KeyboardInterrupt:
+                report.say("The import is done, and the workers go on: see `backscroll status --watch`.")
+                raise typer.Exit(INTERRUPTED) from None
     if as_json:
         rendering.print_json(_as_json(source, tally, report, memory))
     elif memory is not None:

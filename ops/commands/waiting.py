@@ -16,7 +16,7 @@ STALL_SECONDS = 20.0
 def await_memory(
     database: Database, tenant_id: str, chat_ids: Sequence[str], console: Console, *, shown: bool
 ) -> status.Progress:
-    """Wait until nothing is owed for these chats; says so when nothing moves. Ctrl-C ends the waiting alone."""
+    """Wait until nothing is owed for these chats, and say when nothing moves. Raises `DatabaseUnavailable`."""
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     moved_at, said = time.monotonic(), False
     before = None

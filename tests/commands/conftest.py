@@ -1,25 +1,36 @@
 """The command line in this process, on this test's database, and workers that run when they are told to."""
 
+import itertools
 import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from ops import cli
+from ops.commands.sources import open_source
+from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import environment
-from pipeline import backfill, embed, ingest, ledger, summarize
+from pipeline import backfill, embed, importing, ingest, ledger, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.ingest import Rules
 from pipeline.ledger import Policy
+from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.settings import Settings
+from tests.conftest import CHECKOUT, TENANT
+
+SAMPLE = CHECKOUT / "ops/samples/harbour_house.jsonl"
+CHAT = "telegram:-100420"
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,36 @@ def settings(settings: Settings) -> Settings:
 def workers(database: Database, settings: Settings) -> Workers:
     """Idle until they are told to work."""
     return Workers(database, settings)
+
+
+@pytest.fixture(scope="session")
+def house_template(postgres: EmbeddedPostgres) -> str:
+    """A database that holds the sample chat, all of it in memory; made once, to be copied."""
+    name = "house"
+    _copy(postgres, "backscroll", name)
+    settings = Settings(_env_file=None)
+    database = Database(postgres.dsn("app", database=name), postgres.dsn("maintenance", database=name))
+    with open_source(SAMPLE, ImportOptions()) as source:
+        for _ in importing.store(database, TENANT, source.records(), settle=timedelta()):
+            pass
+    Workers(database, settings.model_copy(update={"summarize_debounce_seconds": 0.0})).finish()
+    database.close()
+    return name
+
+
+@pytest.fixture
+def house(postgres: EmbeddedPostgres, house_template: str) -> Iterator[str]:
+    """A database of this test's own that holds the sample chat: `database_name` of the modules that need it."""
+    name = f"house_{next(_numbers)}"
+    _copy(postgres, house_template, name)
+    yield name
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _copy(postgres: EmbeddedPostgres, template: str, name: str) -> None:
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER backscroll_owner")
 
 
 @pytest.fixture

@@ -16,11 +16,10 @@ from pipeline import ingest
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
-from tests.commands.conftest import Run, Workers
+from tests.commands.conftest import SAMPLE, Run, Workers
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.platforms.reading import FIXTURES
 
-SAMPLE = CHECKOUT / "ops/samples/harbour_house.jsonl"
 CHAT = "whatsapp:Harbour House"
 Write = Callable[..., Path]
 
@@ -163,28 +162,26 @@ def test_a_platforms_own_ids_meet_those_of_the_live_bot(run: Run, database: Data
     assert (imported["new"], imported["duplicates"], imported["notices"]) == (417, 1, [])
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "does not exist"),
-        (b"", "is empty"),
-        (b"   \n", "is empty"),
-        ("13/01/24, 10:00 - Ana: caf\xe9\n".encode("latin-1"), "is not UTF-8"),
-        (b"dear diary, today nothing happened\n", "none of the formats"),
-        (b"<!doctype html><html></html>", "is a web page"),
-        (b"\x89PNG\x00\x00", "is not UTF-8"),
-    ],
-)
-def test_a_wrong_file_is_refused_with_what_to_do(
-    run: Run, tmp_path: Path, content: bytes | None, said: str
-) -> None:
+WRONG_FILES = {
+    None: "does not exist",
+    b"": "is empty",
+    b"   \n": "is empty",
+    "13/01/24, 10:00 - Ana: caf\xe9\n".encode("latin-1"): "is not UTF-8",
+    b"dear diary, today nothing happened\n": "none of the formats",
+    b"<!doctype html><html></html>": "is a web page",
+    b"\x89PNG\x00\x00": "is not UTF-8",
+}
+
+
+def test_a_wrong_file_is_refused_with_what_to_do(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "chat.txt"
-    if content is not None:
-        path.write_bytes(content)
-    refused = run("import", path)
-    assert refused.code == 2
-    assert said in refused.err
-    assert refused.out == ""
+    for content, said in WRONG_FILES.items():
+        if content is not None:
+            path.write_bytes(content)
+        refused = run("import", path)
+        assert refused.code == 2
+        assert said in refused.err
+        assert refused.out == ""
 
 
 def test_a_file_without_a_single_message_is_refused(run: Run, tmp_path: Path) -> None:

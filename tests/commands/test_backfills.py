@@ -1,0 +1,96 @@
+"""Work is done again over what is stored, and can be looked at, paused and stopped meanwhile."""
+
+import pytest
+
+from pipeline.store.database import Database
+from tests.commands.conftest import CHAT, Run, Workers
+from tests.conftest import TENANT
+
+
+@pytest.fixture
+def database_name(house: str) -> str:
+    """The sample chat, all of it in memory."""
+    return house
+
+
+def _lose_vectors(database: Database) -> int:
+    with database.tenant(TENANT) as connection:
+        return connection.exec_driver_sql("DELETE FROM message_vectors WHERE mod(message_id, 2) = 0").rowcount
+
+
+def test_a_dry_run_counts_and_starts_nothing(run: Run, database: Database) -> None:
+    lost = _lose_vectors(database)
+    planned = run("backfills", "start", "embed", "--dry-run", "--json").json
+    assert planned["missing"] == planned["would_raise"] == lost
+    assert planned["rows"] > lost
+    assert "458 rows" in run("backfills", "start", "embed", "--dry-run", "--all").out
+    assert run("backfills", "start", "embed", "--dry-run", "--limit", 3, "--json").json["would_raise"] == 3
+    assert run("backfills", "list", "--json").json == {"backfills": []}
+
+
+def test_what_is_missing_is_made_again_while_the_command_waits(
+    run: Run, workers: Workers, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ops.commands.rendering.WATCH_SECONDS", 0.2)
+    lost = _lose_vectors(database)
+    with workers.busy():
+        ended = run("backfills", "start", "embed", "--wait", "--json").json
+    assert (ended["state"], ended["raised"]) == ("completed", lost)
+    assert run("status", "--json").json["counts"]["vectors"][0]["messages"] == 418
+
+
+def test_a_backfill_goes_through_all_its_states(run: Run, workers: Workers) -> None:
+    started = run("backfills", "start", "summarize", "--all", "--chat", CHAT)
+    assert "Backfill 1: summarize of telegram:-100420, running" in started.out
+    assert run("backfills", "pause", 1, "--json").json["state"] == "paused"
+    workers.finish()
+    assert run("backfills", "status", 1, "--json").json["seen"] == 0
+    assert run("backfills", "resume", 1, "--json").json["state"] == "running"
+    assert "summarize" in run("backfills").out
+    assert "Backfill 1 (summarize) is running" in run("status").out
+    assert run("backfills", "cancel", 1, "--json").json["state"] == "cancelled"
+    refused = run("backfills", "resume", 1)
+    assert refused.code == 2
+    assert "cancelled" in refused.err
+
+
+def test_watching_ends_with_the_backfill(run: Run, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ops.commands.rendering.WATCH_SECONDS", 0.2)
+    run("backfills", "start", "sessionize")
+    with workers.busy():
+        watched = run("backfills", "status", 1, "--watch")
+    assert watched.code == 0
+    assert "completed" in watched.out
+
+
+def test_a_backfill_with_work_given_up_ends_with_code_5(
+    run: Run, workers: Workers, database: Database
+) -> None:
+    run("backfills", "start", "embed", "--all")
+    workers.step()
+    with database.maintenance() as connection:
+        connection.exec_driver_sql("UPDATE work SET dead_at = now(), due_at = NULL WHERE kind = 'embed'")
+    workers.finish()
+    watched = run("backfills", "status", 1, "--watch")
+    assert watched.code == 5
+    assert "rows were given up" in watched.out
+
+
+def test_times_without_an_offset_are_utc_and_nonsense_is_refused(run: Run) -> None:
+    run("backfills", "start", "summarize", "--since", "2026-03-01", "--until", "2026-04-01T12:00+02:00")
+    request = run("backfills", "status", 1, "--json").json["request"]
+    assert (request["since"], request["until"]) == ("2026-03-01T00:00:00Z", "2026-04-01T10:00:00Z")
+    refused = run("backfills", "start", "embed", "--since", "yesterday")
+    assert refused.code == 2
+    assert "2026-01-31" in refused.err
+
+
+def test_what_is_not_there_is_not_found(run: Run) -> None:
+    assert run("backfills", "start", "embed", "--chat", "telegram:100420").code == 3
+    for verb in ("status", "pause", "resume", "cancel"):
+        for unknown in (99, 2**70):
+            missed = run("backfills", verb, unknown)
+            assert missed.code == 3
+            assert "backscroll backfills list" in missed.err
+    assert run("backfills", "start", "polish").code == 2
+    assert "rate_per_second" in run("backfills", "start", "embed", "--rate", 0).err

@@ -1,0 +1,79 @@
+"""What meets a newcomer: nothing there yet, nothing configured, and text that means harm."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import ingest
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from tests.commands.conftest import CHAT, SAMPLE, Run, Workers
+from tests.conftest import TENANT, message
+
+
+def test_an_empty_database_says_how_to_begin(run: Run) -> None:
+    for command in ("chats", "sessions", "backfills"):
+        listed = run(command)
+        assert listed.code == 0
+        assert listed.out.startswith("There is no")
+    assert "backscroll import" in run("chats").out
+
+
+def test_a_joined_session_leads_to_the_one_it_went_into(run: Run, workers: Workers, tmp_path: Path) -> None:
+    export = tmp_path / "WhatsApp Chat with Ana.txt"
+    first, last = "13/01/24, 10:00 - Ana: one\n", "13/01/24, 10:50 - Ana: three\n"
+    export.write_text(first + last)
+    run("import", export)
+    workers.finish()
+    assert len(run("sessions", "list", "--json").json["sessions"]) == 2
+    export.write_text(first + "13/01/24, 10:25 - Ana: two\n" + last)
+    run("import", export)
+    workers.finish()
+    shown = run("sessions", "show", 2)
+    assert "Session 2 was joined into session 1" in shown.out
+    assert run("sessions", "show", 2, "--json").json["asked_for"] == 2
+
+
+def test_what_people_wrote_cannot_steer_the_terminal(run: Run, workers: Workers, database: Database) -> None:
+    said = "\x1b[2J\x1b]0;owned\x07 [bold]hi[/bold]"
+    chat = ChatIn(chat_id="app:1", title="\x1b[31mred")
+    ingest.accept(database, TENANT, chat, [message(n, said, sender_name="\x9bAnn") for n in range(4)])
+    workers.finish()
+    for command in (["chats"], ["chats", "show", "app:1"], ["sessions"], ["sessions", "show", 1]):
+        shown = run(*command).out
+        assert not set(shown) & {"\x1b", "\x9b", "\x07"}
+    assert "[bold]hi[/bold]" in run("sessions", "show", 1).out
+
+
+def test_another_tenants_chats_are_not_there(run: Run) -> None:
+    run("import", SAMPLE, "--tenant", "neighbour")
+    assert run("chats", "list", "--json").json == {"chats": []}
+    assert run("chats", "show", CHAT).code == 3
+    assert len(run("chats", "list", "--tenant", "neighbour", "--json").json["chats"]) == 1
+
+
+def test_nothing_runs_and_nothing_is_configured(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("DATABASE_URL", "REDIS_URL", "MAINTENANCE_DATABASE_URL"):
+        monkeypatch.delenv(f"BACKSCROLL_{name}")
+    monkeypatch.chdir(tmp_path)
+    refused = run("chats", "--help")
+    assert refused.code == 0
+    refused = run("chats", "list", "--data-dir", tmp_path / "empty")
+    assert refused.code == 1
+    assert "backscroll up" in refused.err
+
+
+def test_every_command_explains_itself_with_examples(run: Run) -> None:
+    for command in ("import", "context", "search", "chats", "sessions", "status", "backfills", "prune"):
+        shown = run(command, "--help")
+        assert shown.code == 0
+        assert f"backscroll {command}" in shown.out
+        assert "Example" in shown.out
+
+
+def test_without_any_chat_it_says_how_to_begin(run: Run) -> None:
+    missed = run("search", "boiler")
+    assert missed.code == 3
+    assert "backscroll import" in missed.err

@@ -1,0 +1,138 @@
+"""An operator sees what is owed, how late it is, and what was given up; also while Redis is away."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ops.commands import broker
+from ops.processes import environment
+from pipeline import status
+from pipeline.store.database import Database
+from schemas.settings import Settings
+from tests.commands.conftest import SAMPLE, Run, Workers
+from tests.conftest import CHECKOUT, TENANT
+
+
+def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers) -> None:
+    run("import", SAMPLE)
+    before = run("status", "--json").json
+    assert before["counts"]["messages"] == before["counts"]["waiting"] == 418
+    assert before["oldest_unplaced_seconds"] >= 0
+    assert {work["kind"]: work["pending"] for work in before["work"]} == {"ingest": 1}
+    workers.finish()
+    after = run("status", "--json").json
+    assert after["work"] == []
+    assert after["counts"]["waiting"] == 0
+    assert after["oldest_unplaced_seconds"] is None
+    assert after["counts"]["vectors"][0]["messages"] == 418
+    assert after["today"]["messages_accepted"] == after["week"]["messages_accepted"] == 418
+    assert after["today"]["sessions_closed"] == sum(after["counts"]["sessions"].values())
+
+
+def test_the_same_for_people(run: Run) -> None:
+    run("import", SAMPLE)
+    shown = run("status").out
+    for expected in ("418 messages wait for their place", "Redis answers", "messages_accepted", "summarize"):
+        assert expected in shown
+
+
+def test_without_redis_the_status_is_shown_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
+    shown = run("status")
+    assert shown.code == 0
+    assert "Redis does not answer" in shown.out
+    monkeypatch.delenv("BACKSCROLL_REDIS_URL")
+    assert "not set" in run("status", "--json").json["redis"]["problem"]
+
+
+def test_what_was_given_up_is_shown_with_its_reason(run: Run, database: Database) -> None:
+    run("import", SAMPLE)
+    with database.maintenance() as connection:
+        connection.exec_driver_sql(
+            "UPDATE work SET dead_at = now(), due_at = NULL, attempts = 5, last_error = 'InvalidInput: too odd'"
+        )
+    found = run("status", "--json").json
+    assert [letter["last_error"] for letter in found["dead_letters"]] == ["InvalidInput: too odd"]
+    shown = run("status").out
+    assert "Given up" in shown
+    assert "too odd" in shown
+
+
+def test_without_the_maintenance_role_only_the_tenants_own_work_is_seen(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("import", SAMPLE, "--tenant", "neighbour")
+    assert run("status", "--json").json["all_tenants"]
+    assert len(run("status", "--json").json["work"]) == 1
+    monkeypatch.delenv("BACKSCROLL_MAINTENANCE_DATABASE_URL")
+    alone = run("status", "--json").json
+    assert not alone["all_tenants"]
+    assert alone["work"] == []
+
+
+def test_it_tells_which_queues_a_worker_serves(settings: Settings) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "workers.app",
+        "worker",
+        "-P",
+        "solo",
+        "-Q",
+        "backscroll.embed",
+    ]
+    worker = subprocess.Popen(
+        command, env=environment(settings), cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while True:
+            asked = broker.look(settings, workers=True)
+            assert asked.workers is not None
+            if asked.workers["embed"] or time.monotonic() > deadline:
+                break
+    finally:
+        worker.kill()
+        worker.wait()
+    assert len(asked.workers["embed"]) == 1
+    assert asked.workers["ingest"] == []
+
+
+def test_progress_counts_only_the_chats_asked_for(run: Run, database: Database) -> None:
+    run("import", SAMPLE)
+    here = status.progress(database, TENANT, ["telegram:-100420"])
+    assert (here.messages, here.waiting, here.owed, here.complete) == (418, 418, 1, False)
+    elsewhere = status.progress(database, TENANT, ["telegram:another"])
+    assert (elsewhere.messages, elsewhere.complete) == (0, True)
+
+
+def test_watching_goes_on_until_ctrl_c(settings: Settings) -> None:
+    """On a terminal, and as lines of JSON in a pipe."""
+    controller, terminal = pty.openpty()
+    command = [sys.executable, "-m", "ops.cli", "status", "--watch"]
+    watched = subprocess.Popen(
+        command, env=environment(settings) | {"TERM": "xterm"}, cwd=CHECKOUT, stdout=terminal, stderr=terminal
+    )
+    piped = subprocess.Popen(
+        [*command, "--json"], env=environment(settings), cwd=CHECKOUT, stdout=subprocess.PIPE
+    )
+    os.close(terminal)
+    seen = b""
+    while b"No work is owed" not in seen:
+        seen += os.read(controller, 4096)
+    assert piped.stdout is not None
+    assert json.loads(piped.stdout.readline())["tenant"] == TENANT
+    for process in (watched, piped):
+        process.send_signal(signal.SIGINT)
+    assert watched.wait(timeout=20) == 0
+    piped.stdout.close()
+    assert piped.wait(timeout=20) in {0, 130}
+    os.close(controller)
