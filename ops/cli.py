@@ -38,6 +38,7 @@ COMMANDS = {
     "worker": "ops.commands.worker",
     "beat": "ops.commands.beat",
     "web": "ops.commands.web",
+    "dev": "ops.commands.dev",
 }
 
 # The first that fits counts; the order is from the special to the general.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pipeline.fence import CLOSE, OPEN, harmless
 from pipeline.tokens import estimate
-from schemas.context import Block, BlockKind, Dropped, Item
+from schemas.context import Block, BlockKind, Dropped, DropReason, Item
 
 ELLIPSIS = "…"
 # After so many entries in a row that did not fit, smaller ones further down would only be noise.
@@ -67,8 +67,9 @@ def fill(section: Section, room: int) -> Filled:
             cost += estimate(entry.group)
         if misses >= (1 if section.contiguous else MISSES) or spent + cost > limit:
             misses += 1
-            reason = "budget" if spent + cost > room else "cap"
-            dropped.append(Dropped(kind=_dropped_kind(entry.item), id=entry.item.id, reason=reason))  # type: ignore[arg-type]
+            reason: DropReason = "budget" if spent + cost > room else "cap"
+            kind = "memory" if entry.item.kind == "document" else entry.item.kind
+            dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
             continue
         spent, misses = spent + cost, 0
         chosen.append(entry)
@@ -138,10 +139,6 @@ def _render(section: Section, entries: Sequence[Entry]) -> str:
     if section.fenced:
         lines.append(CLOSE)
     return "\n".join(lines)
-
-
-def _dropped_kind(item: Item) -> str:
-    return "memory" if item.kind == "document" else item.kind
 
 
 def are_alike(one: frozenset[str], other: frozenset[str], jaccard: float) -> bool:

@@ -10,7 +10,7 @@ from pipeline.assemble import Entry, Section
 from pipeline.profiles import Parameters
 from pipeline.rank import Candidate, Scored
 from pipeline.tokens import estimate
-from schemas.context import Dropped, Item
+from schemas.context import Dropped, DropReason, Item
 from schemas.sessions import Message
 
 GUARDRAILS = (
@@ -121,22 +121,24 @@ def exchanges(
     `shown` are messages that stand elsewhere in the context, by id, with the name of the block.
     """
     by_place = {(c.session, c.place): c for c in candidates if c.session}
+    began: dict[int, datetime] = {}
+    for c in candidates:
+        began[c.session] = min(began.get(c.session, c.sent_at), c.sent_at)
     entries: dict[int, Entry] = {}
     words: list[frozenset[str]] = []
     per_session: Counter[int] = Counter()
     dropped: list[Dropped] = []
 
-    def drop(hit: Scored, reason: str, detail: str) -> None:
-        dropped.append(Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail))  # type: ignore[arg-type]
+    def drop(hit: Scored, reason: DropReason, detail: str) -> None:
+        dropped.append(Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail))
 
     def add(candidate: Candidate, score: float | None, reason: str) -> None:
         before = by_place.get((candidate.session, candidate.place - 1))
-        local = candidate.sent_at.astimezone(zone)
-        text = f"{local:%H:%M} {assemble.one_line(candidate.speaker)}: {assemble.one_line(candidate.text)}"
+        local = began[candidate.session].astimezone(zone) if candidate.session else candidate.sent_at
         item = Item(
             kind="message",
             id=str(candidate.id),
-            text=text,
+            text=f"{assemble.one_line(candidate.speaker)}: {assemble.one_line(candidate.text)}",
             at=candidate.sent_at,
             speaker=candidate.speaker,
             score=score,
@@ -145,7 +147,7 @@ def exchanges(
         entries[candidate.id] = Entry(
             item=item,
             place=_place(candidate),
-            group=f"{_day(local)}, {local:%A}",
+            group=f"{_day(local)}, {local:%H:%M}",
             neighbour_of=_place(before) if before else (),
         )
 

@@ -346,11 +346,11 @@ def _chat_messages(query: ContextQuery, ordered: list[Block], recent: list[Messa
     spoken = []
     for item in history:
         message = said[item.id]
-        role = "assistant" if message.role == "assistant" else "user"
         text = assemble.within_tokens(message.content, estimate(item.text))
-        spoken.append(
-            ChatMessage(role=role, content=text if role == "assistant" else f"{message.speaker}: {text}")
-        )
+        if message.role == "assistant":
+            spoken.append(ChatMessage(role="assistant", content=text))
+        else:
+            spoken.append(ChatMessage(role="user", content=f"{message.speaker}: {text}"))
     system = [ChatMessage(role="system", content=told)] if told else []
     return [*system, *spoken, ChatMessage(role="user", content=query.query)]
 

@@ -80,7 +80,7 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
     >>> backoff_seconds(1, 1.0)
     2.0
     """
-    ceiling = min(FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 30), LAST_RETRY_SECONDS)
+    ceiling: float = min(FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 30), LAST_RETRY_SECONDS)
     return ceiling * (0.5 + jitter / 2)
 
 

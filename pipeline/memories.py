@@ -25,7 +25,8 @@ def remember(
     digest = blake2b(words.encode(), digest_size=16).digest()
     with database.tenant(tenant_id) as connection:
         connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"), {"tenant": tenant_id}
+            text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
+            {"tenant": tenant_id},
         )
         identity, new = memories.insert(connection, tenant_id, _uuid7(), memory, digest, language)
         if new:

@@ -21,7 +21,7 @@ class Parameters:
     session_share: float = 0.2
     # the best messages, of which so many come from one session …
     messages: int = 60
-    messages_per_session: int = 20
+    messages_per_session: int = 100
     # … and so many neighbours on either side of the best of them are shown for reading
     neighbours: int = 0
     # sessions that share people, places and topics with the chosen ones

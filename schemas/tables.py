@@ -5,6 +5,8 @@ keys past row-level security. Times are UTC. What only Postgres can say (partial
 generated columns, policies) stands in the migrations.
 """
 
+from typing import Any
+
 from pgvector.sqlalchemy import HALFVEC
 from sqlalchemy import (
     ARRAY,
@@ -44,11 +46,11 @@ metadata = MetaData(
 TIME = DateTime(timezone=True)
 
 
-def _need(name: str, kind: type[TypeEngine[object]] | TypeEngine[object] = Text) -> Column[object]:
+def _need(name: str, kind: type[TypeEngine[Any]] | TypeEngine[Any] = Text) -> Column[Any]:
     return Column(name, kind, nullable=False)
 
 
-def _may(name: str, kind: type[TypeEngine[object]] | TypeEngine[object] = Text) -> Column[object]:
+def _may(name: str, kind: type[TypeEngine[Any]] | TypeEngine[Any] = Text) -> Column[Any]:
     return Column(name, kind, nullable=True)
 
 
@@ -305,7 +307,7 @@ daily_counters = Table(
 )
 
 
-def _vectors(name: str, owner: Column[object], owner_table: str, *scope: Column[object]) -> Table:
+def _vectors(name: str, owner: Column[Any], owner_table: str, *scope: Column[Any]) -> Table:
     return Table(
         name,
         metadata,

@@ -34,9 +34,7 @@ def row(database: Database, key: str, tenant: str = TENANT) -> dict[str, object]
 def pass_time(database: Database) -> None:
     """Let every lease and every delay run out."""
     with database.maintenance() as connection:
-        connection.execute(
-            text("UPDATE work SET due_at = now() - interval '1 s' WHERE due_at IS NOT NULL")
-        )
+        connection.execute(text("UPDATE work SET due_at = now() - interval '1 s' WHERE due_at IS NOT NULL"))
 
 
 def done(database: Database) -> ledger.Handler:

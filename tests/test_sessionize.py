@@ -54,7 +54,9 @@ def test_every_message_lies_in_one_range_and_ranges_are_apart(times: list[int], 
         assert later.started_at - earlier.ended_at > GAP or marked
 
 
-@given(st.lists(minutes, min_size=1, max_size=30), st.lists(minutes, max_size=20), st.sets(minutes, max_size=3))
+@given(
+    st.lists(minutes, min_size=1, max_size=30), st.lists(minutes, max_size=20), st.sets(minutes, max_size=3)
+)
 def test_placing_new_messages_gives_what_cutting_all_of_them_gives(
     stored: list[int], new: list[int], closes: set[int]
 ) -> None:
@@ -67,7 +69,9 @@ def test_placing_new_messages_gives_what_cutting_all_of_them_gives(
     placed = sessionize.place(sessions, [at(m) for m in new], GAP, marks)
     kept = [s for s in sessions if not any(s in p.sessions for p in placed)]
     found = sorted([(p.started_at, p.ended_at) for p in placed] + [(s.started_at, s.ended_at) for s in kept])
-    everything = [stamp(m, f"s{i}") for i, m in enumerate(stored)] + [stamp(m, f"n{i}") for i, m in enumerate(new)]
+    everything = [stamp(m, f"s{i}") for i, m in enumerate(stored)] + [
+        stamp(m, f"n{i}") for i, m in enumerate(new)
+    ]
     assert found == [(r.started_at, r.ended_at) for r in sessionize.split(everything, GAP, marks)]
     assert sorted(i for p in placed for i in p.arrivals) == list(range(len(new)))
 

@@ -102,7 +102,8 @@ def touch(connection: Connection, ids: Sequence[str]) -> None:
     """Note that these memories were shown."""
     connection.execute(
         text("""
-            UPDATE memories SET access_count = access_count + 1, last_accessed_at = now() WHERE id = ANY(CAST(:ids AS uuid[]))
+            UPDATE memories SET access_count = access_count + 1, last_accessed_at = now()
+            WHERE id = ANY(CAST(:ids AS uuid[]))
         """),
         {"ids": list(ids)},
     )

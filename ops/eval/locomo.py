@@ -1,0 +1,87 @@
+"""LoCoMo's conversations as messages and questions, and what share of the evidence a context finds.
+
+The data set (Maharana et al., Evaluating Very Long-Term Conversational Memory of LLM Agents, 2024; CC BY-NC 4.0)
+is read from a folder of the user's and is no part of Backscroll.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import InvalidInput
+from schemas.messages import ChatIn, MessageIn
+
+_ID = re.compile(r"D\d+:\d+")
+_SESSION = re.compile(r"session_(\d+)")
+# Turns carry no time of their own; the data set's description of this task puts them this far apart.
+BETWEEN_TURNS = timedelta(seconds=30)
+
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedQuestion:
+    """A question with the turns that hold its answer."""
+
+    text: str
+    category: int
+    # external ids, such as `D3:7`
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """One conversation of the set."""
+
+    name: str
+    chat: ChatIn
+    messages: list[MessageIn]
+    questions: list[AskedQuestion]
+
+
+def read_folder(folder: Path) -> Iterator[Conversation]:
+    """Every conversation of a folder. Raises `InvalidInput` when there is none, or one cannot be read."""
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise InvalidInput(f"{folder} holds no LoCoMo conversation (*.json)", field="DIR")
+    for file in files:
+        try:
+            yield parse(file.stem, json.loads(file.read_text(encoding="utf-8")))
+        except (KeyError, ValueError, TypeError) as error:
+            raise InvalidInput(f"{file} is not a LoCoMo conversation: {error!r}", field="DIR") from error
+
+
+def parse(name: str, data: Mapping[str, Any]) -> Conversation:
+    """One conversation out of its JSON."""
+    messages = []
+    for key, turns in data.items():
+        if not (_SESSION.fullmatch(key) and isinstance(turns, list)):
+            continue
+        began = datetime.strptime(data[f"{key}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+        for number, turn in enumerate(turns):
+            caption = turn.get("blip_caption")
+            messages.append(
+                MessageIn(
+                    external_id=turn["dia_id"],
+                    sender_id=f"locomo:{turn['speaker']}",
+                    sender_name=turn["speaker"],
+                    content=turn["text"] + (f" [picture: {caption}]" if caption else ""),
+                    sent_at=began + number * BETWEEN_TURNS,
+                )
+            )
+    known = {message.external_id for message in messages}
+    questions = []
+    for asked in data["qa"]:
+        named = {found for entry in asked["evidence"] for found in _ID.findall(entry)}
+        if evidence := tuple(sorted(named & known)):
+            questions.append(
+                AskedQuestion(text=asked["question"], category=asked["category"], evidence=evidence)
+            )
+    chat = ChatIn(
+        chat_id=f"locomo:{name}", kind="direct", title=f"{data['speaker_a']} and {data['speaker_b']}"
+    )
+    return Conversation(name=name, chat=chat, messages=messages, questions=questions)

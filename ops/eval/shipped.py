@@ -1,0 +1,93 @@
+"""A database of its own, filled and asked through the shipped path: accept, place, summarize, embed, context."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import text
+
+from ops import migrate
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline import ingest, ledger
+from pipeline.clients.factory import make_embedder
+from pipeline.context import build_context
+from pipeline.ledger import Handler
+from schemas.context import Context
+from schemas.messages import MAX_BATCH, ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from workers.resources import Resources
+
+Progress = Callable[[str], None]
+
+
+class Shipped:
+    """A Backscroll without queues: what the workers' handlers do, one after the other in this process."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
+        self.settings = resources.settings
+
+    def fill(self, chat: ChatIn, messages: Sequence[MessageIn], progress: Progress) -> None:
+        """Bring a conversation in and let everything that follows be done."""
+        for start in range(0, len(messages), MAX_BATCH):
+            batch = messages[start : start + MAX_BATCH]
+            ingest.accept(self.resources.database, self.settings.tenant, chat, batch)
+        work: list[tuple[str, Handler]] = [
+            ("ingest", self.resources.placer),
+            ("summarize", self.resources.summarizer),
+            ("embed", self.resources.embed),
+        ]
+        for kind, handler in work:
+            progress(f"{chat.chat_id}: {kind}")
+            while ledger.run(self.resources.database, kind, handler, self.resources.policy(kind)).claimed:
+                pass
+
+    def ask(self, chat_id: str, question: str, budget: int) -> Context:
+        """The context for a question that is asked later: recent messages play no part."""
+        query = ContextQuery(
+            chat_id=chat_id, query=question, budget_tokens=budget, include_history=False, explain=True
+        )
+        return build_context(
+            self.resources.database,
+            self.settings.tenant,
+            query,
+            embedder=self.resources.embedder,
+            settings=self.settings,
+        )
+
+    def sessions_of(self, chat_id: str) -> dict[str, int]:
+        """The session that each message lies in, by the message's external id."""
+        with self.resources.database.tenant(self.settings.tenant) as connection:
+            rows = connection.execute(
+                text("""
+                    SELECT m.external_id, s.id FROM conversation_sessions s JOIN messages m
+                        ON m.tenant_id = s.tenant_id AND m.chat_id = s.chat_id AND m.session_key = s.session_key
+                        AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                    WHERE s.chat_id = :chat AND s.status <> 'merged'
+                """),
+                {"chat": chat_id},
+            )
+            return {row[0]: row[1] for row in rows}
+
+
+@contextmanager
+def temporary(settings: Settings) -> Iterator[Shipped]:
+    """A fresh embedded Postgres in a temporary folder, gone afterwards; the rest by the settings."""
+    with (
+        tempfile.TemporaryDirectory(prefix="backscroll-eval-") as folder,
+        EmbeddedPostgres(Path(folder), durable=False) as server,
+    ):
+        embedder = make_embedder(settings.embedding_provider, settings.embedding_model)
+        migrate.upgrade(server.dsn("owner"), embedder.space)
+        ours = {
+            "database_url": server.dsn("app"),
+            "maintenance_database_url": server.dsn("maintenance"),
+            "summarize_debounce_seconds": 0,
+        }
+        resources = Resources(Settings.model_validate({**settings.model_dump(by_alias=False), **ours}))
+        try:
+            yield Shipped(resources)
+        finally:
+            resources.database.close()
