@@ -107,19 +107,26 @@ def times_of_others(
     return None if row[0] is None else (row[0], row[1])
 
 
-# One statement, so that work which moves from one kind to the next meanwhile is seen exactly once.
+# One statement, so that work which moves from one kind to the next meanwhile is seen exactly once. From the work
+# to what it is about, by that one's key: the other way round the planner has been seen to compare all with all.
 _PROGRESS = """
-    WITH mine AS (SELECT id, content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
-    cut AS (SELECT id, status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
+    WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
+    cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
+    open_work AS (
+        SELECT * FROM work WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
+        UNION ALL
+        SELECT * FROM work WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
+    ),
     owed AS (
-        SELECT w.due_at, w.dead_at, w.last_error FROM work w
-        WHERE w.kind = 'ingest' AND w.key = ANY(:chats) AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL)
-        UNION ALL
-        SELECT w.due_at, w.dead_at, w.last_error FROM work w JOIN cut ON w.key = 'session:' || cut.id
-        WHERE w.kind = ANY(:kinds) AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL)
-        UNION ALL
-        SELECT w.due_at, w.dead_at, w.last_error FROM work w JOIN mine ON w.key = 'message:' || mine.id
-        WHERE w.kind = ANY(:kinds) AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL)
+        SELECT w.due_at, w.dead_at, w.last_error FROM open_work w WHERE CASE
+            WHEN w.kind = 'ingest' THEN w.key = ANY(:chats)
+            WHEN starts_with(w.key, 'session:') THEN EXISTS (
+                SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = w.tenant_id
+                    AND s.id = CAST(substr(w.key, 9) AS bigint) AND s.chat_id = ANY(:chats))
+            WHEN starts_with(w.key, 'message:') THEN EXISTS (
+                SELECT 1 FROM messages m WHERE m.tenant_id = w.tenant_id
+                    AND m.id = CAST(substr(w.key, 9) AS bigint) AND m.chat_id = ANY(:chats))
+            ELSE false END
     )
     SELECT (SELECT count(*) FROM mine) AS messages,
         (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats)) AS waiting,
@@ -145,5 +152,5 @@ def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
     able = vectors.exist(connection)
     return connection.execute(
         text(_PROGRESS.format(embedded=_EMBEDDED if able else "0")),
-        {"chats": list(chat_ids), "kinds": ["summarize", "embed"] if able else ["summarize"]},
+        {"chats": list(chat_ids), "kinds": ["ingest", "summarize", *(["embed"] if able else [])]},
     ).one()
