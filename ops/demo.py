@@ -11,11 +11,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ops.commands.hints import Hints
 from ops.commands.rendering import preview
 from ops.commands.sources import open_source
+from ops.commands.waiting import await_memory
 from ops.launch import Launched
 from pipeline import importing, status
 from pipeline.importing import Tally
@@ -23,15 +24,12 @@ from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
-from workers import queues
-from workers.app import make_app
 
 SAMPLES = files("ops") / "samples"
 QUESTIONS = 3
 # A history that comes in one piece settles soon.
 SETTLE = timedelta(seconds=1)
 LIMIT_SECONDS = 300.0
-POLL_SECONDS = 0.25
 # Of each block so many lines are shown, cut to so many characters.
 LINES = 4
 LINE_CHARS = 200
@@ -42,13 +40,21 @@ def show(launched: Launched, console: Console) -> bool:
     began = time.monotonic()
     database = Database.from_settings(launched.settings)
     try:
-        tally = _import(launched, database)
+        tally = _import(launched, database, console)
         (chat,) = tally.chats.values()
         console.print(
             f"\nDemo: imported the chat {chat.title!r}, {chat.new} new messages, {chat.duplicates} already there",
             markup=False,
         )
-        progress = _await_memory(launched, database, chat.chat_id, console)
+        progress = await_memory(
+            database,
+            launched.settings.tenant,
+            [chat.chat_id],
+            console,
+            shown=console.is_terminal,
+            pause=launched.wait,
+            limit_seconds=LIMIT_SECONDS,
+        )
     finally:
         database.close()
     console.print(
@@ -68,9 +74,9 @@ def show(launched: Launched, console: Console) -> bool:
     return worked
 
 
-def _import(launched: Launched, database: Database) -> Tally:
+def _import(launched: Launched, database: Database, console: Console) -> Tally:
     """Import the sample as `backscroll import` does. Raises `InvalidInput`."""
-    queue = make_app(launched.settings)
+    hints = Hints(launched.settings, console)
     tally = Tally()
     with (
         as_file(SAMPLES / "harbour_house.jsonl") as path,
@@ -79,29 +85,11 @@ def _import(launched: Launched, database: Database) -> Tally:
         for event in importing.store(database, launched.settings.tenant, source.records(), settle=SETTLE):
             tally.add(event)
             if isinstance(event, importing.Stored) and event.new:
-                queues.hint(queue, "ingest")
+                hints.send("ingest")
+    hints.close()
     if tally.broken:
         raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")
     return tally
-
-
-def _await_memory(launched: Launched, database: Database, chat_id: str, console: Console) -> status.Progress:
-    """Wait, showing progress, until nothing is owed or time is up."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        placed, summarized, embedded = (
-            bars.add_task(name, total=None)
-            for name in ("placed in sessions", "sessions summarized", "messages embedded")
-        )
-        while True:
-            now = status.progress(database, launched.settings.tenant, [chat_id])
-            bars.update(placed, completed=now.messages - now.waiting, total=now.messages or None)
-            bars.update(summarized, completed=now.summarized, total=now.closed or None)
-            bars.update(embedded, completed=now.embedded, total=now.to_embed or None)
-            if now.complete or time.monotonic() > deadline:
-                return now
-            launched.wait(POLL_SECONDS)
 
 
 def _failure(progress: status.Progress) -> str | None:

@@ -1,7 +1,8 @@
 """Waits, with progress shown, until what was brought in has become memory."""
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -14,9 +15,20 @@ STALL_SECONDS = 20.0
 
 
 def await_memory(
-    database: Database, tenant_id: str, chat_ids: Sequence[str], console: Console, *, shown: bool
+    database: Database,
+    tenant_id: str,
+    chat_ids: Sequence[str],
+    console: Console,
+    *,
+    shown: bool,
+    pause: Callable[[float], None] = time.sleep,
+    limit_seconds: float = math.inf,
 ) -> status.Progress:
-    """Wait until nothing is owed for these chats, and say when nothing moves. Raises `DatabaseUnavailable`."""
+    """Wait until nothing is owed for these chats or time is up, and say when nothing moves.
+
+    `pause` lets so many seconds pass. Raises `DatabaseUnavailable`.
+    """
+    deadline = time.monotonic() + limit_seconds
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     moved_at, said = time.monotonic(), False
     before = None
@@ -30,7 +42,7 @@ def await_memory(
             bars.update(placed, completed=now.messages - now.waiting, total=now.messages or None)
             bars.update(summarized, completed=now.summarized, total=now.closed or None)
             bars.update(embedded, completed=now.embedded, total=now.to_embed or None)
-            if now.complete:
+            if now.complete or time.monotonic() > deadline:
                 return now
             if now != before:
                 before, moved_at = now, time.monotonic()
@@ -41,4 +53,4 @@ def await_memory(
                     "`backscroll status --workers`.",
                     style="yellow",
                 )
-            time.sleep(LOOK_SECONDS)
+            pause(LOOK_SECONDS)
