@@ -1,0 +1,79 @@
+"""Which words tell what a conversation is about, without a corpus to compare it with."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from pipeline.cues import Sentence
+from pipeline.sentences import is_content, stem
+from pipeline.stopwords import DETERMINERS
+
+_MAX_CHARS = 100  # of one topic
+
+
+def weights_of(said: Sequence[Sentence], names: Iterable[str]) -> dict[str, float]:
+    """How much each term tells: it recurs across messages, and it is specific by its form.
+
+    Without a corpus, form stands in for rarity: longer words, numbers and names are rarer. Speakers' names
+    tell nothing, as every message has one.
+    """
+    seen: dict[str, set[int]] = {}
+    capitals: Counter[str] = Counter()
+    for sentence in said:
+        for index, word in enumerate(sentence.words):
+            if is_content(word):
+                capitals[stem(word)] += index > 0 and word[0].isupper()
+        for term in sentence.terms:
+            seen.setdefault(term, set()).add(sentence.message)
+    silent = {stem(name) for name in names}
+    return {
+        term: (1 + math.log(len(messages))) * _specificity(term, capitals[term] > 0)
+        for term, messages in seen.items()
+        if term not in silent
+    }
+
+
+def _specificity(term: str, capital: bool) -> float:
+    if capital or any(character.isdigit() for character in term):
+        return 1.5
+    if term.endswith(("ly", "ing", "ed")):
+        return 0.7
+    return 1.2 if len(term) >= 7 else 0.7 if len(term) <= 3 and term.isascii() else 1.0
+
+
+def topics(said: Sequence[Sentence], weights: Mapping[str, float], *, limit: int) -> list[str]:
+    """The terms that weigh most, as most often written; two words where they stand together repeatedly."""
+    forms: dict[str, Counter[str]] = {}
+    pairs: Counter[tuple[str, str]] = Counter()
+    count: Counter[str] = Counter()
+    nouns: Counter[str] = Counter()
+    for sentence in said:
+        before = ""
+        for word in sentence.words:
+            term = stem(word)
+            if term in weights and is_content(word) and not word[0].isdigit():
+                forms.setdefault(term, Counter())[word.removesuffix("'s")] += 1
+                count[term] += 1
+                nouns[term] += before.lower() in DETERMINERS
+                if before and stem(before) in weights and is_content(before):
+                    pairs[stem(before), term] += 1
+            before = word
+    score = {
+        term: weights[term] * (1 + 0.5 * min(nouns[term], 2)) * (1 if count[term] > 1 else 0.6)
+        for term in forms
+    }
+    recurring = [pair for pair, times in pairs.items() if times > 1 and set(pair) <= set(forms)]
+    found: list[str] = []
+    used: set[str] = set()
+    for term in sorted(score, key=lambda t: (-score[t], t)):
+        if term in used or len(found) == limit:
+            continue
+        pair = max((p for p in recurring if term in p), key=lambda p: (pairs[p], p), default=(term,))
+        if used.isdisjoint(pair):
+            found.append(" ".join(_usual(forms[part]) for part in pair)[:_MAX_CHARS])
+        used.update(pair)
+    return found
+
+
+def _usual(forms: Counter[str]) -> str:
+    return max(forms, key=lambda form: (forms[form], form.islower(), form))

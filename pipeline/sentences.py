@@ -1,0 +1,85 @@
+"""Messages taken apart: sentences, and the words in them that carry meaning."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from pipeline.stopwords import STOPWORDS
+
+# After closing punctuation and a space; after an ideographic full stop; at the end of a line.
+_END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")
+# What looks like an end but is none: abbreviations, initials, the number of a list item.
+_NO_END = re.compile(
+    r"(?:\b(?:mr|mrs|ms|dr|st|sr|sra|prof|no|vs|e\.g|i\.e|etc|approx|ca)|\b[A-Z]|^\s*\d+)\.$", re.I
+)
+# A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
+_WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
+_FIRST_UNSPACED = "\u0e00"
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of one message, without the white space around them; code blocks stay whole."""
+    return list(_sentences(text))
+
+
+def _sentences(text: str) -> Iterator[str]:
+    start = 0
+    for match in _END.finditer(text):
+        if "\n" not in match[0] and _NO_END.search(text[start : match.start()].rstrip("\"')")):
+            continue
+        if sentence := text[start : match.end()].strip():
+            yield sentence
+        start = match.end()
+    if rest := text[start:].strip():
+        yield rest
+
+
+def words(text: str) -> list[str]:
+    """The words and numbers as written, in order; scripts without spaces give pairs of characters.
+
+    >>> words("Sr. Amílcar's part: 46,67 €")
+    ['Sr', "Amílcar's", 'part', '46,67']
+    """
+    found = []
+    for word in _WORD.findall(text):
+        if word[0] >= _FIRST_UNSPACED and _UNSPACED.fullmatch(word):
+            found += [word[i : i + 2] for i in range(max(len(word) - 1, 1))]
+        else:
+            found.append(word)
+    return found
+
+
+@lru_cache(maxsize=16_384)
+def stem(word: str) -> str:
+    """The form under which a word's variants are counted together: lower case, no plural, no possessive.
+
+    >>> stem("Dolphins"), stem("Ann's"), stem("parties"), stem("glass")
+    ('dolphin', 'ann', 'party', 'glass')
+    """
+    low = word.lower().replace("\u2019", "'")
+    low = low.removesuffix("'s").removesuffix("'")
+    if len(low) > 4 and low.isascii():
+        if low.endswith("ies"):
+            return low[:-3] + "y"
+        if low.endswith(("sses", "shes", "ches", "xes")):
+            return low[:-2]
+        if low.endswith("s") and not low.endswith(("ss", "us", "is")):
+            return low[:-1]
+    return low
+
+
+@lru_cache(maxsize=16_384)
+def is_content(word: str) -> bool:
+    """Whether a word can tell what a conversation is about."""
+    low = word.lower().replace("\u2019", "'")
+    if low in STOPWORDS or low.removesuffix("'s") in STOPWORDS or stem(low) in STOPWORDS:
+        return False
+    if low.isascii() and low.isalpha():
+        return len(low) > 2 and len(set(low)) > 2  # no "hmm", "aaah"
+    return len(low) > 1 or not low.isascii()
+
+
+def terms(found: Sequence[str]) -> tuple[str, ...]:
+    """The stems of those words that carry meaning, in order, with repetitions."""
+    return tuple(stem(word) for word in found if is_content(word))

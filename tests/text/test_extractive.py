@@ -1,0 +1,213 @@
+"""A session is summarized without a model: what mattered is in it, and nothing that was not said."""
+
+import re
+from time import process_time
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.extractive import summarize
+from schemas.summaries import Summary
+from tests.text.builders import conversation, message
+
+BOILER = conversation(
+    "Inês: is anyone else getting only cold water",
+    "Tom: Boiler says E41 on the display and the fan never starts.",
+    "Olek: did you ask it nicely",
+    "Inês: I'll write to Dona Graça. last time she sent her plumber, Amílcar",
+    "Davi: at the restaurant we know a woman called Beatriz, she fixed the dishwasher",
+    "Inês: Graça says Amílcar takes 45 € just to come, thursday morning",
+    "Davi: Beatriz can tomorrow at 17:30, for 60 €",
+    "Maren: I'd pay 15 € more for hot water",
+    "Tom: lol",
+    "Inês: ok decided: we take Beatriz, tomorrow 17:30.",
+    "Olek: can you leave the key with Dona Lurdes, Inês?",
+    "Tom: who pays her in the meantime, and how much?",
+)
+
+
+def test_the_summary_tells_the_decisive_sentences_with_speaker_and_date():
+    summary = summarize(BOILER).summary
+
+    assert summary.startswith("2 March 2026: ")
+    assert "Inês: ok decided: we take Beatriz, tomorrow (3 March 2026) 17:30." in summary
+    assert "E41" in summary
+    assert "lol" not in summary
+    assert len(summary) < 1000
+
+
+def test_decisions_tasks_and_unanswered_questions_are_listed_with_who_said_them():
+    summary = summarize(BOILER)
+
+    assert summary.decisions == ["Inês: ok decided: we take Beatriz, tomorrow (3 March 2026) 17:30."]
+    assert "Inês: I'll write to Dona Graça." in summary.action_items
+    assert summary.open_questions == ["Tom: who pays her in the meantime, and how much?"]
+
+
+def test_names_amounts_times_and_codes_are_found_but_not_the_speakers():
+    entities = summarize(BOILER).entities
+
+    assert {"Dona Graça", "Amílcar", "Beatriz", "45 €", "60 €", "17:30", "E41"} <= set(entities)
+    assert not {"Inês", "Tom", "Boiler", "Davi"} & set(entities)
+
+
+def test_topics_are_what_was_talked_about_again_and_again():
+    topics = summarize(BOILER).topics
+
+    assert "Beatriz" in topics
+    assert "Amílcar" in topics
+    assert not {"decided", "anyone", "thursday"} & set(topics)
+
+
+def test_agreeing_to_a_proposal_makes_it_a_decision():
+    summary = summarize(
+        conversation("Ann: shall we rent the blue van for the move", "Bob: agreed!", "Ann: and pizza after?")
+    )
+
+    assert summary.decisions == ["Ann: shall we rent the blue van for the move"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "should we take the train instead?",
+        "maybe we take the train",
+        "let's see about the train",
+        "I haven't decided about the train",
+    ],
+)
+def test_considering_is_not_deciding(line: str):
+    assert summarize(conversation("Ann: the train leaves early", f"Bob: {line}")).decisions == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "We've decided to paint the kitchen green.",
+        "let's take the ferry at noon",
+        "change of plan, the ferry instead of the bus",
+        "Saturday 28 March it is",
+        "the concert is cancelled",
+        "from now on everyone cleans on Mondays",
+        "the boat trip is now Sunday 12 April",
+    ],
+)
+def test_people_decide_in_many_ways(line: str):
+    assert summarize(conversation("Ann: hm", f"Bob: {line}")).decisions == [f"Bob: {line}"]
+
+
+def test_a_question_that_was_answered_is_not_open():
+    answered = conversation("Ann: where is the key for the cellar?", "Bob: on the hook", "Ann: thanks")
+    unknown = conversation("Ann: where is the key for the cellar?", "Bob: no idea, sorry")
+
+    assert summarize(answered).open_questions == []
+    assert summarize(unknown).open_questions == ["Ann: where is the key for the cellar?"]
+
+
+def test_dates_are_those_of_the_chats_calendar():
+    late = [message("I saw the dolphins yesterday", minute=350)]
+
+    assert "yesterday (1 March 2026)" in summarize(late).summary
+    assert "yesterday (2 March 2026)" in summarize(late, time_zone=ZoneInfo("Asia/Tokyo")).summary
+
+
+def test_one_message_is_a_session_too():
+    summary = summarize([message("👍")])
+
+    assert summary.summary == "2 March 2026."
+    assert summary.topics == summary.entities == []
+    assert summarize([message("the ferry leaves at 9:40")]).summary == (
+        "2 March 2026: Ann: the ferry leaves at 9:40."
+    )
+
+
+def test_scripts_without_spaces_or_latin_letters_are_summarized():
+    summary = summarize(
+        conversation(
+            "健: 明日の会議は三時に変更されました。場所は渋谷です。", "Аня: Встреча перенесена на четверг"
+        )
+    )
+
+    assert "明日の会議" in summary.summary
+    assert "Встреча" in summary.summary
+    assert summary.topics
+
+
+def test_a_rolling_summary_carries_on_what_came_before():
+    first = summarize(BOILER)
+    later = conversation(
+        "Tom: Beatriz replaced the fan, 145 € with the guarantee",
+        "Maren: let's pay the invoice from the kitty",
+        "Tom: I paid her, so that question about who pays is done",
+    )
+
+    rolled = summarize(later, first)
+
+    assert rolled.summary.startswith("2 March 2026: ")
+    assert "E41" in rolled.search_text()
+    assert "145 €" in rolled.summary
+    assert rolled.decisions == [*first.decisions, "Maren: let's pay the invoice from the kitty"]
+    assert rolled.open_questions == []
+
+
+def test_rolling_on_and_on_does_not_grow():
+    summary = summarize(BOILER)
+    for _ in range(30):
+        summary = summarize(BOILER, summary)
+
+    assert len(summary.summary) < 1100
+    assert len(summary.decisions) == len(set(summary.decisions)) == 1
+
+
+def test_long_sessions_are_summarized_quickly():
+    messages = conversation(
+        *(f"P{i % 5}: {m.content} Part {i}." for i in range(2000) for m in [BOILER[i % 12]])
+    )
+
+    started = process_time()
+    summary = summarize(messages)
+
+    assert process_time() - started < 5  # some 0.2 s on an idle machine
+    assert len(summary.summary) < 1100
+
+
+def test_without_messages_there_is_nothing_to_summarize():
+    with pytest.raises(ValueError, match="no messages"):
+        summarize([])
+
+
+def said_in(text: str) -> str:
+    """Only its letters and digits, without the dates that were added in brackets."""
+    return re.sub(r"\W+", "", re.sub(r" \([^()]*\d{4}\)", "", text))
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["Ann", "Bob", "李", ""]),
+            st.text(max_size=120) | st.sampled_from([m.content for m in BOILER]),
+            st.sampled_from(["user", "assistant", "system", "tool"]),
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_any_conversation_gives_the_same_valid_summary_every_time(said: list[tuple[str, str, str]]):
+    messages = [message(text, name, minute=i, id=i, role=role) for i, (name, text, role) in enumerate(said)]
+
+    summary = summarize(messages)
+
+    assert summary == summarize(messages)
+    Summary.model_validate(summary.model_dump())
+    everything = said_in(" ".join(m.content for m in messages))
+    for item in (*summary.decisions, *summary.open_questions, *summary.action_items):
+        speaker, _, quoted = item.partition(": ")
+        assert speaker in {m.speaker for m in messages}
+        assert said_in(quoted.removesuffix("…"))[:40] in everything
+    spaced = " ".join(" ".join(m.content for m in messages).lower().split())
+    for entity in summary.entities:
+        assert entity.lower() in spaced
+    Summary.model_validate(summarize(messages, summary).model_dump())
