@@ -4,7 +4,8 @@ In a small scope every message is a candidate. In a large one the best by keywor
 united (never the scores of one arm alone, so that a hit of either can surface), with their neighbours.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -13,16 +14,17 @@ from sqlalchemy import Connection, Row
 
 from pipeline.rank import Candidate, Statistics
 from pipeline.store import around, keywords, nearest
+from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat
 from pipeline.store.scope import Scope
 from schemas.vectors import EmbeddingSpace, Vector
 
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
-WHOLE_UP_TO = 3000
+WHOLE_UP_TO = 1500
 # Above that, so many of each arm …
-CANDIDATES_PER_ARM = 150
+CANDIDATES_PER_ARM = 120
 # … and so many neighbours on either side.
-REACH = 7
+REACH = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +66,11 @@ def _whole(
     space: EmbeddingSpace | None,
     vector: Vector | None,
 ) -> Retrieved:
-    rows = around.all_messages(connection, scope, words, space, vector)
-    candidates = _candidates(rows)
-    cosines = [c.cosine for c in candidates if c.cosine is not None]
+    """Every message of the scope, and the statistics counted from them."""
+    rows = around.all_messages(connection, scope, words)
+    cosines = around.cosines(connection, scope, space, vector) if space and vector is not None else {}
+    placed = _placed(rows, around.session_ranges(connection, scope))
+    candidates = _candidates(rows, placed, cosines)
     frequency = {word: sum(1 for c in candidates if word in c.terms) for word in words}
     return Retrieved(
         candidates=candidates,
@@ -74,7 +78,7 @@ def _whole(
             messages=len(candidates),
             mean_length=sum(c.length for c in candidates) / max(1, len(candidates)),
             document_frequency={word: df for word, df in frequency.items() if df},
-            mean_cosine=sum(cosines) / max(1, len(cosines)),
+            mean_cosine=sum(cosines.values()) / max(1, len(cosines)),
         ),
         vector_search="exact" if vector is not None else "off",
         rows_compared=len(cosines),
@@ -89,6 +93,7 @@ def _large(
     space: EmbeddingSpace | None,
     vector: Vector | None,
 ) -> Retrieved:
+    """The best of each arm with their neighbours; the statistics are the whole scope's."""
     mean_length = chat.lexeme_count / max(1, chat.message_count)
     found = keywords.keywords(
         connection,
@@ -98,14 +103,14 @@ def _large(
         mean_size=mean_length,
         limit=CANDIDATES_PER_ARM,
     )
-    near = (
-        nearest.nearest(connection, scope, space, vector, limit=CANDIDATES_PER_ARM)
-        if space is not None and vector is not None
-        else nearest.VectorHits()
-    )
-    ids = list(dict.fromkeys([*found.scores, *near.cosines]))
+    near = nearest.VectorHits()
+    if space is not None and vector is not None:
+        near = nearest.nearest(connection, scope, space, vector, limit=CANDIDATES_PER_ARM)
+    placed = around.around(connection, scope, list(dict.fromkeys([*found.scores, *near.cosines])), REACH)
+    ids = list(placed)
+    cosines = around.cosines(connection, scope, space, vector, ids) if space and vector is not None else {}
     return Retrieved(
-        candidates=_candidates(around.around(connection, scope, ids, REACH, words, space, vector)),
+        candidates=_candidates(around.these_messages(connection, ids, words), placed, cosines),
         statistics=Statistics(
             messages=chat.message_count,
             mean_length=mean_length,
@@ -117,25 +122,36 @@ def _large(
     )
 
 
-def _candidates(rows: Sequence[Row[Any]]) -> list[Candidate]:
+def _placed(rows: Sequence[Row[Any]], ranges: Sequence[SessionRange]) -> dict[int, int]:
+    """The session whose range each message lies in; 0 for those that wait for their place."""
+    starts = [(r.session_key, r.started_at) for r in ranges]
+    placed = {}
+    for row in rows:
+        at = bisect_right(starts, (row.session_key, row.sent_at)) - 1
+        inside = at >= 0 and ranges[at].session_key == row.session_key and row.sent_at <= ranges[at].ended_at
+        placed[row.id] = ranges[at].id if inside else 0
+    return placed
+
+
+def _candidates(
+    rows: Sequence[Row[Any]], placed: Mapping[int, int], cosines: Mapping[int, float]
+) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
-    ordered = sorted(rows, key=lambda r: (r.session_id, r.sent_at, r.position, r.external_id))
-    candidates = []
-    for session_id, inside in groupby(ordered, key=lambda r: r.session_id):
-        for place, row in enumerate(inside):
-            candidates.append(
-                Candidate(
-                    id=row.id,
-                    session=session_id,
-                    place=place,
-                    external_id=row.external_id,
-                    speaker=row.speaker,
-                    role=row.role,
-                    text=row.content,
-                    sent_at=row.sent_at,
-                    terms=row.terms or {},
-                    length=row.size,
-                    cosine=row.cosine,
-                )
-            )
-    return candidates
+    ordered = sorted(rows, key=lambda r: (placed[r.id], r.sent_at, r.position, r.external_id))
+    return [
+        Candidate(
+            id=row.id,
+            session=session,
+            place=place,
+            external_id=row.external_id,
+            speaker=row.speaker,
+            role=row.role,
+            text=row.content,
+            sent_at=row.sent_at,
+            terms=row.terms or {},
+            length=row.size,
+            cosine=cosines.get(row.id),
+        )
+        for session, inside in groupby(ordered, key=lambda r: placed[r.id])
+        for place, row in enumerate(inside)
+    ]

@@ -1,80 +1,92 @@
-"""SQL that reads messages for ranking: all of a scope, or those around what was found."""
+"""SQL that reads messages for ranking: all of a scope, or those around what was found.
+
+Single-table statements over the scope's own index, put together by the caller: a join of messages, sessions and
+vectors costs a hundred times as much as soon as the planner's statistics are behind.
+"""
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.scope import Scope
+from pipeline.store.keywords import any_of
+from pipeline.store.scope import IN_SCOPE, Scope
 from pipeline.store.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector
 
-
-# How a message is read for ranking: with the query's lexemes in it, and its cosine where it has a vector.
-def _columns(space: EmbeddingSpace | None) -> str:
-    cosine = "CAST(NULL AS float8)"
-    if space is not None:
-        size = int(space.dimensions)
-        cosine = f"1 - (v.embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))"
-    return f"""
-        m.id, m.external_id, m.sender_id, coalesce(nullif(m.sender_name, ''), m.sender_id) AS speaker, m.role,
-        m.content, m.sent_at, m.position, coalesce(length(m.tsv), 0) AS size,
+# A message as ranking reads it. Only where a lexeme of the query stands at all are they counted.
+_COLUMNS = """
+    m.id, m.external_id, m.session_key, coalesce(nullif(m.sender_name, ''), m.sender_id) AS speaker, m.role,
+    m.content, m.sent_at, m.position, coalesce(length(m.tsv), 0) AS size,
+    CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN
         (SELECT jsonb_object_agg(t.lexeme, cardinality(t.positions)) FROM unnest(m.tsv) t
-            WHERE t.lexeme = ANY(:lexemes)) AS terms,
-        {cosine} AS cosine
-    """
+            WHERE t.lexeme = ANY(:lexemes)) END AS terms
+"""
 
 
-def _vectors(space: EmbeddingSpace | None) -> str:
-    if space is None:
-        return ""
-    return f"""LEFT JOIN message_vectors v
-        ON v.tenant_id = m.tenant_id AND v.message_id = m.id AND v.space_id = {int(space.id or 0)}"""
+class SessionRange(NamedTuple):
+    """Where a session reaches."""
+
+    id: int
+    session_key: str
+    started_at: datetime
+    ended_at: datetime
 
 
-def all_messages(
-    connection: Connection,
-    scope: Scope,
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-) -> Sequence[Row[Any]]:
-    """Every message of a scope for ranking, with the session it lies in (0: not placed yet)."""
-    seen = space if query is not None else None
-    return connection.execute(
+def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
+    """The ranges of all sessions in a scope, by key and time."""
+    rows = connection.execute(
         text(f"""
-            SELECT s.id AS session_id, {_columns(seen)}
-            FROM conversation_sessions s
-            JOIN messages m ON m.tenant_id = s.tenant_id AND m.chat_id = s.chat_id
-                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
-            {_vectors(seen)}
-            WHERE s.chat_id = :chat AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
-                AND s.status <> 'merged'
-                AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-            UNION ALL
-            SELECT 0, {_columns(seen)}
-            FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-            {_vectors(seen)}
-            WHERE a.chat_id = :chat AND (CAST(:key AS text) IS NULL OR m.session_key = :key)
+            SELECT id, session_key, started_at, ended_at FROM conversation_sessions
+            WHERE {IN_SCOPE} AND status <> 'merged'
         """),
-        {**scope.given(), "lexemes": list(words), "query": literal(query) if query is not None else None},
+        scope.given(),
+    )
+    return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
+
+
+def all_messages(connection: Connection, scope: Scope, words: Sequence[str]) -> Sequence[Row[Any]]:
+    """Every message of a scope for ranking."""
+    return connection.execute(
+        text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}"),
+        {**scope.given(), "lexemes": list(words), "any": any_of(words)},
     ).all()
 
 
-def around(
+def these_messages(connection: Connection, ids: Sequence[int], words: Sequence[str]) -> Sequence[Row[Any]]:
+    """These messages for ranking."""
+    return connection.execute(
+        text(f"SELECT {_COLUMNS} FROM messages m WHERE id = ANY(:ids)"),
+        {"ids": list(ids), "lexemes": list(words), "any": any_of(words)},
+    ).all()
+
+
+def cosines(
     connection: Connection,
     scope: Scope,
-    ids: Sequence[int],
-    reach: int,
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-) -> Sequence[Row[Any]]:
-    """These messages and up to `reach` on either side within their sessions, as `all_messages` gives them."""
-    seen = space if query is not None else None
-    return connection.execute(
+    space: EmbeddingSpace,
+    query: Vector,
+    ids: Sequence[int] | None = None,
+) -> dict[int, float]:
+    """The cosine to the query of every message of the scope's chat, or of these, that has a vector."""
+    size = int(space.dimensions)
+    which = "chat_id = :chat" if ids is None else "message_id = ANY(:ids)"
+    rows = connection.execute(
         text(f"""
-            WITH found AS (
+            SELECT message_id, 1 - (embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))
+            FROM message_vectors WHERE space_id = {int(space.id or 0)} AND {which}
+        """),
+        {**scope.given(), "query": literal(query), "ids": list(ids or ())},
+    )
+    return {row[0]: float(row[1]) for row in rows}
+
+
+def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
+    """These messages and up to `reach` on either side within their sessions, each with its session (0: none yet)."""
+    rows = connection.execute(
+        text("""
+            WITH found AS MATERIALIZED (
                 SELECT m.id, m.sent_at, m.session_key, s.id AS session_id, s.started_at, s.ended_at
                 FROM messages m LEFT JOIN LATERAL (
                     SELECT s.id, s.started_at, s.ended_at FROM conversation_sessions s
@@ -82,27 +94,19 @@ def around(
                         AND s.started_at <= m.sent_at
                     ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
                 WHERE m.id = ANY(:ids) AND m.chat_id = :chat
-            ), wanted AS (
-                SELECT id, coalesce(session_id, 0) AS session_id FROM found
-                UNION
-                SELECT n.id, f.session_id FROM found f CROSS JOIN LATERAL (
-                    (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                        AND n.sent_at BETWEEN f.started_at AND f.sent_at
-                        ORDER BY n.sent_at DESC, n.id DESC LIMIT :side)
-                    UNION ALL
-                    (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                        AND n.sent_at BETWEEN f.sent_at AND f.ended_at
-                        ORDER BY n.sent_at, n.id LIMIT :side)) n
-                WHERE f.session_id IS NOT NULL
             )
-            SELECT wanted.session_id, {_columns(seen)}
-            FROM wanted JOIN messages m ON m.id = wanted.id {_vectors(seen)}
+            SELECT id, coalesce(session_id, 0) FROM found
+            UNION
+            SELECT n.id, f.session_id FROM found f CROSS JOIN LATERAL (
+                (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.started_at AND f.sent_at
+                    ORDER BY n.sent_at DESC, n.id DESC LIMIT :side)
+                UNION ALL
+                (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
+                    AND n.sent_at BETWEEN f.sent_at AND f.ended_at
+                    ORDER BY n.sent_at, n.id LIMIT :side)) n
+            WHERE f.session_id IS NOT NULL
         """),
-        {
-            **scope.given(),
-            "ids": list(ids),
-            "side": reach + 2,
-            "lexemes": list(words),
-            "query": literal(query) if query is not None else None,
-        },
-    ).all()
+        {**scope.given(), "ids": list(ids), "side": reach + 1},
+    )
+    return {row[0]: row[1] for row in rows}

@@ -70,7 +70,7 @@ def keywords(
         _KEYWORDS,
         {
             **scope.given(),
-            "any": " | ".join(map(_quoted, words)),
+            "any": any_of(words),
             "lexemes": list(words),
             "messages": max(messages, 1),
             "mean_size": max(mean_size, 1.0),
@@ -82,6 +82,15 @@ def keywords(
     return KeywordHits(
         scores=dict(ordered), document_frequency={w: min(n, messages) for w, n in frequency.items()}
     )
+
+
+def any_of(words: Sequence[str]) -> str:
+    """A tsquery that matches where any of the lexemes stands; without any it matches nothing.
+
+    >>> any_of(["boiler", "it's"])
+    "'boiler' | 'it''s'"
+    """
+    return " | ".join(map(_quoted, words))
 
 
 def _quoted(lexeme: str) -> str:
