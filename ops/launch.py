@@ -11,21 +11,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import SecretStr
 
 from ops import migrate, processes, stack
+from ops.choices import Wanted, choose_embedder, choose_ports
 from ops.embedded.folder import explained, make_folder, write_private
 from ops.embedded.lock import open_lock, take
-from ops.embedded.ports import PortTaken, free_port, is_free
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.redis import EmbeddedRedis
 from ops.embedded.server import EmbeddedServer
 from ops.stack import Running
 from ops.supervisor import Supervisor
-from pipeline.clients import factory
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, Permanent, Retryable, SettingsError
 from schemas.settings import Settings
@@ -46,16 +44,6 @@ class RunsAlready(Retryable):
 
 class NotReady(Permanent):
     """A process ended, or did not answer in time, while everything was started."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What to start, besides what the settings say."""
-
-    # none: without Flower
-    flower_port: int | None
-    # the embedder that needs no model, whatever is installed
-    light: bool = False
 
 
 class Launched:
@@ -101,7 +89,7 @@ def everything(settings: Settings, wanted: Wanted, say: Say) -> Iterator[Launche
     make_folder(settings.data_dir)
     with contextlib.ExitStack() as cleanup:
         _lock(settings.data_dir, cleanup)
-        settings, wanted = _choose_ports(settings, wanted)
+        settings, wanted = choose_ports(settings, wanted)
         key = settings.api_key or SecretStr(_kept_secret(settings.data_dir / "api-key"))
         settings = settings.model_copy(update={"api_key": key})
         settings, servers = _start_servers(settings, cleanup, say)
@@ -138,24 +126,6 @@ def _lock(data_dir: Path, cleanup: contextlib.ExitStack) -> None:
         f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it with "
         f"{how}, or name another folder with --data-dir."
     )
-
-
-def _choose_ports(settings: Settings, wanted: Wanted) -> tuple[Settings, Wanted]:
-    port = settings.port or free_port(settings.host)
-    if not is_free(port, settings.host):
-        raise PortTaken(
-            f"Port {port} on {settings.host}, wanted for the HTTP door, is taken. Stop what listens there, "
-            "or name another with --port."
-        )
-    flower = wanted.flower_port
-    if flower is not None:
-        flower = flower or free_port()
-        if flower == port or not is_free(flower):
-            raise PortTaken(
-                f"Port {flower}, wanted for Flower, is taken. Stop what listens there, name another with "
-                "--flower-port, or start with --no-flower."
-            )
-    return settings.model_copy(update={"port": port}), Wanted(flower_port=flower, light=wanted.light)
 
 
 def _start_servers(
@@ -202,7 +172,7 @@ def _prepare_tables(settings: Settings, wanted: Wanted, say: Say) -> Settings:
     began = time.monotonic()
     owner = settings.owner_database_url
     if owner is None:
-        settings = _with_embedder(settings, wanted, active=None)
+        settings = choose_embedder(settings, wanted, active=None)
         database = Database.from_settings(settings)
         try:
             database.check()
@@ -211,32 +181,11 @@ def _prepare_tables(settings: Settings, wanted: Wanted, say: Say) -> Settings:
         return settings
     before = migrate.state(owner.get_secret_value())
     active = next((name for name, status in before.spaces if status == "active"), None)
-    settings = _with_embedder(settings, wanted, active)
+    settings = choose_embedder(settings, wanted, active)
     after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings))
     done = f"tables at migration {after.newest}" if before.found else "tables made"
     say(f"{done}, embeddings by {settings.embedding_provider} [{time.monotonic() - began:.1f} s]")
     return settings
-
-
-def _with_embedder(settings: Settings, wanted: Wanted, active: str | None) -> Settings:
-    """The settings with the embedder to use: that of the vectors already there, unless another was asked for.
-
-    `active` is the name of their space. Raises `SettingsError` when --light was asked for and is not it.
-    """
-    provider, model = settings.embedding_provider, settings.embedding_model
-    if wanted.light:
-        provider, model = "deterministic", None
-        if active and not active.startswith("deterministic/"):
-            raise SettingsError(
-                f"The vectors in {settings.data_dir} were made by {active}, which --light cannot compare "
-                "with. Leave --light out, or name another folder with --data-dir."
-            )
-    elif provider is None and model is None and active:
-        name, _, rest = active.partition("/")
-        model = rest.rpartition("/")[0]
-        return settings.model_copy(update={"embedding_provider": name, "embedding_model": model})
-    chosen = provider or factory.default_provider()
-    return settings.model_copy(update={"embedding_provider": chosen, "embedding_model": model})
 
 
 def _running(settings: Settings, wanted: Wanted) -> Running:

@@ -30,7 +30,11 @@ class Settings(BaseSettings):
     """All settings, checked, with their defaults."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file_encoding="utf-8", extra="ignore", frozen=True
+        env_prefix=PREFIX,
+        env_file_encoding="utf-8",
+        extra="ignore",
+        frozen=True,
+        populate_by_name=True,
     )
 
     # Postgres as the role that sees one tenant at a time; none: the embedded one

@@ -69,7 +69,8 @@ def up(
         f"Starting Backscroll with the data folder {settings.data_dir}", soft_wrap=True, markup=False
     )
 
-    from ops.launch import Wanted, everything
+    from ops.choices import Wanted
+    from ops.launch import everything
 
     given = {"port": port, "flower_port": flower_port}
     changed: dict[str, float] = {name: value for name, value in given.items() if value is not None}
