@@ -93,9 +93,10 @@ def _found(text: str) -> list[tuple[str, bool]]:
     for match in _NAME.finditer(text):
         parts = match[0].split()
         before = text[: match.start()].rstrip(" \t")
-        begins = (not before or before[-1] in _OPENS) and not _plain(parts[0])
-        while parts and _plain(parts[0]):  # "The Santa Preguiça", "When Caroline"
-            parts.pop(0)
+        first = not before or before[-1] in _OPENS
+        begins = first and not _plain(parts[0])
+        while parts and _plain(parts[0]) and (first or len(parts) == 1 or len(parts[0]) < 2):
+            parts.pop(0)  # "The Santa Preguiça", but "in New York"
         while parts and (_plain(parts[-1]) or parts[-1].islower()):  # "Friday I"
             parts.pop()
         name = re.sub("['\u2019]s$", "", " ".join(parts))

@@ -1,0 +1,36 @@
+"""What people look for by the letter is found: names, amounts, times, links, code."""
+
+import pytest
+
+from pipeline.entities import entities
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see https://example.org/a?b=1, then call", ["https://example.org/a?b=1"]),
+        ("mail ann.lee@example.org or ask @harbourbot", ["ann.lee@example.org", "@harbourbot"]),
+        ("pay 240 € or $5.50 or 20 euros", ["240 €", "$5.50", "20 euros"]),
+        ("on 28 March at 9:00, not May 3rd at 5pm", ["28 March", "9:00", "May 3rd", "5pm"]),
+        ("keep it at 1.4 bar", ["1.4 bar"]),
+        ("error E41 in parse_time of api.py, see `make it`", ["E41", "parse_time", "api.py", "make it"]),
+        ("call +351 900 000 147", ["+351 900 000 147"]),
+        ("we saw Ana Maria da Silva in New York", ["Ana Maria da Silva", "New York"]),
+        ("Rang Zulmira about it", ["Zulmira"]),
+        ("The Santa Preguiça. It leaves. I THINK I know", ["Santa Preguiça"]),
+    ],
+)
+def test_each_kind_is_recognized_where_it_stands(text: str, found: list[str]):
+    assert entities([text]) == found
+
+
+def test_a_word_that_begins_sentences_is_a_name_when_it_comes_up_again():
+    assert entities(["Beatriz can tomorrow", "ok. Beatriz it is"]) == ["Beatriz"]
+    assert entities(["Bread is in the oven", "the bread is ready. Bread!"]) == []
+
+
+def test_the_most_frequent_come_first_and_known_names_not_at_all():
+    texts = ["we met Amílcar and Beatriz", "so Beatriz, Ann and Mel?", "dear Beatriz"]
+
+    assert entities(texts, known=["Ann Lee", "Melanie"]) == ["Beatriz", "Amílcar"]
+    assert entities(texts, known=["Ann Lee", "Melanie"], limit=1) == ["Beatriz"]
