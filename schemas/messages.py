@@ -65,8 +65,17 @@ def parse_time(value: object) -> object:
     return value
 
 
+def cleaned(value: Any) -> Any:
+    """`clean_text` for what is a text at all."""
+    return clean_text(value) if isinstance(value, str) else value
+
+
 Time = Annotated[datetime, BeforeValidator(parse_time)]
-Id = Annotated[str, BeforeValidator(lambda v: clean_text(v).strip() if isinstance(v, str) else v)]
+Id = Annotated[
+    str,
+    BeforeValidator(lambda value: value.strip() if isinstance(value, str) else value),
+    BeforeValidator(cleaned),
+]
 
 
 def _depth(value: Any) -> int:
@@ -160,7 +169,8 @@ class MessageIn(BaseModel):
         if _depth(value) > MAX_METADATA_DEPTH:
             raise ValueError(f"is nested deeper than {MAX_METADATA_DEPTH} levels")
         value = _clean_json(value)
-        if (size := len(json.dumps(value, default=str))) > MAX_METADATA_BYTES:
+        # raises ValueError for inf and NaN, which JSON does not know
+        if (size := len(json.dumps(value, default=str, allow_nan=False))) > MAX_METADATA_BYTES:
             raise ValueError(f"is {size} bytes long as JSON; at most {MAX_METADATA_BYTES} are taken")
         return value
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from schemas.errors import InvalidInput
-from schemas.messages import MAX_BATCH, MAX_ID_CHARS, ChatIn, MessageIn
+from schemas.messages import MAX_BATCH, MAX_ID_CHARS, ChatIn, Id, MessageIn, cleaned
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -44,13 +44,13 @@ class ContextQuery(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     # the chat that the bot answers in
-    chat_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
     # the question, or what the bot is about to react to
-    query: Annotated[str, Field(min_length=1, max_length=8000)]
-    user_id: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
-    agent_id: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    query: Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000)]
+    user_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    agent_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
     # of one thread alone; none: over all the chat's sessions
-    session_key: Annotated[str, Field(max_length=MAX_ID_CHARS)] | None = None
+    session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
     profile: str = "balanced"
     budget_tokens: Annotated[int, Field(ge=50, le=200_000)] | None = None
     include_history: bool = True
