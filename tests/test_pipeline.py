@@ -1,0 +1,418 @@
+"""From accepted to embedded: what is summarized, what is embedded, what backfills and pruning do about it."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import backfill, embed, ingest, ledger, summarize
+from pipeline.backfill import Current
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import Rules
+from pipeline.ledger import Handler, Policy
+from pipeline.prune import prune, retention_of
+from pipeline.store.database import Database
+from pipeline.sweep import sweep
+from schemas.backfills import BackfillRequest
+from schemas.errors import InvalidInput, NotFound, Permanent, ProviderRejected, ProviderUnavailable
+from schemas.messages import ChatIn
+from schemas.sessions import Message
+from schemas.settings import Settings
+from schemas.summaries import Summary
+from schemas.vectors import Vector
+from tests.conftest import TENANT, message
+
+CHAT = ChatIn(chat_id="test:1", title="One")
+
+
+class Counting(DeterministicEmbedder):
+    """Remembers the texts that it was asked to embed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        self.texts.extend(texts)
+        return super().embed_documents(texts)
+
+
+def run(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
+    """Do everything of a kind that is due; how many rows."""
+    done = 0
+    while (outcome := ledger.run(database, kind, handler, policy)).claimed:
+        done += outcome.finished
+    return done
+
+
+def place(database: Database, rules: Rules, policy: Policy) -> None:
+    run(database, "ingest", ingest.placer(database, rules), policy)
+
+
+def summarizer(database: Database, version: int = 1, client: object = None) -> Handler:
+    return summarize.summarizer(database, client or ExtractiveSummarizer(), min_messages=4, version=version)  # type: ignore[arg-type]
+
+
+def rows(database: Database, statement: str) -> list[tuple[object, ...]]:
+    with database.tenant(TENANT) as connection:
+        return [tuple(row) for row in connection.execute(text(statement))]
+
+
+def talk(count: int, start: float = 0, prefix: str = "m") -> list[object]:
+    return [
+        message(start + n, f"the boiler shows error E{40 + n}", id=f"{prefix}{start}-{n}")
+        for n in range(count)
+    ]
+
+
+@pytest.fixture
+def two_sessions(database: Database, rules: Rules, policy: Policy) -> Database:
+    """One of five messages, one of two."""
+    ingest.accept(database, TENANT, CHAT, [*talk(5), *talk(2, 100)])  # type: ignore[list-item]
+    place(database, rules, policy)
+    return database
+
+
+def test_a_closed_session_is_summarized_once_and_a_small_one_skipped(
+    two_sessions: Database, policy: Policy
+) -> None:
+    assert run(two_sessions, "summarize", summarizer(two_sessions), policy) == 2
+    assert rows(
+        two_sessions,
+        "SELECT status, summary_model, summary_revision = revision FROM conversation_sessions ORDER BY id",
+    ) == [("summarized", "extractive-v1", True), ("skipped", None, None)]
+    assert rows(
+        two_sessions,
+        """SELECT name, sum(value) FROM daily_counters WHERE name LIKE 'session%' AND name NOT LIKE '%seconds'
+        GROUP BY name ORDER BY name""",
+    ) == [
+        ("session_summaries_created", 1),
+        ("session_summary_skipped_small", 1),
+        ("sessions_closed", 2),
+        ("sessions_opened", 2),
+    ]
+    assert run(two_sessions, "summarize", summarizer(two_sessions), policy) == 0
+
+
+def test_a_late_message_makes_its_session_summarized_again(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    run(two_sessions, "summarize", summarizer(two_sessions), policy)
+    ingest.accept(two_sessions, TENANT, CHAT, [message(2.5, "and the plumber is Beatriz", id="late")])
+    place(two_sessions, rules, policy)
+    assert run(two_sessions, "summarize", summarizer(two_sessions), policy) == 1
+    found = rows(
+        two_sessions,
+        "SELECT status, message_count, summary_revision FROM conversation_sessions ORDER BY id LIMIT 1",
+    )
+    assert found == [("summarized", 6, 2)]
+
+
+class Changing(ExtractiveSummarizer):
+    """While it works somebody writes into the session."""
+
+    def __init__(self, database: Database, rules: Rules, policy: Policy) -> None:
+        self.between = (database, rules, policy)
+        self.calls = 0
+
+    def summarize(
+        self, messages: Sequence[Message], previous: Summary | None = None, **options: object
+    ) -> Summary:
+        self.calls += 1
+        if self.calls == 1:
+            database, rules, policy = self.between
+            ingest.accept(database, TENANT, CHAT, [message(1.5, "wait, it was the fan", id="meanwhile")])
+            place(database, rules, policy)
+        return super().summarize(messages, previous, **options)  # type: ignore[arg-type]
+
+
+def test_a_summary_of_what_has_changed_meanwhile_is_not_saved(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    client = Changing(two_sessions, rules, policy)
+    run(two_sessions, "summarize", summarizer(two_sessions, client=client), policy)
+    assert client.calls == 2
+    found = rows(
+        two_sessions,
+        "SELECT summary_revision = revision, summary_message_count FROM conversation_sessions WHERE id = 1",
+    )
+    assert found == [(True, 6)]
+
+
+class Refusing(ExtractiveSummarizer):
+    """A model that will not have it."""
+
+    def summarize(
+        self, messages: Sequence[Message], previous: Summary | None = None, **options: object
+    ) -> Summary:
+        raise Permanent("the model refuses this text")
+
+
+def test_a_session_that_cannot_be_summarized_says_why_and_is_left(
+    two_sessions: Database, policy: Policy
+) -> None:
+    run(two_sessions, "summarize", summarizer(two_sessions, client=Refusing()), policy)
+    assert rows(
+        two_sessions, "SELECT status, failure_reason FROM conversation_sessions WHERE message_count = 5"
+    ) == [("failed", "the model refuses this text")]
+
+
+def test_every_message_and_summary_gets_one_vector_and_equal_text_is_embedded_once(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    same = [message(n, "ok", id=f"same{n}") for n in range(4)]
+    ingest.accept(database, TENANT, CHAT, [*talk(4, 10), *same])  # type: ignore[list-item]
+    place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
+    client = Counting()
+    run(database, "embed", embed.embedder(database, client), policy)
+    assert len(client.texts) == 4 + 1 + 1
+    assert rows(database, "SELECT count(*), count(DISTINCT embedding::text) FROM message_vectors") == [(8, 5)]
+    assert rows(database, "SELECT count(*) FROM session_vectors") == [(1,)]
+    ingest.accept(database, TENANT, CHAT, [message(3, "ok", id="once more")])
+    place(database, rules, policy)
+    before = len(client.texts)
+    run(database, "embed", embed.embedder(database, client), policy)
+    assert len(client.texts) == before
+
+
+class Choosy(DeterministicEmbedder):
+    """Refuses long texts, and whole batches that hold one."""
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        if any(len(one) > 1000 for one in texts):
+            raise ProviderRejected("too long")
+        return super().embed_documents(texts)
+
+
+def test_a_text_that_the_model_refuses_does_not_take_its_batch_with_it(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0, "short"), message(1, "long " * 1000)])
+    place(database, rules, policy)
+    run(database, "embed", embed.embedder(database, Choosy()), policy)
+    assert rows(database, "SELECT count(*) FROM message_vectors") == [(2,)]
+
+
+class Away(DeterministicEmbedder):
+    """A provider that is down."""
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        raise ProviderUnavailable("does not answer")
+
+
+def test_a_provider_that_is_away_leaves_vectors_owed(two_sessions: Database, policy: Policy) -> None:
+    outcome = ledger.run(two_sessions, "embed", embed.embedder(two_sessions, Away()), policy)
+    assert (outcome.finished, outcome.failed) == (0, 7)
+    assert rows(two_sessions, "SELECT max(attempts), count(due_at) FROM work WHERE kind = 'embed'") == [
+        (0, 7)
+    ]
+
+
+def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
+    place(database, rules, policy)
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE conversation_sessions SET status = 'open'"))
+        connection.execute(text("DELETE FROM work"))
+    swept = sweep(database, rules, policy.max_attempts)
+    assert swept.sessions_closed == 1
+    assert swept.due == {"summarize": 1}
+    assert rows(database, "SELECT status FROM conversation_sessions") == [("closed",)]
+
+
+def test_arrivals_whose_hint_and_work_were_lost_are_owed_again_by_the_sweep(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
+    with database.maintenance() as connection:
+        connection.execute(text("UPDATE work SET due_at = NULL"))
+    assert sweep(database, rules, policy.max_attempts).due == {"ingest": 1}
+
+
+# Backfills
+
+
+def current(rules: Rules, version: int = 1) -> Current:
+    return Current(rules=rules, summary_version=version, min_messages=4)
+
+
+def finish(database: Database, rules: Rules, policy: Policy, version: int = 1) -> None:
+    """Let workers do a backfill and what it raises, as long as anything happens."""
+    for _ in range(60):
+        with database.maintenance() as connection:
+            connection.execute(
+                text("UPDATE work SET due_at = now() WHERE due_at IS NOT NULL AND claimed IS NULL")
+            )
+        done = run_once(database, "backfill", backfill.backfiller(database, current(rules, version)), policy)
+        done += run(database, "summarize", summarizer(database, version), policy)
+        done += run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+        if not done:
+            return
+
+
+def run_once(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
+    return ledger.run(database, kind, handler, policy).claimed
+
+
+def state(database: Database) -> tuple[object, ...]:
+    return rows(database, "SELECT state, total, seen, raised FROM backfills ORDER BY id DESC LIMIT 1")[0]
+
+
+def test_a_backfill_embeds_what_has_no_vector_and_only_that(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    with two_sessions.tenant(TENANT) as connection:
+        connection.execute(
+            text("DELETE FROM message_vectors WHERE message_id IN (SELECT id FROM messages LIMIT 3)")
+        )
+    request = BackfillRequest(kind="embed", batch_size=2)
+    assert backfill.plan(two_sessions, TENANT, request, current(rules)).missing == 3
+    backfill.start(two_sessions, TENANT, request, current(rules))
+    finish(two_sessions, rules, policy)
+    assert state(two_sessions) == ("completed", 7, 7, 3)
+    assert rows(two_sessions, "SELECT count(*) FROM message_vectors") == [(7,)]
+
+
+def test_a_new_summary_version_makes_the_old_ones_missing(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    run(two_sessions, "summarize", summarizer(two_sessions), policy)
+    request = BackfillRequest(kind="summarize")
+    assert backfill.plan(two_sessions, TENANT, request, current(rules)).missing == 0
+    assert backfill.plan(two_sessions, TENANT, request, current(rules, 2)).missing == 1
+    backfill.start(two_sessions, TENANT, request, current(rules, 2))
+    finish(two_sessions, rules, policy, version=2)
+    assert rows(
+        two_sessions, "SELECT summary_version FROM conversation_sessions WHERE status = 'summarized'"
+    ) == [(2,)]
+    assert state(two_sessions)[0] == "completed"
+
+
+def test_summaries_can_be_made_again_though_none_is_missing(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    run(two_sessions, "summarize", summarizer(two_sessions), policy)
+    made = rows(
+        two_sessions, "SELECT summary_created_at FROM conversation_sessions WHERE status = 'summarized'"
+    )
+    backfill.start(
+        two_sessions, TENANT, BackfillRequest(kind="summarize", missing_only=False), current(rules)
+    )
+    finish(two_sessions, rules, policy)
+    again = rows(
+        two_sessions, "SELECT summary_created_at FROM conversation_sessions WHERE status = 'summarized'"
+    )
+    assert again > made
+
+
+def test_after_the_gap_changed_sessions_are_cut_again_and_ids_kept(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    before = rows(two_sessions, "SELECT id FROM conversation_sessions ORDER BY id")
+    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    backfill.start(two_sessions, TENANT, BackfillRequest(kind="sessionize"), current(longer))
+    finish(two_sessions, longer, policy)
+    assert rows(
+        two_sessions, "SELECT id, message_count, status FROM conversation_sessions WHERE status <> 'merged'"
+    ) == [(before[0][0], 7, "summarized")]
+    backfill.start(two_sessions, TENANT, BackfillRequest(kind="sessionize"), current(rules))
+    finish(two_sessions, rules, policy)
+    counts = rows(
+        two_sessions,
+        "SELECT message_count FROM conversation_sessions WHERE status <> 'merged' ORDER BY started_at",
+    )
+    assert counts == [(5,), (2,)]
+
+
+def test_a_backfill_is_paused_resumed_and_cancelled(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    made = backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", batch_size=1), current(rules))
+    backfiller = backfill.backfiller(two_sessions, current(rules))
+    run_once(two_sessions, "backfill", backfiller, policy)
+    backfill.change_state(two_sessions, TENANT, made.id, "paused")
+    seen = state(two_sessions)[2]
+    run_once(two_sessions, "backfill", backfiller, policy)
+    assert run_once(two_sessions, "backfill", backfiller, policy) == 0
+    assert state(two_sessions)[2] == seen
+    backfill.change_state(two_sessions, TENANT, made.id, "running")
+    finish(two_sessions, rules, policy)
+    assert state(two_sessions)[0] == "completed"
+    with pytest.raises(InvalidInput, match="is completed and cannot be changed"):
+        backfill.change_state(two_sessions, TENANT, made.id, "cancelled")
+    with pytest.raises(NotFound):
+        backfill.change_state(two_sessions, TENANT, 999, "cancelled")
+
+
+def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: Rules, policy: Policy) -> None:
+    with two_sessions.maintenance() as connection:
+        connection.execute(text("UPDATE work SET due_at = NULL"))
+    backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", limit=3, batch_size=2), current(rules))
+    finish(two_sessions, rules, policy)
+    assert state(two_sessions) == ("completed", 3, 3, 3)
+    assert rows(two_sessions, "SELECT count(*) FROM message_vectors") == [(3,)]
+
+
+# Pruning
+
+
+def test_nothing_of_the_messages_is_pruned_by_default(two_sessions: Database, settings: Settings) -> None:
+    assert not any(prune(two_sessions, TENANT, retention_of(settings)).values())
+
+
+def test_old_messages_go_with_their_vectors_and_sessions_keep_what_they_say(
+    two_sessions: Database, settings: Settings, policy: Policy
+) -> None:
+    run(two_sessions, "summarize", summarizer(two_sessions), policy)
+    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    kept = settings.model_copy(update={"retention_messages_per_chat": 2})
+    assert prune(two_sessions, TENANT, retention_of(kept), dry_run=True)["messages_by_count"] == 5
+    before = rows(
+        two_sessions,
+        "SELECT id, revision, message_count, summary_text FROM conversation_sessions ORDER BY id",
+    )
+    assert prune(two_sessions, TENANT, retention_of(kept), batch=2)["messages_by_count"] == 5
+    assert (
+        rows(
+            two_sessions,
+            "SELECT id, revision, message_count, summary_text FROM conversation_sessions ORDER BY id",
+        )
+        == before
+    )
+    assert rows(
+        two_sessions, "SELECT (SELECT count(*) FROM messages), (SELECT count(*) FROM message_vectors)"
+    ) == [(2, 2)]
+    assert rows(two_sessions, "SELECT message_count FROM chats") == [(2,)]
+    old = settings.model_copy(update={"retention_days": 1})
+    assert prune(two_sessions, TENANT, retention_of(old))["messages_by_age"] == 2
+
+
+def test_memories_go_when_their_time_is_up_and_the_least_important_above_the_cap(
+    two_sessions: Database, settings: Settings
+) -> None:
+    with two_sessions.tenant(TENANT) as connection:
+        connection.execute(
+            text("""
+                INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash, importance,
+                    expires_at)
+                SELECT :tenant, gen_random_uuid(), 'user', 'fact', 'u1', 'fact ' || n, sha256(n::text::bytea), n,
+                    CASE WHEN n = 9 THEN now() - interval '1 s' END
+                FROM generate_series(0, 9) n
+            """),
+            {"tenant": TENANT},
+        )
+    kept = settings.model_copy(update={"memory_user_max": 4})
+    pruned = prune(two_sessions, TENANT, retention_of(kept), batch=3)
+    assert (pruned["memories_expired"], pruned["memories_over_user_cap"]) == (1, 5)
+    assert rows(two_sessions, "SELECT content FROM memories ORDER BY importance") == [
+        ("fact 5",),
+        ("fact 6",),
+        ("fact 7",),
+        ("fact 8",),
+    ]
