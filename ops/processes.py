@@ -61,7 +61,6 @@ def worker_command(
         overrides += ["worker.pool_start_method=spawn"]
     if shutdown_seconds is not None:
         overrides += [f"worker.soft_shutdown_timeout={shutdown_seconds}"]
-        overrides += ["worker.enable_soft_shutdown_on_idle=false"]
     return _celery(*arguments, *(["--", *overrides] if overrides else []))
 
 

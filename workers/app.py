@@ -41,7 +41,9 @@ def make_app(settings: Settings) -> Celery:
         raise SettingsError(
             "BACKSCROLL_REDIS_URL is not set and no embedded Redis runs: start one with `backscroll up`"
         )
-    app = Celery("backscroll", broker=settings.redis_url.get_secret_value(), include=[*TASKS, "workers.signals"])
+    app = Celery(
+        "backscroll", broker=settings.redis_url.get_secret_value(), include=[*TASKS, "workers.signals"]
+    )
     app.conf.update(
         # The database says what was done; a result backend would only say it less well.
         task_ignore_result=True,
@@ -64,9 +66,10 @@ def make_app(settings: Settings) -> Celery:
         task_create_missing_queues=True,
         task_default_queue=queues.INGEST.full_name,
         task_queues=[Queue(queue.full_name) for queue in queues.QUEUES.values()],
-        # On TERM a worker has this long to finish what it holds, then hands it back.
+        # On TERM a worker that is busy has this long to finish, then hands back what it holds. An idle one
+        # would sleep as long without consuming anything.
         worker_soft_shutdown_timeout=30,
-        worker_enable_soft_shutdown_on_idle=True,
+        worker_enable_soft_shutdown_on_idle=False,
         # torch does not survive a fork; the other workers start children the cheap way.
         worker_pool_start_method="fork",
         worker_hijack_root_logger=False,

@@ -2,9 +2,11 @@
 
 import json
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, urlencode
 
 import typer
 from rich.console import Console
@@ -101,18 +103,33 @@ def roles(
         except (OSError, ValueError) as error:
             raise SettingsError(f"{passwords_file} cannot be read as JSON: {error}") from error
     made = provision(superuser_url, passwords=passwords, database=database)
-    where = conninfo_to_dict(superuser_url)
-    names = RoleNames()
+    server = conninfo_to_dict(superuser_url)
     for role, setting in SETTING_OF.items():
-        address = f"{where.get('host') or ''}:{where.get('port') or 5432}"
-        print(
-            f"BACKSCROLL_{setting}DATABASE_URL="
-            f"postgresql://{getattr(names, role)}:{passwords[role]}@{address}/{database}"
-        )
+        url = role_url(server, getattr(RoleNames(), role), passwords[role], database)
+        print(f"BACKSCROLL_{setting}DATABASE_URL={url}")
     vectors = (
         f"pgvector {made.vector_version}" if made.vector_version else "without pgvector: keyword search alone"
     )
     Console(stderr=True).print(f"Postgres {made.server_version}, {vectors}. Next: backscroll db upgrade")
+
+
+def role_url(server: Mapping[str, Any], user: str, password: str, database: str) -> str:
+    """A URL of the database at a server (as libpq's parameters) for one user.
+
+    >>> role_url({"host": "db.example.org", "port": "6432", "sslmode": "require"}, "app", "a/b", "backscroll")
+    'postgresql://app:a%2Fb@db.example.org:6432/backscroll?sslmode=require'
+    >>> role_url({"host": "/run/postgresql"}, "app", "secret", "backscroll")
+    'postgresql://app:secret@/backscroll?host=%2Frun%2Fpostgresql&port=5432'
+    """
+    host, port = str(server.get("host") or "localhost"), server.get("port") or 5432
+    parameters = {name: server[name] for name in ("sslmode", "sslrootcert") if name in server}
+    if host.startswith("/"):
+        parameters = {"host": host, "port": port} | parameters
+        address = ""
+    else:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    query = f"?{urlencode(parameters)}" if parameters else ""
+    return f"postgresql://{user}:{quote(password, safe='')}@{address}/{quote(database, safe='')}{query}"
 
 
 def _owner_url(settings: Settings) -> str:

@@ -1,0 +1,71 @@
+"""`backscroll db` on a Postgres of one's own, named by settings."""
+
+import json
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.roles import LOGIN_ROLES
+from pipeline.ingest import accept
+from pipeline.store import chats
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.ops.running import backscroll
+
+
+@pytest.fixture
+def environment(settings: Settings, tmp_path: Path) -> dict[str, str]:
+    """The settings as a user would set them."""
+    given = {
+        "DATABASE_URL": settings.database_url,
+        "MAINTENANCE_DATABASE_URL": settings.maintenance_database_url,
+        "OWNER_DATABASE_URL": settings.owner_database_url,
+        "REDIS_URL": settings.redis_url,
+    }
+    told = {f"BACKSCROLL_{name}": url.get_secret_value() for name, url in given.items() if url}
+    return told | {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_DATA_DIR": str(tmp_path)}
+
+
+def test_upgrade_says_where_the_database_is(environment: dict[str, str], tmp_path: Path) -> None:
+    told = backscroll("db", "upgrade", cwd=tmp_path, **environment)
+    assert told.returncode == 0, told.stderr
+    assert "up to date" in told.stdout
+    assert "deterministic-hash-v1" in told.stdout
+
+
+def test_reset_asks_first(environment: dict[str, str], database: Database, tmp_path: Path) -> None:
+    accept(database, TENANT, ChatIn(chat_id="test:chat"), [message(0)])
+    unanswered = backscroll("db", "reset", cwd=tmp_path, **environment)
+    assert unanswered.returncode == 1
+    with database.tenant(TENANT) as connection:
+        assert chats.get(connection, "test:chat")
+    assert backscroll("db", "reset", "--yes", cwd=tmp_path, **environment).returncode == 0
+    with database.tenant(TENANT) as connection:
+        assert chats.get(connection, "test:chat") is None
+
+
+def test_roles_prints_settings_that_work(postgres: EmbeddedPostgres, tmp_path: Path) -> None:
+    # the server is everybody's in these tests: its roles keep their passwords
+    passwords = {role: conninfo_to_dict(postgres.dsn(role))["password"] for role in LOGIN_ROLES}
+    (tmp_path / "passwords.json").write_text(json.dumps(passwords))
+    arguments = ("--database", "made_by_roles", "--passwords-file", "passwords.json")
+    made = backscroll("db", "roles", postgres.superuser_dsn(), *arguments, cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    (tmp_path / ".env").write_text(made.stdout)
+    settings = {
+        "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
+        "BACKSCROLL_EMBEDDING_PROVIDER": "deterministic",
+    }
+    upgraded = backscroll("db", "upgrade", "--json", cwd=tmp_path, **settings)
+    assert upgraded.returncode == 0, upgraded.stderr
+    assert json.loads(upgraded.stdout)["vector_tables"]
+
+
+def test_roles_need_a_superuser(postgres: EmbeddedPostgres, tmp_path: Path) -> None:
+    refused = backscroll("db", "roles", postgres.dsn("owner"), cwd=tmp_path)
+    assert refused.returncode == 4
+    assert "superuser" in refused.stderr
