@@ -110,7 +110,10 @@ def placer(database: Database, rules: Rules) -> ledger.Handler:
         follows: set[str] = set()
         for claim in claims:
             with database.tenant(tenant_id) as connection:
-                follows |= place(connection, tenant_id, claim.key, rules, _finisher(connection, claim))
+                finish = _finisher(connection, claim)
+                follows |= place(
+                    connection, tenant_id, claim.key, rules, finish, trace_id=claim.trace_id
+                )
         return follows
 
     return handle
@@ -121,11 +124,18 @@ def _finisher(connection: Connection, claim: Claim) -> Callable[[bool], None]:
 
 
 def place(
-    connection: Connection, tenant_id: str, chat_id: str, rules: Rules, finish: Callable[[bool], None]
+    connection: Connection,
+    tenant_id: str,
+    chat_id: str,
+    rules: Rules,
+    finish: Callable[[bool], None],
+    *,
+    trace_id: str | None = None,
 ) -> set[str]:
     """Place what has arrived in a chat; returns the kinds of work that are owed now.
 
-    Calls `finish(again)` as the last statement; `again` says that more has arrived than one turn takes.
+    Calls `finish(again)` as the last statement; `again` says that more has arrived than one turn takes. What
+    is owed carries on the `trace_id` of the request that brought the messages, of several the last one's.
     """
     chat = chats.lock(connection, chat_id)
     if chat is None:
@@ -145,16 +155,18 @@ def place(
 
     follows: set[str] = set()
     embedded = [f"message:{a.message_id}" for a in arrived if a.has_text] if rules.memory else []
-    work.raise_wanted(connection, tenant_id, "embed", embedded)
+    work.raise_wanted(connection, tenant_id, "embed", embedded, trace_id=trace_id)
     if embedded:
         follows.add("embed")
-    if close_sessions(connection, tenant_id, chat_id, rules):
+    if close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
         follows.add("summarize")
     finish(len(arrived) == ARRIVALS_AT_ONCE)
     return follows
 
 
-def close_sessions(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> int:
+def close_sessions(
+    connection: Connection, tenant_id: str, chat_id: str, rules: Rules, *, trace_id: str | None = None
+) -> int:
     """Close what has come to its end in a chat and owe the summaries that follow; how many sessions those are."""
     closed = sessions.close_ended(connection, chat_id, rules.gap, rules.ttl)
     due = [session.id for session in closed]
@@ -164,7 +176,9 @@ def close_sessions(connection: Connection, tenant_id: str, chat_id: str, rules: 
         return 0
     delay = max(rules.debounce_seconds, chats.settling_seconds(connection, chat_id))
     keys = [f"session:{key}" for key in due]
-    work.raise_wanted(connection, tenant_id, "summarize", keys, delay_seconds=delay)
+    work.raise_wanted(
+        connection, tenant_id, "summarize", keys, delay_seconds=delay, trace_id=trace_id
+    )
     return len(due)
 
 

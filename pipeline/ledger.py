@@ -114,6 +114,8 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outc
             # The process is being stopped: what it held goes back, untried.
             give_back(database, mine, policy)
             raise
+    if claims:
+        log.info("work_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
     more = len(claims) >= policy.batch or (bool(claims) and claims[0].attempts > 1)
     return Outcome(
         claimed=len(claims), finished=finished, failed=failed, more=more, follows=frozenset(follows)
@@ -160,6 +162,11 @@ def give_back(database: Database, claims: Sequence[Claim], policy: Policy) -> No
         )
 
 
+def _traces(claims: Iterable[Claim]) -> list[str]:
+    """The requests that asked for these claims: a hint carries the id of one of them at most."""
+    return sorted({claim.trace_id for claim in claims if claim.trace_id})
+
+
 def _release(database: Database, claims: Sequence[Claim], error: Exception, policy: Policy) -> None:
     """Record a failure on its rows and say when they are tried again, if ever."""
     kind = claims[0].kind
@@ -175,6 +182,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         kind=kind,
         keys=[c.key for c in claims[:5]],
         rows=len(claims),
+        trace_ids=_traces(claims),
         attempts=claims[0].attempts,
         error=reason,
         dead=dead,

@@ -6,6 +6,21 @@ import sys
 import structlog
 
 
+class WithoutBodies(logging.Filter):
+    """Cuts Celery's reports of messages that it cannot take to their first line: the rest is the message."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep the record, cut if it is such a report."""
+        if record.name == "celery.worker.consumer.consumer" and "body" in str(record.msg):
+            told = str(record.msg).strip().partition("\n")[0].partition(":")[0].removesuffix(" %s.")
+            reason = record.exc_info[0] if record.exc_info else None
+            unknown = record.args[0] if isinstance(record.args, tuple) and "unregistered" in told else None
+            record.msg = told + (f" {unknown}" if unknown else f" ({reason.__name__})" if reason else "")
+            # the error's own text may quote the message
+            record.args, record.exc_info = (), None
+        return True
+
+
 def configure_logging(level: str = "info") -> None:
     """Let every logger of this process write JSON lines at `level` and above."""
     shared: list[structlog.typing.Processor] = [
@@ -21,6 +36,7 @@ def configure_logging(level: str = "info") -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(WithoutBodies())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -1,5 +1,6 @@
 """What happens around tasks: JSON logs, a request id from door to last task, connections of a process's own."""
 
+import re
 import uuid
 from typing import Any
 
@@ -11,6 +12,14 @@ from workers import resources
 from workers.logging import configure_logging
 
 REQUEST_ID = "request_id"
+# It goes into logs, task headers and the database: nothing that could be mistaken there.
+ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+
+
+def current_request_id() -> str | None:
+    """The id of the request that this thread works for, if it does."""
+    known = structlog.contextvars.get_contextvars().get(REQUEST_ID)
+    return None if known is None else str(known)
 
 
 @setup_logging.connect
@@ -21,14 +30,16 @@ def _log_as_json(**_: Any) -> None:
 @before_task_publish.connect
 def _pass_request_id(headers: dict[str, Any] | None = None, **_: Any) -> None:
     if headers is not None:
-        known = structlog.contextvars.get_contextvars().get(REQUEST_ID)
-        headers.setdefault(REQUEST_ID, known or uuid.uuid4().hex)
+        headers.setdefault(REQUEST_ID, current_request_id() or uuid.uuid4().hex)
 
 
 @task_prerun.connect
 def _bind_request_id(task: Any = None, task_id: str | None = None, **_: Any) -> None:
     structlog.contextvars.clear_contextvars()
-    request_id = (getattr(task.request, REQUEST_ID, None) if task else None) or task_id
+    # A bot may send one of its own in the task's headers.
+    given = (getattr(task.request, REQUEST_ID, None) if task else None, task_id)
+    fitting = (one for one in given if isinstance(one, str) and ACCEPTABLE_REQUEST_ID.fullmatch(one))
+    request_id = next(fitting, None) or uuid.uuid4().hex
     structlog.contextvars.bind_contextvars(request_id=request_id, task=getattr(task, "name", None))
 
 

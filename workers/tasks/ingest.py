@@ -1,34 +1,56 @@
 """`backscroll.ingest`: accept the messages of a payload, or place what has been accepted."""
 
 import time
+import traceback
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from celery import Task, shared_task
+from celery.worker.request import Request
+from kombu.exceptions import OperationalError
 
 from pipeline import ingest as pipeline_ingest
 from schemas.errors import InvalidInput, Retryable
 from schemas.payloads import IngestPayload, parse_payload
 from workers import queues, resources
+from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 2.0
+FRAMES = 5
+HIDDEN = {"argsrepr": "()", "kwargsrepr": "{…}"}
+"""What events, and so Flower, show of a payload, which holds what people wrote."""
+
+
+class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
+    """A payload as its worker tells of it: without its arguments, whatever the sender says of them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._argsrepr, self._kwargsrepr = HIDDEN["argsrepr"], HIDDEN["kwargsrepr"]
+
+    def info(self, safe: bool = False) -> dict[str, Any]:  # noqa: ARG002 - Celery asks for more than that
+        """What `inspect active` shows."""
+        told: dict[str, Any] = super().info(safe=True)
+        return told
 
 
 # A payload is not owed in the database before it is accepted: this task alone goes back when its worker dies.
-@shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, argsrepr="()", kwargsrepr="{…}")
-def ingest(self: Task, **payload: Any) -> None:
-    """With messages: store them, waiting while Postgres is away. Without: place what waits."""
-    if "messages" not in payload:
-        held = resources.current()
-        resources.run(self.app, "ingest", held.placer)
+@shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, Request=PayloadRequest)
+def ingest(self: Task, *args: Any, **payload: Any) -> None:
+    """With messages: store them, waiting while Postgres is away. Without anything: place what waits."""
+    if not args and not payload:
+        resources.run(self.app, "ingest", resources.current().placer)
         return
     try:
+        if args:
+            raise InvalidInput("the payload must come as keyword arguments")
         parsed = parse_payload(IngestPayload, payload)
     except InvalidInput as error:
         log.warning("payload_refused", error=str(error), queue=queues.DEAD)
-        self.app.send_task(self.name, kwargs=payload, queue=queues.DEAD)
+        _lay_aside(self, args, payload)
         return
     while True:
         try:
@@ -38,12 +60,34 @@ def ingest(self: Task, **payload: Any) -> None:
                 parsed.tenant or held.settings.tenant,
                 parsed.chat,
                 parsed.messages,
-                trace_id=structlog.contextvars.get_contextvars().get("request_id"),
+                trace_id=current_request_id(),
             )
             break
         except Retryable as error:
             log.warning("accept_waits", error=str(error))
             time.sleep(WAIT_SECONDS)
+        except Exception as error:  # noqa: BLE001 - a task that fails is acknowledged, and its messages would be lost
+            # Neither the whole error nor its usual traceback: Postgres quotes the row that it does not take.
+            log.error(  # noqa: TRY400
+                "accept_failed",
+                error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
+                frames=traceback.format_tb(error.__traceback__)[-FRAMES:],
+                queue=queues.DEAD,
+            )
+            _lay_aside(self, args, payload)
+            return
     log.info("accepted", chat_id=parsed.chat.chat_id, new=accepted.new, duplicates=accepted.duplicates)
     if accepted.new:
         queues.hint(self.app, "ingest")
+
+
+def _lay_aside(task: Task, args: Sequence[Any], payload: dict[str, Any]) -> None:
+    """Put a payload among the dead letters as it came; it is not acknowledged before it lies there."""
+    while True:
+        try:
+            task.app.send_task(task.name, args=args, kwargs=payload, queue=queues.DEAD, **HIDDEN)
+        except OperationalError as error:
+            log.warning("dead_letter_waits", error=str(error))
+            time.sleep(WAIT_SECONDS)
+        else:
+            return

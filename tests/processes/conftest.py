@@ -1,0 +1,237 @@
+"""A whole deployment in processes: a Redis, a worker of each queue and, where a story asks for it, the clock."""
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import redis as redis_client
+from celery import Celery
+from pytest_celery import CeleryTestWorker, RedisTestBroker
+from sqlalchemy import text
+
+from ops import processes
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline.status import Progress, progress
+from pipeline.store.database import Database
+from schemas.settings import Settings
+from tests.conftest import EPOCH, TENANT
+from tests.ops.running import until
+from tests.processes.nodes import BeatProcess, Process, RedisProcess, WorkerProcess
+from workers.app import REDIS_TRANSPORT, make_app
+from workers.queues import QUEUES
+
+DATABASE = "processes"
+LEASE_SECONDS = 3
+SWEEP_SECONDS = 0.5
+# What a worker that holds a task has to finish it when told to end.
+SOFT_SECONDS = 2
+# A killed worker's tasks come back after so long; ten minutes in earnest.
+VISIBILITY_SECONDS = 6
+SECONDS = 60
+
+
+@dataclass(kw_only=True)
+class Deployment:
+    """What runs, and ways to look at it."""
+
+    settings: Settings
+    environment: Mapping[str, str]
+    folder: Path
+    postgres: EmbeddedPostgres
+    database: Database
+    broker: RedisTestBroker
+    redis: "redis_client.Redis[str]"
+    app: Celery
+    workers: dict[str, CeleryTestWorker] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Where a bot reaches the queues."""
+        return str(self.broker.config()["url"])
+
+    def start_workers(self) -> None:
+        """A worker of each queue, all at the same time, with the arguments that `backscroll` gives it."""
+        for name in QUEUES:
+            command = processes.worker_command([name], shutdown_seconds=SOFT_SECONDS)
+            transport = REDIS_TRANSPORT | {
+                "visibility_timeout": VISIBILITY_SECONDS,
+                "unacked_restore_interval": 1,
+            }
+            command.append(f"broker.transport_options=(json){json.dumps(transport)}")
+            process = Process(name, command, self.folder, self.environment)
+            self.workers[name] = CeleryTestWorker(WorkerProcess(process), self.app)
+        for worker in self.workers.values():
+            worker.ready()
+
+    def revive(self) -> None:
+        """Start again whatever worker a story has ended."""
+        ended = [worker for worker in self.workers.values() if worker.container.status != "running"]
+        for worker in ended:
+            worker.restart()
+
+    def send(self, chat: str, messages: Sequence[Mapping[str, Any]], **options: Any) -> None:
+        """What a bot does that has Celery and nothing of ours."""
+        self.send_payload({"v": 1, "chat": chat, "messages": list(messages)}, **options)
+
+    def send_payload(self, payload: Mapping[str, Any], **options: Any) -> None:
+        """The same with any payload."""
+        with Celery(broker=self.url) as bot:
+            bot.send_task("backscroll.ingest", kwargs=dict(payload), queue="backscroll.accept", **options)
+
+    def progress(self, chat: str) -> Progress:
+        """How far a chat is."""
+        return progress(self.database, TENANT, [chat])
+
+    def wait_for(self, chat: str, messages: int) -> Progress:
+        """Wait until so many messages are stored and nothing is owed for them; look whether all is done."""
+
+        def done() -> bool:
+            now = self.progress(chat)
+            return now.messages >= messages and now.complete
+
+        until(done, f"{chat}: {messages} messages remembered", SECONDS)
+        found = self.progress(chat)
+        assert found.messages == messages
+        assert (found.waiting, found.owed, found.dead, found.error) == (0, 0, 0, None)
+        assert found.embedded == found.to_embed == messages
+        assert found.summarized == found.closed > 0
+        return found
+
+    def query(self, statement: str, **values: Any) -> list[Any]:
+        """Rows of the tenant."""
+        with self.database.tenant(TENANT) as connection:
+            return list(connection.execute(text(statement), values))
+
+    def vectors_of(self, chat: str) -> dict[str, int]:
+        """How many vectors each message of the chat has."""
+        rows = self.query(
+            "SELECT m.external_id, count(v.message_id) FROM messages m "
+            "LEFT JOIN message_vectors v ON v.message_id = m.id WHERE m.chat_id = :chat GROUP BY 1",
+            chat=chat,
+        )
+        return {str(row[0]): int(row[1]) for row in rows}
+
+    @contextmanager
+    def as_owner(self) -> Iterator[psycopg.Connection]:
+        """A transaction of the role that owns the tables."""
+        with psycopg.connect(self.postgres.dsn("owner", database=DATABASE)) as connection:
+            yield connection
+
+    @contextmanager
+    def locked(self, table: str) -> Iterator[None]:
+        """While this holds nobody writes to the table, and who wants to is stuck in the middle of its work."""
+        with psycopg.connect(self.postgres.superuser_dsn(DATABASE)) as connection:
+            connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+            yield
+
+    def wait_until_stuck(self, table: str) -> None:
+        """Wait until somebody waits for the lock on the table."""
+        with psycopg.connect(self.postgres.superuser_dsn(DATABASE), autocommit=True) as connection:
+            statement = (
+                "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
+            )
+            until(
+                lambda: connection.execute(statement, [table]).fetchone() != (0,), f"stuck at {table}", SECONDS
+            )
+
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """The log of a worker since its last start, line by line."""
+        return [json.loads(line) for line in self.workers[name].logs().splitlines() if line.startswith("{")]
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """The arguments `{"args": …, "kwargs": …}` of the payloads that were laid aside, the oldest first."""
+        found = []
+        for raw in reversed(self.redis.lrange("backscroll.dead", 0, -1)):
+            args, kwargs, _ = json.loads(base64.b64decode(json.loads(raw)["body"]))
+            found.append({"args": args, "kwargs": kwargs})
+        return found
+
+
+def talk(count: int, *, word: str = "lighthouse") -> list[dict[str, Any]]:
+    """So many messages of two people, five to a session, as a bot writes them."""
+    told = []
+    for number in range(count):
+        session, place = divmod(number, 5)
+        told.append(
+            {
+                "external_id": f"m{number}",
+                "sender_id": f"test:{'ann' if number % 2 else 'bob'}",
+                "sender_name": "Ann" if number % 2 else "Bob",
+                "content": f"We meet at the {word} number {number}, shall we?",
+                "sent_at": (EPOCH + timedelta(hours=2 * session, minutes=place)).isoformat(),
+            }
+        )
+    return told
+
+
+@pytest.fixture(scope="package")
+def deployment(
+    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
+    """A Redis and a worker of each queue on a database of their own, for all stories of this folder."""
+    folder = tmp_path_factory.mktemp("processes")
+    server = RedisProcess.start(folder)
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {DATABASE} TEMPLATE backscroll OWNER backscroll_owner")
+    settings = Settings(
+        _env_file=None,
+        database_url=postgres.dsn("app", database=DATABASE),
+        maintenance_database_url=postgres.dsn("maintenance", database=DATABASE),
+        redis_url=server.url,
+        data_dir=folder,
+        embedding_provider="deterministic",
+        api_key="test-key",
+        summarize_debounce_seconds=0,
+        lease_seconds=LEASE_SECONDS,
+        sweep_seconds=SWEEP_SECONDS,
+    )
+    told = processes.environment(settings) | {
+        "BACKSCROLL_LEASE_SECONDS": str(LEASE_SECONDS),
+        "OMP_NUM_THREADS": "1",
+    }
+    client = redis_client.Redis.from_url(server.url, decode_responses=True)
+    database = Database.from_settings(settings)
+    running = Deployment(
+        settings=settings,
+        environment=told,
+        folder=folder,
+        postgres=postgres,
+        database=database,
+        broker=RedisTestBroker(server),
+        redis=client,
+        app=make_app(settings),
+    )
+    try:
+        running.start_workers()
+        yield running
+    finally:
+        for worker in running.workers.values():
+            if worker.container.status == "running":
+                worker.kill("SIGTERM")
+        for worker in running.workers.values():
+            worker.teardown()
+        running.app.close()
+        client.close()
+        database.close()
+        server.teardown()
+        with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+
+
+@pytest.fixture
+def beat(deployment: Deployment) -> Iterator[BeatProcess]:
+    """The clock, which calls for a sweep every half second."""
+    command = processes.beat_command(deployment.folder)
+    clock = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
+    clock.ready()
+    yield clock
+    clock.teardown()

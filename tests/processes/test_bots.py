@@ -1,0 +1,183 @@
+"""What a bot that enqueues by Celery can rely on: remembered once, refused visibly, and never quoted in a log."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+from tests.ops.running import until
+from tests.processes.conftest import SECONDS, Deployment, talk
+from tests.web.conftest import served
+from workers.queues import QUEUES
+
+
+def test_what_a_bot_without_our_code_enqueues_is_remembered_by_hints_alone(deployment: Deployment) -> None:
+    # Given no clock that sweeps, and the same messages twice
+    deployment.send("test:bot", talk(20))
+    deployment.send("test:bot", talk(20))
+    # Then they are stored once, in sessions, summarized and embedded
+    remembered = deployment.wait_for("test:bot", 20)
+    assert remembered.summarized == 4
+    assert set(deployment.vectors_of("test:bot").values()) == {1}
+
+
+def test_payloads_that_cannot_be_read_lie_untouched_among_the_dead_letters(deployment: Deployment) -> None:
+    chat, good = "test:dead", talk(1)[0]
+    unreadable: list[dict[str, Any]] = [
+        {"v": 2, "chat": chat, "messages": [good]},
+        {"v": 1, "chat": chat, "messages": [{k: v for k, v in good.items() if k != "external_id"}, good]},
+        # neither is taken for a hint, which has no arguments
+        {"v": 1, "chat": chat, "message": good},
+        {"v": 1, "chat": chat, "messages": [good], "tenant": "no such\x00tenant"},
+    ]
+    for payload in unreadable:
+        deployment.send_payload(payload)
+    with Celery(broker=deployment.url) as bot:
+        bot.send_task("backscroll.ingest", args=[unreadable[0]], queue="backscroll.accept")
+    until(lambda: len(deployment.dead_letters()) == 5, "five dead letters", SECONDS)
+    letters = deployment.dead_letters()
+    assert [letter["kwargs"] for letter in letters] == [*unreadable, {}]
+    assert letters[-1]["args"] == [unreadable[0]]
+    # and the worker says which field was wrong, and goes on
+    refused = [r["error"] for r in deployment.records("accept") if r["event"] == "payload_refused"]
+    assert "messages.0.external_id" in refused[1]
+    deployment.send(chat, talk(5))
+    deployment.wait_for(chat, 5)
+    # what lies there can be sent again as it lies
+    deployment.redis.delete("backscroll.dead")
+
+
+def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deployment) -> None:
+    # Given a rule of the database that no check of ours foresees
+    with deployment.as_owner() as owner:
+        owner.execute("ALTER TABLE messages ADD CONSTRAINT odd CHECK (content NOT LIKE '%kaleidoscope%')")
+    try:
+        payload = {"v": 1, "chat": "test:odd", "messages": talk(1, word="kaleidoscope")}
+        deployment.send_payload(payload)
+        until(lambda: deployment.dead_letters() != [], "a dead letter", SECONDS)
+    finally:
+        with deployment.as_owner() as owner:
+            owner.execute("ALTER TABLE messages DROP CONSTRAINT odd")
+    assert [letter["kwargs"] for letter in deployment.dead_letters()] == [payload]
+    [failed] = [r for r in deployment.records("accept") if r["event"] == "accept_failed"]
+    assert "odd" in failed["error"]
+    assert "kaleidoscope" not in json.dumps(failed)
+    # When the reason is gone, the letter is put back as it is
+    assert deployment.redis.lmove("backscroll.dead", "backscroll.accept")
+    deployment.send("test:odd", talk(5, word="kaleidoscope"))
+    deployment.wait_for("test:odd", 5)
+
+
+def test_a_request_id_is_found_in_the_last_log_lines_and_on_the_work(deployment: Deployment) -> None:
+    deployment.send("test:traced", talk(5), headers={"request_id": "bot-7"})
+    with served(deployment.settings) as door:
+        body = {"chat": "test:door", "messages": talk(5)}
+        assert door.post("/v1/messages", json=body, headers={"X-Request-ID": "door-7"}).status_code == 202
+    for chat, request_id in (("test:traced", "bot-7"), ("test:door", "door-7")):
+        deployment.wait_for(chat, 5)
+        owed = deployment.query(
+            "SELECT kind, count(*) FROM work WHERE trace_id = :id GROUP BY kind", id=request_id
+        )
+        # a chat, its messages and its session's summary, the session
+        assert dict(map(tuple, owed)) == {"ingest": 1, "embed": 6, "summarize": 1}
+        for name, task in (("ingest", "ingest"), ("summarize", "summarize"), ("embed", "embed")):
+            done = [r for r in deployment.records(name) if r["event"] == "work_run"]
+            mine = [r for r in done if request_id in r["trace_ids"]]
+            assert {r["task"] for r in mine} == {f"backscroll.{task}"}
+            # no hint was lost, so that the hints carried it all the way
+            assert request_id in {r["request_id"] for r in mine}
+
+
+def test_neither_logs_nor_events_nor_inspection_tell_what_was_said(deployment: Deployment) -> None:
+    secret = "chrysanthemum"
+    with events(deployment) as seen:
+        with deployment.locked("messages"):
+            deployment.send("test:secret", talk(5, word=secret))
+            deployment.wait_until_stuck("messages")
+            inspected = deployment.app.control.inspect(timeout=2).active(safe=False)
+        deployment.send_payload({"v": 9, "chat": "test:secret", "messages": talk(1, word=secret)})
+        with Celery(broker=deployment.url) as bot:
+            # a name that nobody knows, and a message that is no task
+            bot.send_task("backscroll.ingset", kwargs={"text": secret}, queue="backscroll.accept")
+            with bot.connection_for_write() as connection:
+                producer = connection.Producer(serializer="json")
+                producer.publish({"text": secret}, routing_key="backscroll.accept")
+        deployment.wait_for("test:secret", 5)
+        told = ["unregistered task of type 'backscroll.ingset'", "Received and deleted unknown message"]
+        until(lambda: all(t in deployment.workers["accept"].logs() for t in told), "reports", SECONDS)
+    assert "backscroll.ingest" in str(inspected)
+    assert secret not in str(inspected)
+    assert {"task-received", "task-started", "task-succeeded", "task-sent"} <= {e["type"] for e in seen}
+    assert secret not in str(seen)
+    for name in QUEUES:
+        assert secret not in deployment.workers[name].container._container.log.read_text()
+    deployment.redis.delete("backscroll.dead")
+
+
+def test_workers_run_as_they_were_meant_to(deployment: Deployment) -> None:
+    inspect = deployment.app.control.inspect(timeout=3, limit=len(QUEUES))
+    settings = {name.partition("@")[0]: conf for name, conf in (inspect.conf() or {}).items()}
+    stats = {name.partition("@")[0]: found for name, found in (inspect.stats() or {}).items()}
+    assert set(settings) == set(stats) == set(QUEUES)
+    for name, queue in QUEUES.items():
+        conf, pool = settings[name], stats[name]["pool"]
+        # one task for each process or thread, acknowledged when done, whatever became of it
+        assert stats[name]["prefetch_count"] == queue.concurrency
+        assert pool["max-concurrency"] == queue.concurrency
+        assert pool["implementation"].endswith({"prefork": "TaskPool", "threads": "thread:TaskPool"}[queue.pool])
+        assert conf["task_acks_late"]
+        assert conf["task_acks_on_failure"]
+        assert conf["task_acks_on_timeout"]
+        assert not conf["task_reject_on_worker_lost"]
+        assert conf["task_ignore_result"]
+        assert conf["accept_content"] == ["json"]
+        assert conf["broker_connection_retry_on_startup"]
+        if queue.pool == "prefork":
+            assert pool["timeouts"] == [queue.soft_limit or 0, queue.hard_limit or 0]
+            assert len(pool["processes"]) == queue.concurrency
+
+
+class Trap:
+    """Unpickled, it leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def test_a_pickle_is_refused_without_a_look_into_it(deployment: Deployment, tmp_path: Path) -> None:
+    trap = tmp_path / "sprung"
+    with Celery(broker=deployment.url) as bot:
+        bot.send_task(
+            "backscroll.ingest", kwargs={"chat": Trap(trap)}, queue="backscroll.accept", serializer="pickle"
+        )
+    deployment.workers["accept"].wait_for_log("Can't decode message body")
+    deployment.send("test:pickle", talk(5))
+    deployment.wait_for("test:pickle", 5)
+    assert not trap.exists()
+
+
+@contextmanager
+def events(deployment: Deployment) -> Iterator[list[dict[str, Any]]]:
+    """What workers tell whoever listens, such as Flower."""
+    seen: list[dict[str, Any]] = []
+    with deployment.app.connection_for_read() as connection:
+        receiver = deployment.app.events.Receiver(connection, handlers={"*": seen.append})
+
+        def listen() -> None:
+            for _ in receiver.itercapture(limit=None, timeout=None, wakeup=False):
+                pass
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        try:
+            yield seen
+        finally:
+            receiver.should_stop = True
+            listening.join()
