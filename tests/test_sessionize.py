@@ -1,5 +1,6 @@
 """The pure cutting of sessions: what a session is, whatever the order."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -49,7 +50,7 @@ def test_every_message_lies_in_one_range_and_ranges_are_apart(times: list[int], 
     marks = sorted({at(m) for m in closes})
     ranges = sessionize.split([stamp(m, str(i)) for i, m in enumerate(times)], GAP, marks)
     assert sum(r.count for r in ranges) == len(times)
-    for earlier, later in zip(ranges, ranges[1:], strict=False):
+    for earlier, later in itertools.pairwise(ranges):
         marked = any(earlier.ended_at <= mark < later.started_at for mark in marks)
         assert later.started_at - earlier.ended_at > GAP or marked
 
