@@ -72,9 +72,9 @@ def sessions(
     """The summaries of the best sessions, each with its time window and topics."""
     entries = []
     for card, score in ranked[: parameters.sessions]:
-        topics = f" ({', '.join(card.topics[:4])})" if card.topics else ""
+        topics = f" ({assemble.one_line(', '.join(card.topics[:4]))})" if card.topics else ""
         summary = assemble.shortened(assemble.one_line(card.summary or ""), parameters.session_chars)
-        text = f"- {window(card.started_at, card.ended_at, zone)}{assemble.one_line(topics)}: {summary}"
+        text = f"- {window(card.started_at, card.ended_at, zone)}{topics}: {summary}"
         reason = f"session {card.id} holds some of the best matches"
         entries.append(_session_entry(card, text, score, reason))
     return Section(kind="sessions", heading=SESSIONS, entries=entries, cap=cap)
