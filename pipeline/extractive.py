@@ -21,7 +21,7 @@ from schemas.summaries import Summary
 _MAX_MESSAGES = 1000  # of a longer session the first and the last ones are read
 _MAX_MESSAGE_CHARS = 2000
 _MAX_SENTENCES = 6
-_MAX_CHARS = 900  # what MiniLM reads in 256 word pieces, less the header
+_MAX_CHARS = 1100  # about what MiniLM reads in 256 word pieces; with 900 sessions are found less often
 _MAX_SENTENCE_CHARS = 240  # also of neighbouring sentences that are told as one
 _MAX_ITEM_CHARS = 300
 _MAX_NAME_CHARS = 60

@@ -35,7 +35,7 @@ def test_the_summary_tells_the_decisive_sentences_with_speaker_and_date():
     assert "Inês: ok decided: we take Beatriz, tomorrow (3 March 2026) 17:30." in summary
     assert "E41" in summary
     assert "lol" not in summary
-    assert len(summary) < 1000
+    assert len(summary) < 1200
 
 
 def test_decisions_tasks_and_unanswered_questions_are_listed_with_who_said_them():
@@ -157,7 +157,7 @@ def test_rolling_on_and_on_does_not_grow():
     for _ in range(30):
         summary = summarize(BOILER, summary)
 
-    assert len(summary.summary) < 1100
+    assert len(summary.summary) < 1200
     assert len(summary.decisions) == len(set(summary.decisions)) == 1
 
 
@@ -170,7 +170,7 @@ def test_long_sessions_are_summarized_quickly():
     summary = summarize(messages)
 
     assert process_time() - started < 5  # some 0.2 s on an idle machine
-    assert len(summary.summary) < 1100
+    assert len(summary.summary) < 1200
 
 
 def test_without_messages_there_is_nothing_to_summarize():
