@@ -111,9 +111,7 @@ def placer(database: Database, rules: Rules) -> ledger.Handler:
         for claim in claims:
             with database.tenant(tenant_id) as connection:
                 finish = _finisher(connection, claim)
-                follows |= place(
-                    connection, tenant_id, claim.key, rules, finish, trace_id=claim.trace_id
-                )
+                follows |= place(connection, tenant_id, claim.key, rules, finish, trace_id=claim.trace_id)
         return follows
 
     return handle
@@ -176,9 +174,7 @@ def close_sessions(
         return 0
     delay = max(rules.debounce_seconds, chats.settling_seconds(connection, chat_id))
     keys = [f"session:{key}" for key in due]
-    work.raise_wanted(
-        connection, tenant_id, "summarize", keys, delay_seconds=delay, trace_id=trace_id
-    )
+    work.raise_wanted(connection, tenant_id, "summarize", keys, delay_seconds=delay, trace_id=trace_id)
     return len(due)
 
 

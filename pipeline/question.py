@@ -14,7 +14,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _WHEN = re.compile(
     r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b", re.IGNORECASE
 )
-MONTHS = "january february march april may june july august september october november december".split()  # noqa: SIM905
+MONTHS = "january february march april may june july august september october november december".split()
 _M = "|".join(MONTHS)
 _LEAD = (
     r"(?:\b(?:as mentioned )?(?:on|in|during|of|since|around|before|after|by|until|from|last|this|late|early|mid) "

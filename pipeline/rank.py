@@ -22,9 +22,9 @@ B = 0.75
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _SELF = frozenset(
-    "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()  # noqa: SIM905
+    "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
 )
-_OTHER = frozenset("you your yours yourself you're you've you'd you'll u ur youre".split())  # noqa: SIM905
+_OTHER = frozenset("you your yours yourself you're you've you'd you'll u ur youre".split())
 _TIME_WORDS = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|since|recently|soon|weekend|weeks?|months?|years?|days?"
     r"|this (?:morning|week|month|year|past)|monday|tuesday|wednesday|thursday|friday|saturday|sunday"

@@ -41,8 +41,16 @@ def test_a_question_of_nothing_but_a_name_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "start", "end"),
     [
-        ("What happened on 3 June, 2025?", datetime(2025, 6, 3, tzinfo=UTC), datetime(2025, 6, 4, tzinfo=UTC)),
-        ("Where were we on June 3rd 2025", datetime(2025, 6, 3, tzinfo=UTC), datetime(2025, 6, 4, tzinfo=UTC)),
+        (
+            "What happened on 3 June, 2025?",
+            datetime(2025, 6, 3, tzinfo=UTC),
+            datetime(2025, 6, 4, tzinfo=UTC),
+        ),
+        (
+            "Where were we on June 3rd 2025",
+            datetime(2025, 6, 3, tzinfo=UTC),
+            datetime(2025, 6, 4, tzinfo=UTC),
+        ),
         ("what broke in december 2025?", datetime(2025, 12, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
         ("what did we buy in 2025?", datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
         ("2025-07-09: who came?", datetime(2025, 7, 9, tzinfo=UTC), datetime(2025, 7, 10, tzinfo=UTC)),

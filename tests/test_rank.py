@@ -37,9 +37,7 @@ def ids(text: str, candidates: list[Candidate], people: tuple[str, ...] = (), **
     for c in candidates:
         for term in c.terms:
             frequency[term] = frequency.get(term, 0) + 1
-    statistics = Statistics(
-        messages=100, mean_length=5, document_frequency=frequency, mean_cosine=0.1
-    )
+    statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency, mean_cosine=0.1)
     scored = rank.rank(ask(text, *people), candidates, statistics, Weights(**weights))
     for hit in scored:
         assert abs(sum(hit.parts.values()) - hit.score) < 1e-9
@@ -71,7 +69,11 @@ def test_what_was_said_around_a_match_counts_less_the_farther_away() -> None:
 
 
 def test_a_match_says_nothing_about_another_session() -> None:
-    talk = [candidate(1, place=0, terms={"boiler": 1}), candidate(2, session=2, place=0), candidate(3, place=1)]
+    talk = [
+        candidate(1, place=0, terms={"boiler": 1}),
+        candidate(2, session=2, place=0),
+        candidate(3, place=1),
+    ]
     assert ids("boiler", talk) == [1, 3, 2]
 
 

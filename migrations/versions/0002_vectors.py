@@ -52,7 +52,8 @@ TABLES = {
 }
 INDEXES = [
     "CREATE INDEX message_vectors_chat ON message_vectors (tenant_id, space_id, chat_id, sent_at)",
-    "CREATE INDEX message_vectors_content ON message_vectors (tenant_id, space_id, content_hash)",
+    # led by the hash, so that no scan of a space ever takes it for its own
+    "CREATE INDEX message_vectors_content ON message_vectors (tenant_id, content_hash, space_id)",
     "CREATE INDEX session_vectors_chat ON session_vectors (tenant_id, space_id, chat_id, ended_at)",
 ]
 

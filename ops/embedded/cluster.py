@@ -36,6 +36,8 @@ SETTINGS = {
     "jit": "off",
     "synchronous_commit": "on",
     "wal_compression": "on",
+    # an import changes a table's size faster than the planner's statistics follow by default
+    "autovacuum_naptime": "10s",
     # a process that stopped in the middle of a transaction must let go of its locks
     "idle_in_transaction_session_timeout": "10s",
     "client_connection_check_interval": "10s",

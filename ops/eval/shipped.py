@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 from sqlalchemy import text
 
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.roles import DATABASE
 from pipeline import ingest, ledger
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
@@ -25,8 +27,9 @@ Progress = Callable[[str], None]
 class Shipped:
     """A Backscroll without queues: what the workers' handlers do, one after the other in this process."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, superuser_url: str) -> None:
         self.resources = resources
+        self._superuser_url = superuser_url
         self.settings = resources.settings
 
     def fill(self, chat: ChatIn, messages: Sequence[MessageIn], progress: Progress) -> None:
@@ -43,6 +46,11 @@ class Shipped:
             progress(f"{chat.chat_id}: {kind}")
             while ledger.run(self.resources.database, kind, handler, self.resources.policy(kind)).claimed:
                 pass
+
+    def vacuum(self) -> None:
+        """What autovacuum does within a minute: the planner's statistics, and pages known to be all visible."""
+        with psycopg.connect(self._superuser_url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
 
     def ask(self, chat_id: str, question: str, budget: int) -> Context:
         """The context for a question that is asked later: recent messages play no part."""
@@ -88,6 +96,6 @@ def temporary(settings: Settings) -> Iterator[Shipped]:
         }
         resources = Resources(Settings.model_validate({**settings.model_dump(by_alias=False), **ours}))
         try:
-            yield Shipped(resources)
+            yield Shipped(resources, server.superuser_dsn(DATABASE))
         finally:
             resources.database.close()

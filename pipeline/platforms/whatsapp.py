@@ -6,8 +6,6 @@ their wording would be what keyword search finds first. A picture without a capt
 the answers that follow make no sense without it; what was deleted is left out.
 """
 
-# ruff: noqa: RUF001  letters of other alphabets are meant
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

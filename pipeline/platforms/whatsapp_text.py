@@ -4,8 +4,6 @@ Phones put these phrases into the export in their own language, so they are list
 listed stays what it looks like, a text: nothing is lost by a language that is missing here.
 """
 
-# ruff: noqa: RUF001  letters of other alphabets are meant
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The beginnings of WhatsApp's lines: dates and times as phones of many countries write them."""
 
-# ruff: noqa: RUF001  letters of other alphabets are meant
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

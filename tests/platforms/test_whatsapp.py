@@ -1,7 +1,5 @@
 """A WhatsApp export comes in as it was said, whatever phone and country it is from."""
 
-# ruff: noqa: RUF001  letters of other alphabets are meant
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,8 +1,8 @@
 """`POST /v1/context`: a question in, the context for the bot's answer out."""
 
 from fastapi import APIRouter, Response
-from pipeline.context import build_context
 
+from pipeline.context import build_context
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from workers.web.auth import Tenant
