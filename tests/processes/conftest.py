@@ -2,12 +2,10 @@
 
 import base64
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +18,26 @@ from sqlalchemy import text
 
 from ops import processes
 from ops.embedded.postgres import EmbeddedPostgres
+from pipeline import ingest
+from pipeline.ingest import Rules
 from pipeline.status import Progress, progress
+from pipeline.store import work
 from pipeline.store.database import Database
+from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT
 from tests.ops.running import until
-from tests.processes.nodes import BeatProcess, Process, RedisProcess, WorkerProcess
+from tests.processes.nodes import Process, RedisProcess, WorkerProcess
 from workers.app import REDIS_TRANSPORT, make_app
 from workers.queues import QUEUES
 
 DATABASE = "processes"
-LEASE_SECONDS = 3
+LEASE_SECONDS = 2
 SWEEP_SECONDS = 0.5
 # What a worker that holds a task has to finish it when told to end.
 SOFT_SECONDS = 2
 # A killed worker's tasks come back after so long; ten minutes in earnest.
-VISIBILITY_SECONDS = 6
+VISIBILITY_SECONDS = 4
 SECONDS = 60
 
 
@@ -87,6 +89,18 @@ class Deployment:
         with Celery(broker=self.url) as bot:
             bot.send_task("backscroll.ingest", kwargs=dict(payload), queue="backscroll.accept", **options)
 
+    def accept(self, chat: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """What the door does, without its hint."""
+        given = [MessageIn.model_validate(message) for message in messages]
+        ingest.accept(self.database, TENANT, ChatIn(chat_id=chat), given)
+
+    def accept_and_place(self, chat: str, messages: Sequence[Mapping[str, Any]]) -> None:
+        """What the door and the worker of `ingest` do, without any hint."""
+        self.accept(chat, messages)
+        with self.database.tenant(TENANT) as connection:
+            ingest.place(connection, TENANT, chat, Rules.of(self.settings), lambda _again: None)
+            work.drop(connection, TENANT, "ingest", [chat])
+
     def progress(self, chat: str) -> Progress:
         """How far a chat is."""
         return progress(self.database, TENANT, [chat])
@@ -127,20 +141,35 @@ class Deployment:
             yield connection
 
     @contextmanager
+    def postgres_away(self) -> Iterator[None]:
+        """While this holds nobody gets into the database, and who was in it is out."""
+        with psycopg.connect(self.postgres.superuser_dsn(), autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS false")
+            try:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [DATABASE]
+                )
+                yield
+            finally:
+                connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS true")
+
+    @contextmanager
     def locked(self, table: str) -> Iterator[None]:
         """While this holds nobody writes to the table, and who wants to is stuck in the middle of its work."""
         with psycopg.connect(self.postgres.superuser_dsn(DATABASE)) as connection:
+            # it holds as long as the story wants
+            connection.execute("SET idle_in_transaction_session_timeout = 0")
             connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
             yield
 
     def wait_until_stuck(self, table: str) -> None:
         """Wait until somebody waits for the lock on the table."""
         with psycopg.connect(self.postgres.superuser_dsn(DATABASE), autocommit=True) as connection:
-            statement = (
-                "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
-            )
+            statement = "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
             until(
-                lambda: connection.execute(statement, [table]).fetchone() != (0,), f"stuck at {table}", SECONDS
+                lambda: connection.execute(statement, [table]).fetchone() != (0,),
+                f"stuck at {table}",
+                SECONDS,
             )
 
     def records(self, name: str) -> list[dict[str, Any]]:
@@ -174,9 +203,7 @@ def talk(count: int, *, word: str = "lighthouse") -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="package")
-def deployment(
-    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Deployment]:
+def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A Redis and a worker of each queue on a database of their own, for all stories of this folder."""
     folder = tmp_path_factory.mktemp("processes")
     server = RedisProcess.start(folder)
@@ -225,13 +252,3 @@ def deployment(
         server.teardown()
         with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
-
-
-@pytest.fixture
-def beat(deployment: Deployment) -> Iterator[BeatProcess]:
-    """The clock, which calls for a sweep every half second."""
-    command = processes.beat_command(deployment.folder)
-    clock = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
-    clock.ready()
-    yield clock
-    clock.teardown()

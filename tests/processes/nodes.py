@@ -4,6 +4,7 @@
 their ways to wait, kill, restart and read logs, work on it unchanged.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,9 @@ from pytest_celery import CeleryWorkerContainer, RedisContainer
 from ops.embedded.binaries import redis_server
 from ops.embedded.ports import LOOPBACK, free_port
 from ops.embedded.process import die_with_parent
+from tests.ops.running import until
 
+START_SECONDS = 60
 END_SECONDS = 30
 
 
@@ -77,10 +80,8 @@ class Process:
         try:
             self._child.wait(END_SECONDS)
         finally:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child.pid, _number("SIGKILL"))
-            except ProcessLookupError:
-                pass
             self._child.wait()
 
     def restart(self, timeout: float = END_SECONDS) -> None:
@@ -108,9 +109,12 @@ class _AsProcess:
     """Without the ports and networks of Docker: what is left of being ready is to have said so."""
 
     def ready(self) -> bool:
-        if self.status == "exited":
-            raise RuntimeError(f"{self.name} ended: {self.logs()[-3000:]}")
-        return self._wait_ready()
+        def said_or_ended() -> bool:
+            return self.ready_prompt in self.logs() or self.status == "exited"
+
+        until(said_or_ended, f"{self.name} is ready", START_SECONDS)
+        assert self.status == "running", self.logs()[-3000:]
+        return True
 
     def teardown(self) -> None:
         self._container.end()

@@ -128,7 +128,9 @@ def test_workers_run_as_they_were_meant_to(deployment: Deployment) -> None:
         # one task for each process or thread, acknowledged when done, whatever became of it
         assert stats[name]["prefetch_count"] == queue.concurrency
         assert pool["max-concurrency"] == queue.concurrency
-        assert pool["implementation"].endswith({"prefork": "TaskPool", "threads": "thread:TaskPool"}[queue.pool])
+        assert pool["implementation"].endswith(
+            {"prefork": "TaskPool", "threads": "thread:TaskPool"}[queue.pool]
+        )
         assert conf["task_acks_late"]
         assert conf["task_acks_on_failure"]
         assert conf["task_acks_on_timeout"]
@@ -157,7 +159,8 @@ def test_a_pickle_is_refused_without_a_look_into_it(deployment: Deployment, tmp_
         bot.send_task(
             "backscroll.ingest", kwargs={"chat": Trap(trap)}, queue="backscroll.accept", serializer="pickle"
         )
-    deployment.workers["accept"].wait_for_log("Can't decode message body")
+    refusal = "Received invalid task message (ContentDisallowed)"
+    until(lambda: refusal in deployment.workers["accept"].logs(), "the refusal", SECONDS)
     deployment.send("test:pickle", talk(5))
     deployment.wait_for("test:pickle", 5)
     assert not trap.exists()

@@ -19,7 +19,6 @@ from workers.signals import current_request_id
 log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 2.0
-FRAMES = 5
 HIDDEN = {"argsrepr": "()", "kwargsrepr": "{…}"}
 """What events, and so Flower, show of a payload, which holds what people wrote."""
 
@@ -31,7 +30,7 @@ class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
         super().__init__(*args, **kwargs)
         self._argsrepr, self._kwargsrepr = HIDDEN["argsrepr"], HIDDEN["kwargsrepr"]
 
-    def info(self, safe: bool = False) -> dict[str, Any]:  # noqa: ARG002 - Celery asks for more than that
+    def info(self, safe: bool = False) -> dict[str, Any]:
         """What `inspect active` shows."""
         told: dict[str, Any] = super().info(safe=True)
         return told
@@ -45,9 +44,8 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         resources.run(self.app, "ingest", resources.current().placer)
         return
     try:
-        if args:
-            raise InvalidInput("the payload must come as keyword arguments")
-        parsed = parse_payload(IngestPayload, payload)
+        # positional ones are refused, and go the same way
+        parsed = parse_payload(IngestPayload, args or payload)
     except InvalidInput as error:
         log.warning("payload_refused", error=str(error), queue=queues.DEAD)
         _lay_aside(self, args, payload)
@@ -71,7 +69,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
             log.error(  # noqa: TRY400
                 "accept_failed",
                 error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
-                frames=traceback.format_tb(error.__traceback__)[-FRAMES:],
+                frames=traceback.format_tb(error.__traceback__),
                 queue=queues.DEAD,
             )
             _lay_aside(self, args, payload)

@@ -1,0 +1,78 @@
+"""However much is owed, the sweep keeps the queues short."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis as redis_client
+from celery import Celery
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from pipeline.store import work
+from pipeline.store.database import Database
+from schemas.settings import Settings
+from tests.conftest import TENANT
+from tests.processes.nodes import RedisProcess
+from workers import queues, resources
+from workers.app import make_app
+from workers.queues import OF_KIND
+from workers.resources import Resources
+
+amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RedisProcess]:
+    server = RedisProcess.start(tmp_path)
+    yield server
+    server.teardown()
+
+
+@pytest.fixture
+def app(broker: RedisProcess, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Celery]:
+    """The application without any worker: nobody takes hints out of the queues."""
+    settings = settings.model_copy(update={"redis_url": SecretStr(broker.url)})
+    held = Resources(settings)
+    monkeypatch.setattr(resources, "_current", held)
+    with make_app(settings) as app:
+        app.loader.import_default_modules()
+        yield app
+    held.database.close()
+
+
+@hypothesis_settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(owed=amounts, hinted=amounts, sweeps=st.integers(1, 3))
+def test_no_queue_gets_more_hints_than_twice_its_workers(
+    app: Celery,
+    broker: RedisProcess,
+    database: Database,
+    owed: dict[str, int],
+    hinted: dict[str, int],
+    sweeps: int,
+) -> None:
+    # Given so much work, and so many hints that wait already
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM work"))
+        connection.execute(
+            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
+        )
+        for kind, rows in owed.items():
+            work.raise_wanted(connection, TENANT, kind, [f"{kind}:{n}" for n in range(rows)])
+    with redis_client.Redis.from_url(broker.url) as client:
+        client.flushdb()
+        for kind, waiting in hinted.items():
+            queues.hint(app, kind, times=waiting % 50)
+        for _ in range(sweeps):
+            app.tasks["backscroll.sweep"]()
+        for kind, queue in OF_KIND.items():
+            before, after = hinted.get(kind, 0) % 50, client.llen(queue.full_name)
+            # Then none has more for it, and every one has what there is to do
+            assert after <= max(before, 2 * queue.concurrency)
+            needed = -(-owed.get(kind, 0) // queue.batch)
+            assert after >= min(needed, 2 * queue.concurrency)

@@ -1,0 +1,153 @@
+"""What is not lost and not doubled when hints, workers, Redis or Postgres go away in the middle of work."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ops import processes
+from tests.ops.running import until
+from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
+from tests.processes.nodes import BeatProcess, Process
+from workers import queues
+
+
+@pytest.fixture(scope="module", autouse=True)
+def beat(deployment: Deployment) -> Iterator[BeatProcess]:
+    """The clock, which calls for a sweep every half second."""
+    command = processes.beat_command(deployment.folder)
+    clock = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
+    clock.ready()
+    yield clock
+    assert clock.status == "running"
+    clock.teardown()
+
+
+@pytest.fixture(autouse=True)
+def all_workers_run(deployment: Deployment) -> Iterator[None]:
+    """Whatever a story has ended runs again for the next one."""
+    yield
+    deployment.revive()
+
+
+def work_of(deployment: Deployment, chat: str, kind: str) -> list[dict[str, Any]]:
+    """The rows of a kind for the messages or sessions of a chat."""
+    keys = (
+        "SELECT 'message:' || id FROM messages WHERE chat_id = :chat"
+        if kind == "embed"
+        else "SELECT 'session:' || id FROM conversation_sessions WHERE chat_id = :chat"
+    )
+    rows = deployment.query(
+        f"SELECT key, attempts, claimed, due_at <= now() AS due FROM work WHERE kind = :kind AND key IN ({keys})",
+        chat=chat,
+        kind=kind,
+    )
+    return [dict(row._mapping) for row in rows]
+
+
+def test_hints_thrown_away_in_the_middle_of_an_import_are_made_up_for(deployment: Deployment) -> None:
+    told = talk(600)
+    for start in range(0, 600, 100):
+        deployment.accept("test:import", told[start : start + 100])
+        # the second half is never hinted at
+        if start < 300:
+            queues.hint(deployment.app, "ingest")
+        deployment.redis.flushall()
+    deployment.wait_for("test:import", 600)
+    assert set(deployment.vectors_of("test:import").values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"), [("embed", "message_vectors"), ("summarize", "conversation_sessions")]
+)
+def test_what_a_killed_worker_was_doing_is_done_by_the_next_after_the_lease(
+    deployment: Deployment, kind: str, table: str
+) -> None:
+    chat, worker = f"test:killed-{kind}", deployment.workers[kind]
+    deployment.accept_and_place(chat, talk(10))
+    with deployment.locked(table):
+        queues.hint(deployment.app, kind)
+        deployment.wait_until_stuck(table)
+        assert any(row["claimed"] for row in work_of(deployment, chat, kind))
+        worker.kill()
+    assert worker.container.status == "exited"
+    worker.restart()
+    deployment.wait_for(chat, 10)
+    assert set(deployment.vectors_of(chat).values()) == {1}
+    assert {(row["attempts"], row["claimed"]) for row in work_of(deployment, chat, kind)} == {(0, None)}
+
+
+def test_a_payload_whose_worker_was_killed_before_the_commit_is_stored_once(deployment: Deployment) -> None:
+    worker = deployment.workers["accept"]
+    with deployment.locked("messages"):
+        deployment.send("test:redelivered", talk(10))
+        deployment.wait_until_stuck("messages")
+        worker.kill()
+    assert deployment.progress("test:redelivered").messages == 0
+    worker.restart()
+    deployment.wait_for("test:redelivered", 10)
+    until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
+
+
+def test_a_worker_told_to_end_finishes_the_payload_that_it_holds(deployment: Deployment) -> None:
+    worker = deployment.workers["accept"]
+    with deployment.locked("messages"):
+        deployment.send("test:ending", talk(10))
+        deployment.wait_until_stuck("messages")
+        worker.kill("SIGTERM")
+    until(lambda: deployment.progress("test:ending").messages == 10, "stored", SECONDS)
+    until(lambda: worker.container.status == "exited", "ended", SECONDS)
+    worker.restart()
+    deployment.wait_for("test:ending", 10)
+
+
+def test_a_worker_told_to_end_gives_back_what_it_cannot_finish(deployment: Deployment) -> None:
+    chat, worker = "test:returned", deployment.workers["embed"]
+    deployment.accept_and_place(chat, talk(10))
+    with deployment.locked("message_vectors"):
+        queues.hint(deployment.app, "embed")
+        deployment.wait_until_stuck("message_vectors")
+        worker.kill("SIGTERM")
+        until(lambda: worker.container.status == "exited", "ended", SECONDS)
+        # Then it may be claimed at once, and no attempt is lost
+        returned = work_of(deployment, chat, "embed")
+        assert [(row["attempts"], row["claimed"], row["due"]) for row in returned] == [(0, None, True)] * 10
+    worker.restart()
+    deployment.wait_for(chat, 10)
+
+
+def test_a_worker_of_threads_told_to_end_finishes_what_it_holds(deployment: Deployment) -> None:
+    # Given work that nothing can interrupt, and that takes longer than it should
+    chat, worker = "test:threads", deployment.workers["summarize"]
+    deployment.accept_and_place(chat, talk(10))
+    with deployment.locked("conversation_sessions"):
+        queues.hint(deployment.app, "summarize")
+        deployment.wait_until_stuck("conversation_sessions")
+        worker.kill("SIGTERM")
+        time.sleep(SOFT_SECONDS + 0.5)
+        assert worker.container.status == "running"
+    until(lambda: worker.container.status == "exited", "ended", SECONDS)
+    assert "Unrecoverable" not in worker.logs()
+    assert deployment.progress(chat).summarized == 2
+    assert {(row["attempts"], row["claimed"]) for row in work_of(deployment, chat, "summarize")} == {
+        (0, None)
+    }
+
+
+def test_while_postgres_is_away_payloads_wait_and_nothing_is_lost(deployment: Deployment) -> None:
+    with deployment.postgres_away():
+        deployment.send("test:away", talk(10))
+        deployment.workers["accept"].assert_log_exists("accept_waits")
+        assert deployment.redis.hlen("unacked") > 0
+    deployment.wait_for("test:away", 10)
+    assert all(worker.container.status == "running" for worker in deployment.workers.values())
+
+
+def test_workers_go_on_when_redis_comes_back_and_what_was_enqueued_is_there(deployment: Deployment) -> None:
+    deployment.workers["accept"].kill()
+    deployment.send("test:restarted", talk(10))
+    deployment.broker.kill()
+    deployment.broker.restart()
+    deployment.workers["accept"].restart()
+    deployment.wait_for("test:restarted", 10)
