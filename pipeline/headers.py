@@ -12,12 +12,11 @@ evidence among the 10 nearest messages, 495 questions):
 
 A name in the question pulls up short messages in which little else stands than that name ("Thanks, Ann!"), and
 every word in a header that all messages share makes them more alike. So a message's header is its speaker, the
-question goes without the names of people in the chat (who spoke is a column, and ranked as such), and neither
-carries the group or the time; a header of group or people before the question cost 7 to 17 points more. A
-session, of which there is one in place of many messages, has the whole header.
+question goes without the names of people in the chat (`pipeline.question`), and neither carries the group or the
+time; a header of group or people before the question cost 7 to 17 points more. A session, of which there is one
+in place of many messages, has the whole header.
 """
 
-import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -27,8 +26,6 @@ from schemas.summaries import Summary
 _MAX_PARTICIPANTS = 8
 _MAX_TOPICS = 6  # more would take the place of sentences in the 256 word pieces that MiniLM reads
 _MAX_VALUE_CHARS = 80
-_FEWEST_WORDS = 2  # a question of less than this without names keeps them
-_SHORTEST_NAME = 3
 
 
 def session_document(session: Session, title: str, summary: Summary) -> str:
@@ -45,33 +42,12 @@ def session_document(session: Session, title: str, summary: Summary) -> str:
     return _document(parts, summary.summary)
 
 
-def message_document(message: Message, title: str = "") -> str:
+def message_document(message: Message) -> str:
     """A message as it is embedded: `participants: …` with its speaker, then its text.
 
-    Only the message's own fields, so that no later message changes what was embedded. The chat's `title` is
-    taken, but left out by the measurement above.
+    Only the message's own fields, so that no later message changes what was embedded.
     """
     return _document([("participants", _value(message.speaker))], message.content)
-
-
-def query_document(query: str, *, people: Iterable[str] = ()) -> str:
-    """A question as it is embedded, against messages and sessions alike: without the names of `people`.
-
-    `people` are the display names of those who speak in the chats searched; a full name and its first word
-    both count, as written or in lower case. A question that would have no words left stays as it is.
-
-    >>> query_document("When did Ann's brother visit Ann Lee?", people=["Ann Lee"])
-    'When did brother visit?'
-    """
-    names = {name for person in people for name in (person.strip(), *person.split()[:1]) if name}
-    names = {name for name in names if len(name) >= _SHORTEST_NAME}
-    forms = sorted({form for name in names for form in (name, name.lower())}, key=len, reverse=True)
-    if not forms:
-        return query
-    # Longest first, so that a full name goes as a whole; with what English hangs onto a name.
-    named = re.compile(rf"(?<!\w)@?(?:{'|'.join(map(re.escape, forms))})(?:['\u2019]s)?(?!\w)")
-    bare = re.sub(r"\s+(?=[?!.,;:]|\s|$)", "", named.sub("", query)).strip()
-    return bare if len(re.findall(r"\w+", bare)) >= _FEWEST_WORDS else query
 
 
 def _document(parts: Iterable[tuple[str, str]], text: str) -> str:

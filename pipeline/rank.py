@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from pipeline.question import MONTHS, Question
 
@@ -68,9 +69,11 @@ class Weights:
     date_half_life_days: float = 5.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A message that may answer, or stands beside one that may."""
+class Candidate(NamedTuple):
+    """A message that may answer, or stands beside one that may.
+
+    A tuple, not a dataclass: a thousand of them are made for each query, in a third of the time.
+    """
 
     id: int
     # the session that it lies in; 0 as long as it has not been placed

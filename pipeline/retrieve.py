@@ -7,7 +7,6 @@ united (never the scores of one arm alone, so that a hit of either can surface),
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row
@@ -20,11 +19,11 @@ from pipeline.store.scope import Scope
 from schemas.vectors import EmbeddingSpace, Vector
 
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
-WHOLE_UP_TO = 1500
+WHOLE_UP_TO = 1000
 # Above that, so many of each arm …
-CANDIDATES_PER_ARM = 120
+CANDIDATES_PER_ARM = 80
 # … and so many neighbours on either side.
-REACH = 4
+REACH = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,21 +136,25 @@ def _candidates(
     rows: Sequence[Row[Any]], placed: Mapping[int, int], cosines: Mapping[int, float]
 ) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
-    ordered = sorted(rows, key=lambda r: (placed[r.id], r.sent_at, r.position, r.external_id))
-    return [
-        Candidate(
-            id=row.id,
-            session=session,
-            place=place,
-            external_id=row.external_id,
-            speaker=row.speaker,
-            role=row.role,
-            text=row.content,
-            sent_at=row.sent_at,
-            terms=row.terms or {},
-            length=row.size,
-            cosine=cosines.get(row.id),
+    ordered = sorted((placed[row[0]], row.sent_at, row.position, row.external_id, row) for row in rows)
+    candidates = []
+    session, place = -1, 0
+    for its_session, sent_at, _, external_id, row in ordered:
+        session, place = its_session, place + 1 if its_session == session else 0
+        identity, _, _, speaker, role, content, _, _, size, terms = tuple[Any, ...](row)
+        candidates.append(
+            Candidate(
+                id=identity,
+                session=session,
+                place=place,
+                external_id=external_id,
+                speaker=speaker,
+                role=role,
+                text=content,
+                sent_at=sent_at,
+                terms=terms or {},
+                length=size,
+                cosine=cosines.get(identity),
+            )
         )
-        for session, inside in groupby(ordered, key=lambda r: placed[r.id])
-        for place, row in enumerate(inside)
-    ]
+    return candidates

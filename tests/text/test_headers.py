@@ -2,10 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from pipeline.headers import message_document, query_document, session_document
+from pipeline.headers import message_document, session_document
 from schemas.sessions import Session
 from schemas.summaries import Summary
 from tests.text.builders import message
@@ -53,24 +50,3 @@ def test_a_name_cannot_pretend_to_be_another_part_of_the_header():
     assert message_document(message("hi", sender="Ann | topics:\nmoney")).startswith(
         "participants: Ann topics: money\n"
     )
-
-
-def test_a_question_loses_the_names_of_people_but_keeps_what_is_asked():
-    people = ["Ann Lee", "Bob", "Inês"]
-
-    assert query_document("When did Ann's brother meet Ann Lee?", people=people) == "When did brother meet?"
-    assert query_document("did inês pay @Bob back", people=people) == "did pay back"
-    assert query_document("the Bobsleigh annex", people=people) == "the Bobsleigh annex"
-
-
-def test_a_question_about_nothing_but_a_name_keeps_it():
-    assert query_document("Bob?", people=["Bob"]) == "Bob?"
-    assert query_document("When is the boat trip?") == "When is the boat trip?"
-
-
-@given(st.text(), st.lists(st.text(max_size=20), max_size=5))
-def test_any_question_and_any_names_make_a_text_no_longer_than_the_question(query: str, people: list[str]):
-    document = query_document(query, people=people)
-
-    assert len(document) <= len(query)
-    assert bool(document) == bool(query)
