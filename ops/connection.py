@@ -39,7 +39,8 @@ def configured(data_dir: Path | None = None, tenant: str | None = None) -> Setti
 def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
     """The settings with the URLs of Postgres and Redis filled in.
 
-    What the environment does not name is taken from the `backscroll up` that runs with the data folder.
+    What the environment does not name is taken from the `backscroll up` that runs with the data folder, its
+    embedder too: without it a question would go to another model than the messages did.
     Raises `SettingsError`, and `DatabaseUnavailable` when neither says where Postgres is.
     """
     settings = configured(data_dir, tenant)
@@ -67,7 +68,18 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
             "maintenance_database_url": running.maintenance_database_url,
             "owner_database_url": running.owner_database_url,
         }
-    missing = {name: SecretStr(value) for name, value in found.items() if getattr(settings, name) is None}
+    missing: dict[str, object] = {
+        name: SecretStr(value) for name, value in found.items() if getattr(settings, name) is None
+    }
+    if (
+        settings.database_url is None
+        and settings.embedding_provider is None
+        and settings.embedding_model is None
+    ):
+        missing |= {
+            "embedding_provider": running.embedding_provider,
+            "embedding_model": running.embedding_model,
+        }
     return settings.model_copy(update=missing)
 
 

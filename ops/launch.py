@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pydantic import SecretStr
+from redis import Redis, RedisError
 
 from ops import migrate, processes, stack
 from ops.choices import Wanted, choose_embedder, choose_ports
@@ -25,7 +26,7 @@ from ops.embedded.server import EmbeddedServer
 from ops.stack import Running
 from ops.supervisor import Supervisor
 from pipeline.store.database import Database
-from schemas.errors import BackscrollError, Permanent, Retryable, SettingsError
+from schemas.errors import BackscrollError, Permanent, QueueUnavailable, Retryable, SettingsError
 from schemas.settings import Settings
 from workers.queues import QUEUES
 
@@ -83,8 +84,8 @@ def everything(settings: Settings, wanted: Wanted, say: Say) -> Iterator[Launche
     """Everything, started and ready; stopped at the end, within some `STOP_SECONDS`.
 
     `say` is told what has been started and what goes wrong later, in a sentence each. To be called in the
-    main thread. Raises `RunsAlready`, `DataFolderError`, `PortTaken`, `SettingsError`, `NotReady`, and what
-    the embedded servers and the migrations raise.
+    main thread. Raises `RunsAlready`, `DataFolderError`, `PortTaken`, `SettingsError`, `QueueUnavailable`,
+    `NotReady`, and what the embedded servers and the migrations raise.
     """
     make_folder(settings.data_dir)
     with contextlib.ExitStack() as cleanup:
@@ -164,7 +165,23 @@ def _start_servers(
         }
     if redis in servers:
         urls["redis_url"] = redis.url
+    if redis not in servers:
+        _require_redis(settings)
     return settings.model_copy(update={name: SecretStr(url) for name, url in urls.items()}), servers
+
+
+def _require_redis(settings: Settings) -> None:
+    """Raises `QueueUnavailable`: workers would wait for it, and the door never be ready."""
+    assert settings.redis_url is not None  # noqa: S101 - asked only where it is set
+    url = settings.redis_url.get_secret_value()
+    try:
+        with Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
+            client.ping()
+    except (RedisError, ValueError) as error:
+        raise QueueUnavailable(
+            f"Redis cannot be reached ({error}). Start it, set BACKSCROLL_REDIS_URL to where it is, or leave "
+            "that out to have the embedded one."
+        ) from error
 
 
 def _prepare_tables(settings: Settings, wanted: Wanted, say: Say) -> Settings:
@@ -203,6 +220,8 @@ def _running(settings: Settings, wanted: Wanted) -> Running:
         maintenance_database_url=told(settings.maintenance_database_url),
         owner_database_url=told(settings.owner_database_url),
         redis_url=told(settings.redis_url),
+        embedding_provider=settings.embedding_provider,
+        embedding_model=settings.embedding_model,
         flower_url=f"http://127.0.0.1:{wanted.flower_port}" if with_flower else None,
         flower_password=_kept_secret(settings.data_dir / "flower-password") if with_flower else None,
     )

@@ -12,6 +12,10 @@ from pydantic import SecretStr
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
+# A project in the working directory may have packages of the same names as ours: ours are found without it.
+PYTHON = (sys.executable, "-P", "-m")
+ROOT = Path(__file__).parents[1]
+
 # What children are told of, besides what they find in the environment themselves.
 TOLD = (
     "database_url",
@@ -72,7 +76,7 @@ def beat_command(directory: Path) -> list[str]:
 def web_command(settings: Settings) -> list[str]:
     """The HTTP door, where the settings say."""
     return [
-        *(sys.executable, "-m", "uvicorn", "--factory", "workers.web.app:create"),
+        *(*PYTHON, "uvicorn", "--factory", "workers.web.app:create", "--app-dir", str(ROOT)),
         *("--host", settings.host, "--port", str(settings.port)),
         *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10"),
     ]
@@ -85,4 +89,4 @@ def flower_command(port: int) -> list[str]:
 
 def _celery(*arguments: str) -> list[str]:
     # quiet: without a banner before the log's JSON lines
-    return [sys.executable, "-m", "celery", "--quiet", "-A", "workers.app", *arguments]
+    return [*PYTHON, "workers", "--quiet", "-A", "workers.app", *arguments]

@@ -26,6 +26,9 @@ class Running:
     maintenance_database_url: str
     owner_database_url: str
     redis_url: str
+    # what makes the vectors: a question must be embedded as the messages were
+    embedding_provider: str | None = None
+    embedding_model: str | None = None
     # none: started without it
     flower_url: str | None = None
     flower_password: str | None = None

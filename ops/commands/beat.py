@@ -15,7 +15,8 @@ def beat(data_dir: DataDirOption = None) -> None:
     """Run the clock in the foreground: it asks a worker of **backfill** to sweep and to prune.
 
     One in a whole deployment is enough. A second one does no harm; without one, idle sessions are never
-    closed and lost hints never made up for. It keeps nothing on disk: after a start everything is due.
+    closed and lost hints never made up for. Its schedule lies in the data folder; without it everything is
+    due at the start.
     """
     settings = connection.open_stack(data_dir)
     run_instead(settings, beat_command(settings.data_dir))

@@ -27,7 +27,7 @@ def search(
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Find messages and sessions by meaning and by keywords, the best first."""
+    """Find messages by meaning and by keywords, the best first."""
     with opened(data_dir, tenant) as (settings, database):
         asked = asking.asked(database, settings, chat, query=words)
         from pipeline import context as pipeline_context

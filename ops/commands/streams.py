@@ -94,6 +94,8 @@ def check_utf8(name: str, head: bytes) -> str:
 
     Raises `InvalidInput` that names the first byte that is no UTF-8, and says how to convert the file.
     """
+    if b"\x00" in head:
+        raise InvalidInput(f"{name} is no text; export the chat again, as text or JSON", field="file")
     try:
         # the last character may be cut in two
         return codecs.getincrementaldecoder("utf-8")().decode(head)

@@ -1,0 +1,15 @@
+"""Celery's command line, on this application wherever it is started: `python -P -m workers -A workers.app worker …`.
+
+Celery puts the working directory first when it looks for an application, and a project there may well have
+packages called `workers` or `schemas` of its own. A directory that is on the path already it leaves alone: so
+we put it last.
+"""
+
+import sys
+from pathlib import Path
+
+from celery.__main__ import main
+
+if __name__ == "__main__":
+    sys.path.append(str(Path.cwd()))
+    main()
