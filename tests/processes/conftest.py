@@ -95,11 +95,21 @@ class Deployment:
         ingest.accept(self.database, TENANT, ChatIn(chat_id=chat), given)
 
     def accept_and_place(self, chat: str, messages: Sequence[Mapping[str, Any]]) -> None:
-        """What the door and the worker of `ingest` do, without any hint."""
+        """What the door and the worker of `ingest` do; what follows is owed, but not before `make_due`."""
         self.accept(chat, messages)
         with self.database.tenant(TENANT) as connection:
             ingest.place(connection, TENANT, chat, Rules.of(self.settings), lambda _again: None)
             work.drop(connection, TENANT, "ingest", [chat])
+            connection.execute(
+                text("UPDATE work SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")
+            )
+
+    def make_due(self) -> None:
+        """Let the work be done now that was put off."""
+        with self.database.tenant(TENANT) as connection:
+            connection.execute(
+                text("UPDATE work SET due_at = now() WHERE due_at > now() + interval '1 hour'")
+            )
 
     def progress(self, chat: str) -> Progress:
         """How far a chat is."""

@@ -67,6 +67,7 @@ def test_what_a_killed_worker_was_doing_is_done_by_the_next_after_the_lease(
     chat, worker = f"test:killed-{kind}", deployment.workers[kind]
     deployment.accept_and_place(chat, talk(10))
     with deployment.locked(table):
+        deployment.make_due()
         queues.hint(deployment.app, kind)
         deployment.wait_until_stuck(table)
         assert any(row["claimed"] for row in work_of(deployment, chat, kind))
@@ -106,6 +107,7 @@ def test_a_worker_told_to_end_gives_back_what_it_cannot_finish(deployment: Deplo
     chat, worker = "test:returned", deployment.workers["embed"]
     deployment.accept_and_place(chat, talk(10))
     with deployment.locked("message_vectors"):
+        deployment.make_due()
         queues.hint(deployment.app, "embed")
         deployment.wait_until_stuck("message_vectors")
         worker.kill("SIGTERM")
@@ -122,6 +124,7 @@ def test_a_worker_of_threads_told_to_end_finishes_what_it_holds(deployment: Depl
     chat, worker = "test:threads", deployment.workers["summarize"]
     deployment.accept_and_place(chat, talk(10))
     with deployment.locked("conversation_sessions"):
+        deployment.make_due()
         queues.hint(deployment.app, "summarize")
         deployment.wait_until_stuck("conversation_sessions")
         worker.kill("SIGTERM")
@@ -135,12 +138,23 @@ def test_a_worker_of_threads_told_to_end_finishes_what_it_holds(deployment: Depl
     }
 
 
-def test_while_postgres_is_away_payloads_wait_and_nothing_is_lost(deployment: Deployment) -> None:
+def test_while_postgres_is_away_payloads_wait_even_for_another_worker(deployment: Deployment) -> None:
+    chat, worker = "test:away", deployment.workers["accept"]
+
+    def waits() -> bool:
+        return "accept_waits" in worker.logs()
+
     with deployment.postgres_away():
-        deployment.send("test:away", talk(10))
-        deployment.workers["accept"].assert_log_exists("accept_waits")
+        deployment.send(chat, talk(10))
+        until(waits, "the payload is tried", SECONDS)
+        # When the worker that waits is told to end, the payload goes back into the queue
+        worker.kill("SIGTERM")
+        until(lambda: worker.container.status == "exited", "ended", SECONDS)
+        assert deployment.redis.llen("backscroll.accept") == 1
+        worker.restart()
+        until(waits, "the payload is tried again", SECONDS)
         assert deployment.redis.hlen("unacked") > 0
-    deployment.wait_for("test:away", 10)
+    deployment.wait_for(chat, 10)
     assert all(worker.container.status == "running" for worker in deployment.workers.values())
 
 
