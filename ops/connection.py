@@ -91,7 +91,13 @@ def open_database(settings: Settings) -> "Database":
     from pipeline.store.database import Database
 
     database = Database.from_settings(settings)
-    database.check()
+    try:
+        database.check()
+    except DatabaseUnavailable as error:
+        database.close()
+        raise DatabaseUnavailable(
+            f"{error}. Start it, or set BACKSCROLL_DATABASE_URL to where it is."
+        ) from error
     return database
 
 

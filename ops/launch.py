@@ -95,6 +95,7 @@ def everything(settings: Settings, wanted: Wanted, say: Say) -> Iterator[Launche
         settings = settings.model_copy(update={"api_key": key})
         settings, servers = _start_servers(settings, cleanup, say)
         settings = _prepare_tables(settings, wanted, say)
+        _require_redis(settings)
 
         logs = settings.data_dir / "logs"
         with explained(settings.data_dir):
@@ -165,14 +166,12 @@ def _start_servers(
         }
     if redis in servers:
         urls["redis_url"] = redis.url
-    if redis not in servers:
-        _require_redis(settings)
     return settings.model_copy(update={name: SecretStr(url) for name, url in urls.items()}), servers
 
 
 def _require_redis(settings: Settings) -> None:
     """Raises `QueueUnavailable`: workers would wait for it, and the door never be ready."""
-    assert settings.redis_url is not None  # noqa: S101 - asked only where it is set
+    assert settings.redis_url is not None  # noqa: S101 - set or started by now
     url = settings.redis_url.get_secret_value()
     try:
         with Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:

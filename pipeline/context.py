@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from time import monotonic
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
@@ -132,7 +133,9 @@ def _ask(
     database: Database, tenant_id: str, query: ContextQuery, embedder: Embedder | None, settings: Settings
 ) -> Asked:
     """Read the question and embed it; the model is called outside any transaction."""
-    parameters, weights = parameters_for(query.profile, query.parameters)
+    parameters, weights = parameters_for(
+        query.profile, {**_configured(query.profile, settings), **query.parameters}
+    )
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, query.chat_id)
         if chat is None:
@@ -166,6 +169,17 @@ def _ask(
             except (ProviderUnavailable, ProviderRejected) as error:
                 asked.degraded.append(f"vectors: {error}: keywords alone")
     return asked
+
+
+def _configured(profile: str, settings: Settings) -> dict[str, Any]:
+    """What the settings say of the default profile; the others are what their names promise."""
+    if profile != "balanced":
+        return {}
+    return {
+        "sessions": settings.session_max_retrieved,
+        "history_tokens": settings.context_history_tokens,
+        "min_importance": settings.memory_min_importance,
+    }
 
 
 def _find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, settings: Settings) -> Found:

@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=1_000_000)] = 2000
-    context_history_tokens: Annotated[int, Field(ge=0, le=1_000_000)] = 800
+    context_history_tokens: Annotated[int, Field(ge=0, le=100_000)] = 800
 
     # raw messages older than so many days are pruned; none: they are kept
     retention_days: Annotated[int, Field(ge=1)] | None = None

@@ -336,3 +336,20 @@ def test_a_session_that_stays_open_is_summarized_as_it_goes(
     assert row.status == "open"
     assert "boat" in row.summary_text
     assert row.summary_message_count == 6
+
+
+def test_settings_shape_the_default_profile_and_a_request_has_the_last_word(
+    filled: Database, settings: Settings
+) -> None:
+    changed = settings.model_copy(
+        update={"session_max_retrieved": 1, "context_history_tokens": 0, "memory_min_importance": 2.0}
+    )
+
+    def used(**fields: object) -> dict[str, object]:
+        explained = ask(filled, changed, "the plumber", **fields).explain
+        assert explained is not None
+        return {name: explained.parameters[name] for name in ("sessions", "history_tokens", "min_importance")}
+
+    assert used() == {"sessions": 1, "history_tokens": 0, "min_importance": 2.0}
+    assert used(parameters={"sessions": 2})["sessions"] == 2
+    assert used(profile="group")["sessions"] == 3

@@ -169,7 +169,7 @@ WRONG_FILES = {
     "13/01/24, 10:00 - Ana: caf\xe9\n".encode("latin-1"): "is not UTF-8",
     b"dear diary, today nothing happened\n": "none of the formats",
     b"<!doctype html><html></html>": "is a web page",
-    b"\x89PNG\x00\x00": "is not UTF-8",
+    b"\x89PNG\x00\x00": "is no text",
 }
 
 

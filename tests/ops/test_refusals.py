@@ -91,6 +91,17 @@ def test_a_postgres_that_is_not_there_may_come_later(tmp_path: Path) -> None:
         assert "Traceback" not in refused.stderr
 
 
+def test_a_redis_that_is_not_there_is_named_before_anything_waits_for_it(tmp_path: Path) -> None:
+    settings = {
+        "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
+        "BACKSCROLL_DATA_DIR": str(tmp_path / "data"),
+    }
+    refused = backscroll("up", "--port", "0", "--no-flower", "--light", cwd=tmp_path, **settings)
+    assert refused.returncode == 1, refused.stderr
+    assert "Redis cannot be reached" in refused.stderr
+    assert "BACKSCROLL_REDIS_URL" in refused.stderr
+
+
 def test_without_the_owners_url_migrations_say_what_is_missing(tmp_path: Path) -> None:
     settings = {"BACKSCROLL_DATABASE_URL": NOWHERE, "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0"}
     refused = backscroll("db", "upgrade", cwd=tmp_path, **settings)

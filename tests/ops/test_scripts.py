@@ -63,7 +63,7 @@ def test_an_environment_made_from_the_same_files_is_used_as_it_is(tmp_path: Path
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout == (
-        "Running: backscroll up --demo --light --exit\ncalled with: -m ops.cli up --demo --light --exit\n"
+        "Running: backscroll up --demo --light --exit\ncalled with: -P -m ops.cli up --demo --light --exit\n"
     )
 
 
