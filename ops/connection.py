@@ -96,7 +96,8 @@ def open_database(settings: Settings) -> "Database":
     except DatabaseUnavailable as error:
         database.close()
         raise DatabaseUnavailable(
-            f"{error}. Start it, or set BACKSCROLL_DATABASE_URL to where it is."
+            f"{error}. Try again in a moment; if that does not help, start it, or set "
+            "BACKSCROLL_DATABASE_URL to where it is."
         ) from error
     return database
 

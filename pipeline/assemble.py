@@ -5,6 +5,7 @@ not there. Tokens are estimated (`pipeline.tokens`); white space costs nothing, 
 the sum of those of its parts.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -56,15 +57,18 @@ class Filled:
 def fill(section: Section, room: int) -> Filled:
     """The block that fits into `room` tokens and the section's own cap; no block when nothing fits."""
     limit = min(room, section.cap)
-    frame = estimate(section.heading) + (estimate(OPEN) + estimate(CLOSE) if section.fenced else 0)
-    spent, chosen, groups = frame, list[Entry](), set[str]()
+    spent = estimate(section.heading) + (estimate(OPEN) + estimate(CLOSE) if section.fenced else 0)
+    chosen: list[Entry] = []
+    groups: set[str] = set()
     dropped: list[Dropped] = []
     misses = 0
     for entry in section.entries:
-        # an ellipsis may come to stand before every entry that continues nothing
-        cost = estimate(entry.item.text) + (1 if section.fenced else 0)
-        if entry.group and entry.group not in groups:
-            cost += estimate(entry.group)
+        at = bisect_left(chosen, entry.place, key=lambda e: e.place)
+        before = chosen[at - 1] if at else None
+        after = chosen[at] if at < len(chosen) else None
+        gaps = _gap(before, entry) + _gap(entry, after) - _gap(before, after)
+        heading = estimate(entry.group) if entry.group and entry.group not in groups else 0
+        cost = estimate(entry.item.text) + heading + gaps * estimate(ELLIPSIS)
         if misses >= (1 if section.contiguous else MISSES) or spent + cost > limit:
             misses += 1
             reason: DropReason = "budget" if spent + cost > room else "cap"
@@ -72,14 +76,21 @@ def fill(section: Section, room: int) -> Filled:
             dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
             continue
         spent, misses = spent + cost, 0
-        chosen.append(entry)
+        chosen.insert(at, entry)
         groups.add(entry.group)
     if not chosen:
         return Filled(block=None, dropped=dropped)
-    text = _render(section, sorted(chosen, key=lambda e: e.place))
-    items = [entry.item for entry in sorted(chosen, key=lambda e: e.place)]
+    text = _render(section, chosen)
+    items = [entry.item for entry in chosen]
     block = Block(kind=section.kind, tokens=estimate(text), chars=len(text), text=text, items=items)
     return Filled(block=block, dropped=dropped)
+
+
+def _gap(before: Entry | None, after: Entry | None) -> int:
+    """1 when an ellipsis stands between the two: under one heading, and something was said in between."""
+    if before is None or after is None or before.group != after.group or after.neighbour_of is None:
+        return 0
+    return int(after.neighbour_of != before.place)
 
 
 def plain(kind: BlockKind, text: str) -> Block:
@@ -127,15 +138,14 @@ def _render(section: Section, entries: Sequence[Entry]) -> str:
     lines = [section.heading] if section.heading else []
     if section.fenced:
         lines.append(OPEN)
-    group, last = "", None
+    before = None
     for entry in entries:
-        if entry.group != group:
+        if entry.group and (before is None or before.group != entry.group):
             lines.append(entry.group)
-            group = entry.group
-        elif entry.neighbour_of is not None and entry.neighbour_of != last:
+        elif _gap(before, entry):
             lines.append(ELLIPSIS)
         lines.append(entry.item.text)
-        last = entry.place
+        before = entry
     if section.fenced:
         lines.append(CLOSE)
     return "\n".join(lines)

@@ -18,14 +18,14 @@ class Parameters:
     # summaries of the best sessions, with time window and topics
     sessions: int = 3
     session_chars: int = 420
-    session_share: float = 0.2
+    session_share: float = 0.1
     # the best messages, of which so many come from one session …
     messages: int = 60
     messages_per_session: int = 100
     # … and so many neighbours on either side of the best of them are shown for reading
     neighbours: int = 0
     # sessions that share people, places and topics with the chosen ones
-    related: int = 2
+    related: int = 0
     related_chars: int = 80
     # statements known of the organization, the agent and the user
     memories: int = 5
@@ -52,17 +52,24 @@ PROFILES: dict[str, Parameters] = {
     "balanced": Parameters(),
     # group chats: recent talk verbatim, three earlier sessions, message hits
     "group": Parameters(
-        messages=20, messages_per_session=5, neighbours=1, related=0, memories=0, documents=0
+        session_share=0.25, messages=20, messages_per_session=5, neighbours=1, memories=0, documents=0
     ),
     # questions to an assistant: 800 tokens of history, memories and documents
-    "ask": Parameters(sessions=0, messages=10, related=0, memories=3, documents=5),
+    "ask": Parameters(sessions=0, messages=10, memories=3, documents=5),
     # documents and messages, up to 4,096 tokens of history
-    "rag": Parameters(history_tokens=4096, sessions=0, messages=5, related=0, memories=0, documents=5),
+    "rag": Parameters(history_tokens=4096, sessions=0, messages=5, memories=0, documents=5),
     # agents: the session's own messages, memories of all scopes
-    "agent": Parameters(sessions=1, messages=10, related=0, memories=10),
+    "agent": Parameters(sessions=1, messages=10, memories=10),
     # summaries first, then what was said around
     "contextual": Parameters(
-        history_tokens=0, session_chars=100, messages=15, messages_per_session=5, neighbours=1, memories=0
+        history_tokens=0,
+        session_chars=100,
+        related=2,
+        session_share=0.25,
+        messages=15,
+        messages_per_session=5,
+        neighbours=1,
+        memories=0,
     ),
 }
 WEIGHTS = {field.name for field in fields(Weights)}

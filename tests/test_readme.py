@@ -213,9 +213,7 @@ def test_the_table_of_profiles_has_their_numbers() -> None:
         if found and found[1] in Parameters.__dataclass_fields__ and len(row) == len(PROFILES) + 1:
             numbers = [getattr(profile, found[1]) for profile in PROFILES.values()]
             assert [float(cell) for cell in row[1:]] == numbers, found[1]
-            told.update({found[1]}, re.findall(r"`(\w+)`", row[0]))
-            for name, value in re.findall(r"`(\w+)`[^(`]*\(([\d.]+)\)", row[0]):
-                assert {getattr(profile, name) for profile in PROFILES.values()} == {float(value)}, name
+            told.add(found[1])
     assert told == set(Parameters.__dataclass_fields__)
 
 
