@@ -12,9 +12,10 @@ import typer
 
 from ops import cli
 from ops.commands import up
-from pipeline import profiles
+from pipeline import profiles, rank, retrieve
 from pipeline.profiles import PROFILES, Parameters
 from pipeline.rank import Weights
+from pipeline.store import nearest
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
 from schemas.messages import LANGUAGES
@@ -221,6 +222,14 @@ def test_the_weights_are_those_of_the_ranking() -> None:
     stated = dict(re.findall(r"`(\w+)` (-?[\d.]*\d)", PROSE))
     weights = {name: getattr(Weights(), name) for name in profiles.WEIGHTS}
     assert {name: float(stated[name]) for name in weights} == weights
+
+
+def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
+    assert f"Chats of up to {retrieve.WHOLE_UP_TO:,} messages are read whole" in PROSE
+    assert PROSE.count(f"the {retrieve.CANDIDATES_PER_ARM} ") == 2
+    assert retrieve.REACH == 4
+    assert f"over {nearest.EXACT_UP_TO:,} of them" in PROSE
+    assert f"(k1 = {rank.K1}, b = {rank.B})" in PROSE
 
 
 def test_the_context_is_described_field_by_field() -> None:
