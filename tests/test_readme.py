@@ -172,7 +172,7 @@ def test_the_task_that_bots_send_is_one_that_a_worker_of_that_queue_takes() -> N
 
 
 def test_bodies_that_curl_sends_are_taken() -> None:
-    bodies = {"/v1/messages": IngestPayload, "/v1/context": ContextQuery}
+    bodies: dict[str, Any] = {"/v1/messages": IngestPayload, "/v1/context": ContextQuery}
     sent = []
     for line in "\n".join(SHELL).replace("\\\n", " ").splitlines():
         if line.startswith("curl") and " -d " in line:
@@ -227,7 +227,8 @@ def test_the_weights_are_those_of_the_ranking() -> None:
 def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     assert f"Chats of up to {retrieve.WHOLE_UP_TO:,} messages are read whole" in PROSE
     assert PROSE.count(f"the {retrieve.CANDIDATES_PER_ARM} ") == 2
-    assert retrieve.REACH == 4
+    neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[retrieve.REACH]
+    assert f"each with {neighbours} neighbours on either side" in " ".join(PROSE.split())
     assert f"over {nearest.EXACT_UP_TO:,} of them" in PROSE
     assert f"(k1 = {rank.K1}, b = {rank.B})" in PROSE
 
