@@ -151,7 +151,7 @@ def _ask(
         parameters=parameters,
         weights=weights,
     )
-    if not settings.session_memory_enabled:
+    if not _remembers(chat, settings):
         return asked
     with asked.timed("embed"):
         if space is None:
@@ -171,6 +171,10 @@ def _ask(
     return asked
 
 
+def _remembers(chat: Chat, settings: Settings) -> bool:
+    return settings.session_memory_enabled and chat.memory
+
+
 def _configured(profile: str, settings: Settings) -> dict[str, Any]:
     """What the settings say of the default profile; the others are what their names promise."""
     if profile != "balanced":
@@ -188,7 +192,7 @@ def _find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked,
     with database.tenant(tenant_id) as connection:
         if query.include_history and asked.parameters.history_tokens:
             found.recent = messages.recent(connection, asked.chat.chat_id, RECENT, query.session_key)
-        if not settings.session_memory_enabled:
+        if not _remembers(asked.chat, settings):
             return found
         with asked.timed("retrieve"):
             found.retrieved = retrieve(

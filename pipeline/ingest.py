@@ -6,15 +6,17 @@ Placing reads what has arrived, asks the pure function what changes, and writes 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from sqlalchemy import Connection
 
 from pipeline import ledger, sessionize
+from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, vectors, work
+from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
 from pipeline.tokens import estimate as estimate_tokens
@@ -68,6 +70,10 @@ class Rules:
             summaries=settings.session_summarization_enabled,
         )
 
+    def for_chat(self, chat: Chat) -> "Rules":
+        """The rules for one chat, which may have its memory off."""
+        return self if chat.memory else replace(self, memory=False)
+
     def gap_of(self, session_key: str) -> timedelta:
         """The longest pause inside a session of this key."""
         return self.ttl if session_key else self.gap
@@ -88,7 +94,7 @@ def accept(
     Raises `DatabaseUnavailable`; then nothing was stored and the same call may be made again.
     """
     # One message of each id: which of two in one call wins must not depend on the database.
-    unique = {message.external_id: message for message in given}
+    unique = {message.external_id: _without_recalled(message) for message in given}
     sized = [(message, estimate_tokens(message.content)) for message in unique.values()]
     with database.tenant(tenant_id) as connection:
         stored = chats.ensure(connection, tenant_id, chat)
@@ -101,6 +107,12 @@ def accept(
             counters.add(connection, tenant_id, {"messages_accepted": new})
             work.raise_wanted(connection, tenant_id, "ingest", [chat.chat_id], trace_id=trace_id)
     return Accepted(new=new, duplicates=len(given) - new)
+
+
+def _without_recalled(message: MessageIn) -> MessageIn:
+    """The message without what a context had recalled: that is remembered already."""
+    content = without_recalled(message.content)
+    return message if content == message.content else message.model_copy(update={"content": content})
 
 
 def placer(database: Database, rules: Rules) -> ledger.Handler:
@@ -139,6 +151,7 @@ def place(
     if chat is None:
         finish(False)
         return set()
+    rules = rules.for_chat(chat)
     arrived = messages.arrivals(connection, chat_id, ARRIVALS_AT_ONCE)
     if rules.memory:
         for session_key, group in groupby(
@@ -251,6 +264,9 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules:
     """Cut a chat's sessions again, after the gap has changed; what is the same already is left alone."""
     chat = chats.lock(connection, chat_id)
     if chat is None:
+        return
+    rules = rules.for_chat(chat)
+    if not rules.memory:
         return
     for key in sessions.keys(connection, chat_id):
         rows = messages.stamps(connection, chat_id, key, *FOREVER)

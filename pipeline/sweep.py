@@ -41,8 +41,9 @@ def sweep(database: Database, rules: Rules, max_attempts: int) -> Swept:
     for tenant_id, chat_id in idle:
         with database.tenant(tenant_id) as connection:
             # Whoever holds the chat is placing messages in it, and closes what has ended.
-            if chats.try_lock(connection, chat_id):
-                closed += ingest.close_sessions(connection, tenant_id, chat_id, rules)
+            chat = chats.lock(connection, chat_id, wait=False)
+            if chat is not None:
+                closed += ingest.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:
         due = work.due_by_kind(connection)
     return Swept(sessions_closed=closed, given_up=given_up, due=due)

@@ -111,6 +111,8 @@ class ChatIn(BaseModel):
     time_zone: str | None = None
     # a Postgres text search configuration, `english`
     language: str | None = None
+    # off: the messages are kept, but memory is neither made of them nor searched
+    memory: bool | None = None
 
     @field_validator("time_zone")
     @classmethod

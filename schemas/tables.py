@@ -87,6 +87,8 @@ chats = Table(
     _need("lexeme_count", BigInteger),
     # until then a history is being imported: summaries wait
     _may("settling_until", TIME),
+    # off: messages are kept, and nothing is made of them
+    _need("memory", Boolean),
     _need("settings", JSONB),
     _need("created_at", TIME),
     PrimaryKeyConstraint("tenant_id", "chat_id"),

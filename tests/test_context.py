@@ -205,6 +205,38 @@ def test_with_memory_off_messages_are_kept_and_nothing_is_made_of_them(
     assert tuple(counted) == (12, 0, 0, 0)
 
 
+def test_one_chat_can_have_its_memory_off_and_on_again(
+    filled: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    off = ChatIn(chat_id=CHAT.chat_id, memory=False)
+    ingest.accept(filled, TENANT, off, [message(9 * DAY, "the parrot is called Vasco", id="off")])
+    do_all(filled, rules, policy)
+    found = ask(filled, settings, "what is the parrot called?")
+    assert [block.kind for block in found.blocks] == ["guardrails", "history", "question"]
+    with filled.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM conversation_sessions")) == 3
+        assert connection.scalar(text("SELECT count(*) FROM messages")) == 13
+    ingest.accept(
+        filled, TENANT, ChatIn(chat_id=CHAT.chat_id, memory=True), [message(9 * DAY + 1, "hi", id="on")]
+    )
+    do_all(filled, rules, policy)
+    with filled.tenant(TENANT) as connection:
+        ingest.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
+    with filled.tenant(TENANT) as connection:
+        counts = connection.execute(
+            text("SELECT message_count FROM conversation_sessions ORDER BY started_at")
+        ).scalars()
+        assert list(counts) == [4, 4, 4, 2]
+
+
+def test_what_was_recalled_is_not_remembered_again(filled: Database) -> None:
+    answer = f"As you said: {fence.OPEN}the plumber comes from Almada{fence.CLOSE} so call her."
+    ingest.accept(filled, TENANT, CHAT, [message(9 * DAY, answer, id="answer", role="assistant")])
+    with filled.tenant(TENANT) as connection:
+        stored = connection.scalar(text("SELECT content FROM messages WHERE external_id = 'answer'"))
+    assert stored == "As you said:  so call her."
+
+
 def test_memories_of_the_user_and_documents_are_shown_with_their_citation(
     filled: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:

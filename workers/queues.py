@@ -92,7 +92,8 @@ def worker_arguments(queues: list[Queue]) -> list[str]:
         *("-Q", ",".join(queue.full_name for queue in queues)),
         *("-n", f"{leader.name}@{gethostname()}"),
         *("--pool", leader.pool),
-        *("--concurrency", sum(queue.concurrency for queue in queues)),
+        # a queue of another pool than the first one's adds one: its 16 threads would be 16 processes
+        *("--concurrency", sum(q.concurrency if q.pool == leader.pool else 1 for q in queues)),
         # Nobody else listens to events but Flower, which asks for them.
         "--without-gossip",
         "--without-mingle",

@@ -50,6 +50,7 @@ TABLES = [
         message_count bigint NOT NULL DEFAULT 0,
         lexeme_count bigint NOT NULL DEFAULT 0,
         settling_until timestamptz,
+        memory boolean NOT NULL DEFAULT true,
         settings jsonb NOT NULL DEFAULT '{{}}',
         created_at timestamptz NOT NULL DEFAULT now(),
         PRIMARY KEY (tenant_id, chat_id)
@@ -291,7 +292,7 @@ MAINTENANCE = {
     "backfills": "SELECT",
     "daily_counters": "SELECT",
     "work": "SELECT, UPDATE",
-    "chats": "SELECT (tenant_id, chat_id, kind, platform, message_count, settling_until)",
+    "chats": "SELECT (tenant_id, chat_id, kind, platform, message_count, settling_until, memory)",
     "conversation_sessions": (
         "SELECT (tenant_id, id, chat_id, session_key, started_at, ended_at, message_count, status, revision, "
         "summary_revision, summary_version, summary_created_at, created_at)"

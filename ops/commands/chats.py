@@ -1,6 +1,6 @@
 """`backscroll chats`: what chats there are, and what is known of one."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,6 +10,7 @@ from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline.store import chats as store
 from pipeline.store import overview, sessions
+from schemas.messages import ChatIn
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -122,3 +123,30 @@ def show(
             rendering.row(table, str(row.id), began, row.message_count, row.status, about)
         console.print("\nLatest sessions:", style="bold")
         console.print(table)
+
+
+@app.command(
+    epilog="**Examples:** backscroll chats memory telegram:-100420 off · backscroll chats memory telegram:-100420 on"
+)
+def memory(
+    chat: Annotated[str, typer.Argument(help="Its id, with its platform in front.", show_default=False)],
+    state: Annotated[
+        Literal["on", "off"], typer.Argument(help="Whether it is remembered.", show_default=False)
+    ],
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Switch a chat's memory on or off.
+
+    Off: its messages are kept, but nothing is made of them and nothing is searched; contexts hold recent talk
+    alone. On again: what came meanwhile is made up for by a backfill of its sessions and vectors.
+    """
+    with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
+        found = find_chat(connection, chat)
+        store.ensure(connection, settings.tenant, ChatIn(chat_id=found.chat_id, memory=state == "on"))
+    rendering.out().print(f"The memory of {found.chat_id} is {state}.")
+    if state == "on" and not found.memory:
+        for kind in ("sessionize", "summarize", "embed"):
+            rendering.out().print(
+                f"Make up for the time without:  backscroll backfills start {kind} --chat {chat}"
+            )

@@ -23,9 +23,11 @@ class Chat:
     # placed messages, and their distinct lexemes added up
     message_count: int
     lexeme_count: int
+    # off: messages are kept, and nothing is made of them
+    memory: bool
 
 
-_COLUMNS = "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count"
+_COLUMNS = "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory"
 
 
 def get(connection: Connection, chat_id: str) -> Chat | None:
@@ -48,6 +50,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
         "time_zone": chat.time_zone,
         "language": chat.language,
         "platform": chat.platform or None,
+        "memory": chat.memory,
     }
     said = {name: value for name, value in said.items() if value is not None}
     stored = get(connection, chat.chat_id)
@@ -58,8 +61,8 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
         )
         connection.execute(
             text("""
-                INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language)
-                VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language)
+                INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, memory)
+                VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :memory)
                 ON CONFLICT DO NOTHING
             """),
             {
@@ -70,6 +73,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
                 "title": "",
                 "time_zone": "UTC",
                 "language": DEFAULT_LANGUAGE,
+                "memory": True,
                 **said,
             },
         )
@@ -87,21 +91,18 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     return found
 
 
-def lock(connection: Connection, chat_id: str) -> Chat | None:
-    """The chat, locked for whoever places its messages; accepting goes on meanwhile."""
+def lock(connection: Connection, chat_id: str, *, wait: bool = True) -> Chat | None:
+    """The chat, locked for whoever places its messages; accepting goes on meanwhile.
+
+    Without `wait` None also when somebody else has it.
+    """
     row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE"),
+        text(
+            f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE {'' if wait else 'SKIP LOCKED'}"
+        ),
         {"chat": chat_id},
     ).one_or_none()
     return Chat(**row._mapping) if row else None
-
-
-def try_lock(connection: Connection, chat_id: str) -> bool:
-    """Lock the chat as `lock` does, unless somebody else has it; whether we have it."""
-    found = connection.execute(
-        text("SELECT 1 FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE SKIP LOCKED"), {"chat": chat_id}
-    )
-    return found.one_or_none() is not None
 
 
 def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: int) -> None:

@@ -191,8 +191,7 @@ def keys(connection: Connection, chat_id: str) -> list[str]:
     """The session keys of a chat; the empty one is that of messages without."""
     rows = connection.execute(
         text("""
-            SELECT DISTINCT session_key FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
-            ORDER BY session_key
+            SELECT DISTINCT session_key FROM messages WHERE chat_id = :chat ORDER BY session_key
         """),
         {"chat": chat_id},
     )
