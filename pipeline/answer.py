@@ -1,0 +1,148 @@
+"""Make a context out of what was found: which block comes first to the budget, and how they stand in the end."""
+
+import secrets
+from collections.abc import Sequence
+
+from pipeline import assemble, blocks
+from pipeline.assemble import Section
+from pipeline.blocks import Remembered
+from pipeline.explain import explanation
+from pipeline.recall import Asked, Found
+from pipeline.tokens import estimate
+from schemas.context import Block, BlockKind, ChatMessage, Context, Dropped, MemoryPreview
+from schemas.errors import InvalidInput
+from schemas.payloads import ContextQuery
+from schemas.sessions import Message
+
+ORDER: tuple[BlockKind, ...] = (
+    "guardrails",
+    "documents",
+    "memories",
+    "sessions",
+    "exchanges",
+    "related",
+    "history",
+    "question",
+)
+
+
+class Page:
+    """The blocks of a context under its budget: each takes what is left to it, whatever its place in the end."""
+
+    def __init__(self, budget: int) -> None:
+        self.room = budget
+        self.blocks: dict[BlockKind, Block] = {}
+        self.dropped: list[Dropped] = []
+
+    def put(self, block: Block) -> bool:
+        """Take a block as it is; whether there is room for it."""
+        if block.tokens > self.room:
+            return False
+        self.blocks[block.kind] = block
+        self.room -= block.tokens
+        return True
+
+    def fill(self, section: Section, *, keep_free: int = 0) -> None:
+        """Take what fits of a section, leaving so many tokens to what comes after it."""
+        filled = assemble.fill(section, self.room - keep_free)
+        self.dropped.extend(filled.dropped)
+        if filled.block is not None:
+            self.put(filled.block)
+
+    def ordered(self) -> list[Block]:
+        """The blocks as a reader gets them."""
+        return [self.blocks[kind] for kind in ORDER if kind in self.blocks]
+
+
+def answer(query: ContextQuery, asked: Asked, found: Found, budget: int) -> Context:
+    """The context, within `budget` tokens.
+
+    What must be there comes first to the budget (the question, the guardrails), then what is said anyway (recent
+    talk), then what is known, and what was found takes the rest. Raises `InvalidInput` for a budget that is too
+    small for the question alone.
+    """
+    parameters = asked.parameters
+    page = Page(budget)
+    closing = assemble.plain("question", blocks.QUESTION + query.query)
+    if not page.put(closing):
+        raise InvalidInput(
+            f"budget_tokens is {budget}, but the question alone takes {closing.tokens}: raise it or ask shorter",
+            field="budget_tokens",
+        )
+    degraded = list(asked.degraded)
+    if not page.put(assemble.plain("guardrails", blocks.GUARDRAILS)):
+        degraded.append("guardrails: the budget has no room for them")
+
+    itself = query.query.strip().casefold()
+    recent = [m for m in found.recent if m.content.strip() and m.content.strip().casefold() != itself]
+    history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
+    page.fill(blocks.history(recent, history_cap, asked.zone))
+    facts = [m for m in found.memories if m.type != "document"][: parameters.memories]
+    chunks = [m for m in found.memories if m.type == "document"][: parameters.documents]
+    memory_cap = int(budget * parameters.memory_share)
+    page.fill(blocks.memories(facts, memory_cap))
+    page.fill(blocks.documents(chunks, memory_cap))
+    _what_was_found(page, asked, found, int(budget * parameters.session_share), itself)
+
+    ordered = page.ordered()
+    history_tokens = page.blocks["history"].tokens if "history" in page.blocks else 0
+    return Context(
+        context_id=f"ctx_{secrets.token_hex(8)}",
+        text="\n\n".join(block.text for block in ordered),
+        messages=_chat_messages(query, ordered, recent),
+        blocks=ordered,
+        used_tokens=sum(block.tokens for block in ordered),
+        budget=budget,
+        degraded=degraded,
+        explain=explanation(query, asked, found, ordered, page.dropped) if query.explain else None,
+        memories=_previews(facts) if query.profile == "ask" else None,
+        usedHistoryTokens=history_tokens if query.profile == "ask" else None,
+    )
+
+
+def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, itself: str) -> None:
+    """Sessions, the messages that matter, and related sessions."""
+    if found.retrieved is None:
+        return
+    parameters, zone = asked.parameters, asked.zone
+    summarized = [(card, score) for card, score in found.sessions if card.summary]
+    page.fill(blocks.sessions(summarized, parameters, session_cap, zone))
+    chosen = [card for card, _ in summarized[: parameters.sessions]]
+    related = blocks.related(chosen, summarized[parameters.sessions :], parameters, zone)
+    reserve = assemble.fill(related, page.room // 10).block
+    said = page.blocks["history"].items if "history" in page.blocks else []
+    section, left_out = blocks.exchanges(
+        found.ranked,
+        found.retrieved.candidates,
+        {int(item.id): "the recent messages" for item in said},
+        parameters,
+        zone,
+        itself,
+    )
+    page.dropped.extend(left_out)
+    page.fill(section, keep_free=reserve.tokens if reserve else 0)
+    page.fill(related)
+
+
+def _previews(facts: Sequence[Remembered]) -> list[MemoryPreview]:
+    return [
+        MemoryPreview(id=m.id, source=m.source, preview=assemble.shortened(m.content, 120), score=m.score)
+        for m in facts
+    ]
+
+
+def _chat_messages(query: ContextQuery, ordered: list[Block], recent: list[Message]) -> list[ChatMessage]:
+    """The blocks for a chat model: what is known as the system's, recent messages as said, then the question."""
+    told = "\n\n".join(block.text for block in ordered if block.kind not in {"history", "question"})
+    said = {str(message.id): message for message in recent}
+    history = [item for block in ordered if block.kind == "history" for item in block.items]
+    spoken = []
+    for item in history:
+        message = said[item.id]
+        text = assemble.within_tokens(message.content, estimate(item.text))
+        if message.role == "assistant":
+            spoken.append(ChatMessage(role="assistant", content=text))
+        else:
+            spoken.append(ChatMessage(role="user", content=f"{message.speaker}: {text}"))
+    system = [ChatMessage(role="system", content=told)] if told else []
+    return [*system, *spoken, ChatMessage(role="user", content=query.query)]

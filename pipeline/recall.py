@@ -1,0 +1,210 @@
+"""Read a query, embed it, and find everything that may be shown for it, ranked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection
+
+from pipeline import question, rank
+from pipeline.blocks import Remembered, SessionCard
+from pipeline.clients.protocols import Embedder
+from pipeline.profiles import Parameters, parameters_for
+from pipeline.question import Question
+from pipeline.rank import Scored, Weights
+from pipeline.retrieve import Retrieved, retrieve
+from pipeline.store import chats, keywords, memories, messages, sessions, spaces, vectors
+from pipeline.store.chats import Chat
+from pipeline.store.database import Database
+from schemas.errors import NotFound, ProviderRejected, ProviderUnavailable
+from schemas.payloads import ContextQuery
+from schemas.sessions import Message
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace, Vector
+
+# Recent messages looked at to fill the history.
+RECENT = 60
+# Ranked sessions whose summaries are read.
+SESSIONS_READ = 12
+
+
+@dataclass(kw_only=True)
+class Asked:
+    """A query on its way: what was asked where, with what, and what could not be done."""
+
+    chat: Chat
+    zone: ZoneInfo
+    question: Question
+    parameters: Parameters
+    weights: Weights
+    space: EmbeddingSpace | None = None
+    vector: Vector | None = None
+    degraded: list[str] = field(default_factory=list)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Note how long a stage takes."""
+        started = monotonic()
+        yield
+        self.timings_ms[stage] = round((monotonic() - started) * 1000, 2)
+
+
+@dataclass(kw_only=True)
+class Found:
+    """Everything that a context is assembled from."""
+
+    retrieved: Retrieved | None = None
+    ranked: list[Scored] = field(default_factory=list)
+    sessions: list[tuple[SessionCard, float]] = field(default_factory=list)
+    recent: list[Message] = field(default_factory=list)
+    memories: list[Remembered] = field(default_factory=list)
+
+
+def ask(
+    database: Database, tenant_id: str, query: ContextQuery, embedder: Embedder | None, settings: Settings
+) -> Asked:
+    """Read the question and embed it; the model is called outside any transaction."""
+    parameters, weights = parameters_for(
+        query.profile, {**_configured(query.profile, settings), **query.parameters}
+    )
+    with database.tenant(tenant_id) as connection:
+        chat = chats.get(connection, query.chat_id)
+        if chat is None:
+            raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
+        people, earliest = sessions.people(connection, query.chat_id)
+        now = chats.database_now(connection)
+        space = spaces.active(connection) if vectors.exist(connection) else None
+    zone = ZoneInfo(chat.time_zone)
+    asked = Asked(
+        chat=chat,
+        zone=zone,
+        question=question.read(query.query, people, earliest or now, now.astimezone(zone)),
+        parameters=parameters,
+        weights=weights,
+    )
+    if not _remembers(chat, settings):
+        return asked
+    with asked.timed("embed"):
+        if space is None:
+            asked.degraded.append(
+                "vectors: this Postgres has no pgvector, or no space is active: keywords alone"
+            )
+        elif embedder is None or not space.same_as(embedder.space):
+            asked.degraded.append(
+                f"vectors: nothing here embeds into the active space {space.name}: keywords alone"
+            )
+        else:
+            try:
+                asked.vector = embedder.embed_query(asked.question.content)
+                asked.space = space
+            except (ProviderUnavailable, ProviderRejected) as error:
+                asked.degraded.append(f"vectors: {error}: keywords alone")
+    return asked
+
+
+def _remembers(chat: Chat, settings: Settings) -> bool:
+    return settings.session_memory_enabled and chat.memory
+
+
+def _configured(profile: str, settings: Settings) -> dict[str, Any]:
+    """What the settings say of the default profile; the others are what their names promise."""
+    if profile != "balanced":
+        return {}
+    return {
+        "sessions": settings.session_max_retrieved,
+        "history_tokens": settings.context_history_tokens,
+        "min_importance": settings.memory_min_importance,
+    }
+
+
+def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, settings: Settings) -> Found:
+    """Everything that may be shown, ranked."""
+    found = Found()
+    with database.tenant(tenant_id) as connection:
+        if query.include_history and asked.parameters.history_tokens:
+            found.recent = messages.recent(connection, asked.chat.chat_id, RECENT, query.session_key)
+        if not _remembers(asked.chat, settings):
+            return found
+        with asked.timed("retrieve"):
+            found.retrieved = retrieve(
+                connection,
+                asked.chat,
+                session_key=query.session_key,
+                content=asked.question.content,
+                space=asked.space,
+                vector=asked.vector,
+            )
+            found.memories = _memories(connection, query, asked)
+    with asked.timed("rank"):
+        found.ranked = rank.rank(
+            asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights
+        )
+        best = rank.rank_sessions(found.ranked)
+    with asked.timed("sessions"), database.tenant(tenant_id) as connection:
+        found.sessions = _cards(connection, best)
+    return found
+
+
+def _cards(connection: Connection, best: list[tuple[int, Scored]]) -> list[tuple[SessionCard, float]]:
+    rows = {
+        row.id: row for row in sessions.cards(connection, [session for session, _ in best[:SESSIONS_READ]])
+    }
+    return [
+        (
+            SessionCard(
+                id=session,
+                started_at=row.started_at,
+                ended_at=row.ended_at,
+                summary=row.summary_text,
+                topics=row.topic_tags,
+                entities=row.entities,
+            ),
+            hit.score,
+        )
+        for session, hit in best[:SESSIONS_READ]
+        if (row := rows.get(session)) is not None
+    ]
+
+
+def _memories(connection: Connection, query: ContextQuery, asked: Asked) -> list[Remembered]:
+    wanted = asked.parameters.memories + asked.parameters.documents
+    if not wanted:
+        return []
+    rows = memories.relevant(
+        connection,
+        user_id=query.user_id,
+        agent_id=query.agent_id or None,
+        chat_id=query.chat_id,
+        words=keywords.lexemes(connection, asked.chat.language, asked.question.content),
+        space=asked.space,
+        query=asked.vector,
+        min_importance=asked.parameters.min_importance,
+        limit=4 * wanted,
+    )
+    now = chats.database_now(connection)
+    remembered = [
+        Remembered(
+            id=str(row.id),
+            scope=row.scope,
+            type=row.type,
+            content=row.content,
+            source=row.source,
+            document_id=row.document_id,
+            chunk_index=row.chunk_index,
+            score=_memory_score(row.similarity, row.importance, row.last_accessed_at or row.created_at, now),
+        )
+        for row in rows
+        if row.similarity > 0
+    ]
+    return sorted(remembered, key=lambda memory: (-memory.score, memory.id))
+
+
+def _memory_score(similarity: float, importance: float, used_at: datetime, now: datetime) -> float:
+    """`similarity · (1 + 0.05 · importance) · recency`; recency is 1.1 for now and 1 after a month."""
+    age_days = max(0.0, (now - used_at).total_seconds() / 86_400)
+    return similarity * (1 + 0.05 * importance) * (1 + 0.1 * max(0.0, 1 - age_days / 30))
