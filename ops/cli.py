@@ -7,10 +7,12 @@ Postgres is, they get from `ops.connection`.
 
 import importlib
 import importlib.metadata
+import logging
 import sys
 import traceback
 from typing import Any
 
+import structlog
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
@@ -103,6 +105,14 @@ def backscroll(
 
     **Begin with:**  backscroll up --demo
     """
+    # standard output belongs to results, and what goes well needs no log
+    structlog.configure(
+        logger_factory=_log_to_stderr, wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING)
+    )
+
+
+def _log_to_stderr(*_: Any) -> structlog.PrintLogger:
+    return structlog.PrintLogger(sys.stderr)
 
 
 def exit_code(error: BackscrollError) -> int:

@@ -1,13 +1,11 @@
 """What every command that works on data begins with: the database, and the chat that is meant."""
 
 import difflib
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import structlog
 from sqlalchemy import Connection
 
 from ops import connection
@@ -25,18 +23,12 @@ SUGGESTIONS = 3
 @contextmanager
 def opened(data_dir: Path | None, tenant: str | None) -> "Iterator[tuple[Settings, Database]]":
     """The settings and a checked database, closed at the end. Raises as `ops.connection` does."""
-    # standard output belongs to results
-    structlog.configure(logger_factory=_log_to_stderr)
     settings = connection.open_stack(data_dir, tenant)
     database = connection.open_database(settings)
     try:
         yield settings, database
     finally:
         database.close()
-
-
-def _log_to_stderr(*_: Any) -> structlog.PrintLogger:
-    return structlog.PrintLogger(sys.stderr)
 
 
 def find_chat(given_in: Connection, given: str | None) -> Chat:
