@@ -12,7 +12,7 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from pipeline import ledger, sessionize
+from pipeline import ledger, quarantine, sessionize
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, vectors, work
@@ -123,7 +123,15 @@ def placer(database: Database, rules: Rules) -> ledger.Handler:
         for claim in claims:
             with database.tenant(tenant_id) as connection:
                 finish = _finisher(connection, claim)
-                follows |= place(connection, tenant_id, claim.key, rules, finish, trace_id=claim.trace_id)
+                follows |= place(
+                    connection,
+                    tenant_id,
+                    claim.key,
+                    rules,
+                    finish,
+                    trace_id=claim.trace_id,
+                    failed_before=claim.attempts > 1,
+                )
         return follows
 
     return handle
@@ -141,23 +149,31 @@ def place(
     finish: Callable[[bool], None],
     *,
     trace_id: str | None = None,
+    failed_before: bool = False,
 ) -> set[str]:
     """Place what has arrived in a chat; returns the kinds of work that are owed now.
 
     Calls `finish(again)` as the last statement; `again` says that more has arrived than one turn takes. What
     is owed carries on the `trace_id` of the request that brought the messages, of several the last one's.
+    When it has `failed_before`, single arrivals that cannot be placed stand aside, and the others are placed.
     """
     chat = chats.lock(connection, chat_id)
     if chat is None:
         finish(False)
         return set()
     rules = rules.for_chat(chat)
-    arrived = messages.arrivals(connection, chat_id, ARRIVALS_AT_ONCE)
-    if rules.memory:
-        for session_key, group in groupby(
-            sorted(arrived, key=lambda a: a.session_key), lambda a: a.session_key
-        ):
+    waiting = messages.arrivals(connection, chat_id, ARRIVALS_AT_ONCE)
+
+    def put(some: Sequence[Arrival]) -> None:
+        for session_key, group in groupby(sorted(some, key=_session_key), _session_key):
             _place_key(connection, tenant_id, chat_id, session_key, chat.language, list(group), rules)
+
+    arrived: Sequence[Arrival] = waiting
+    if rules.memory and failed_before:
+        arrived = quarantine.place_around(connection, chat_id, waiting, put, trace_id=trace_id)
+        counters.add(connection, tenant_id, {"messages_quarantined": len(waiting) - len(arrived)})
+    elif rules.memory:
+        put(waiting)
     chats.count_placed(connection, chat_id, len(arrived), sum(a.lexeme_count for a in arrived))
     messages.forget_arrivals(connection, chat_id, [a.message_id for a in arrived])
     if rules.memory:
@@ -171,8 +187,12 @@ def place(
         follows.add("embed")
     if close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
         follows.add("summarize")
-    finish(len(arrived) == ARRIVALS_AT_ONCE)
+    finish(len(waiting) == ARRIVALS_AT_ONCE)
     return follows
+
+
+def _session_key(arrival: Arrival) -> str:
+    return arrival.session_key
 
 
 def close_sessions(

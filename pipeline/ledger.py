@@ -14,6 +14,7 @@ from itertools import groupby
 
 import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from pipeline.store import counters, work
 from pipeline.store.database import Database
@@ -88,7 +89,8 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outc
     """Claim a batch of a kind and let `handler` do it, tenant by tenant.
 
     What the handler raises releases its claims: to be tried again with a growing delay, or given up when
-    the error is permanent or the attempts are used up. Nothing is raised for the rows themselves; an error
+    the error is permanent or the attempts are used up. When it fails for several at once, each is done alone,
+    so that one bad row takes no other with it. Nothing is raised for the rows themselves; an error
     of the ledger's own statements (Postgres is away) is.
     """
     with database.maintenance() as connection:
@@ -105,21 +107,60 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outc
     for tenant_id, group in groupby(claims, key=lambda c: c.tenant_id):
         mine = list(group)
         try:
-            follows.update(handler(tenant_id, mine))
-            finished += len(mine)
-        except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
-            failed += len(mine)
-            _release(database, mine, error, policy)
+            lost = _do(database, tenant_id, mine, handler, policy, follows)
         except BaseException:
             # The process is being stopped: what it held goes back, untried.
-            give_back(database, mine, policy)
+            give_back(database, claims, policy)
             raise
+        finished += len(mine) - lost
+        failed += lost
     if claims:
         log.info("work_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
     more = len(claims) >= policy.batch or (bool(claims) and claims[0].attempts > 1)
     return Outcome(
         claimed=len(claims), finished=finished, failed=failed, more=more, follows=frozenset(follows)
     )
+
+
+def _do(
+    database: Database,
+    tenant_id: str,
+    claims: Sequence[Claim],
+    handler: Handler,
+    policy: Policy,
+    follows: set[str],
+) -> int:
+    """Let the handler do one tenant's claims, adding to `follows` what is owed then; how many failed."""
+    try:
+        follows.update(handler(tenant_id, claims))
+    except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
+        # An outage befalls all of them alike.
+        if len(claims) > 1 and not isinstance(error, Retryable):
+            left = _still_ours(database, claims)
+            log.info("batch_taken_apart", kind=claims[0].kind, rows=len(left), error=reason_of(error))
+            return sum(_do(database, tenant_id, [claim], handler, policy, follows) for claim in left)
+        _release(database, claims, error, policy)
+        return len(claims)
+    return 0
+
+
+def _still_ours(database: Database, claims: Sequence[Claim]) -> list[Claim]:
+    """The claims of one tenant that were not finished, nor lost to somebody else."""
+    with database.maintenance() as connection:
+        rows = [(c.tenant_id, c.key, c.token) for c in claims]
+        held = work.held(connection, claims[0].kind, rows)
+    return [claim for claim in claims if (claim.tenant_id, claim.key) in held]
+
+
+def reason_of(error: Exception) -> str:
+    """An error in one line, as it is kept with what failed.
+
+    Of Postgres' errors the first line alone: the others quote the row, and so what people wrote.
+    """
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        lines = str(error.orig).strip().splitlines() or [""]
+        return f"{type(error.orig).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
+    return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
 
 
 def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
@@ -176,7 +217,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     delay = (
         backoff_seconds(claims[0].attempts, random.random()) if counts else OUTAGE_SECONDS  # noqa: S311
     )
-    reason = f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+    reason = reason_of(error)
     log.warning(
         "work_failed",
         kind=kind,
@@ -186,7 +227,8 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         attempts=claims[0].attempts,
         error=reason,
         dead=dead,
-        exc_info=error if counts and not dead else None,
+        # the traceback of an error of Postgres would quote the row
+        exc_info=error if counts and not dead and not isinstance(error, DBAPIError) else None,
     )
     if isinstance(error, LeaseLost):
         delay = 0.0

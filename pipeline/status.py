@@ -72,6 +72,8 @@ class Counts:
     messages: int
     # of the messages: accepted, and not yet placed in a session
     waiting: int
+    # of the messages: stand aside, because they cannot be placed (`backscroll work list`)
+    quarantined: int
     sessions: dict[str, int]
     memories: int
     vectors: list[SpaceCounts]
@@ -108,8 +110,9 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         stored = overview.counts(connection)
         counts = Counts(
             chats=stored.chats,
-            messages=stored.placed + stored.waiting,
+            messages=stored.placed + stored.waiting + stored.quarantined,
             waiting=stored.waiting,
+            quarantined=stored.quarantined,
             sessions=overview.sessions_by_status(connection),
             memories=stored.memories,
             vectors=[SpaceCounts(**row._mapping) for row in overview.vectors_by_space(connection)],

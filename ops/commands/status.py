@@ -119,6 +119,11 @@ def _work(found: Status) -> Iterator[RenderableType]:
     if found.counts.waiting:
         since = rendering.age(found.oldest_unplaced_seconds)
         yield Text(f"{found.counts.waiting:,} messages wait for their place, the oldest for {since}")
+    if found.counts.quarantined:
+        yield Text(
+            f"{found.counts.quarantined:,} messages cannot be placed and stand aside: see `backscroll work list`",
+            style="red",
+        )
     if not found.work:
         yield Text("\nNo work is owed.", style="green")
         return

@@ -18,6 +18,8 @@ from schemas.tables import REVISION
 
 # Victims of a deadlock or a serialization failure; the same transaction works when tried again.
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
+# A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
+_LIMITS = "54"
 
 
 class Database:
@@ -139,6 +141,8 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
     except PoolTimeout as error:
         raise DatabaseUnavailable("all connections to Postgres are taken; try again") from error
     except (OperationalError, InterfaceError) as error:
+        if (getattr(error.orig, "sqlstate", None) or "").startswith(_LIMITS):
+            raise
         raise _translated(error) from error
     except DBAPIError as error:
         if error.connection_invalidated:

@@ -76,7 +76,7 @@ def arrivals(connection: Connection, chat_id: str, limit: int) -> list[Arrival]:
             SELECT m.id, m.session_key, m.sent_at, coalesce(nullif(m.sender_name, ''), m.sender_id),
                 m.token_count, length(m.tsv), m.content <> ''
             FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-            WHERE a.chat_id = :chat ORDER BY m.sent_at LIMIT :limit
+            WHERE a.chat_id = :chat AND a.quarantined_at IS NULL ORDER BY m.sent_at LIMIT :limit
         """),
         {"chat": chat_id, "limit": limit},
     )
@@ -91,11 +91,25 @@ def forget_arrivals(connection: Connection, chat_id: str, message_ids: Sequence[
     )
 
 
+def quarantine(
+    connection: Connection, chat_id: str, message_id: int, error: str, trace_id: str | None
+) -> None:
+    """Let an arrival stand aside: nothing places it until it is released."""
+    connection.execute(
+        text("""
+            UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
+            WHERE chat_id = :chat AND message_id = :id
+        """),
+        {"chat": chat_id, "id": message_id, "error": error, "trace": trace_id},
+    )
+
+
 def waiting(connection: Connection, limit: int) -> int:
-    """How many accepted messages wait for their place, counted up to `limit`."""
+    """How many accepted messages wait for their place, counted up to `limit`; not those in quarantine."""
     return int(
         connection.scalar(
-            text("SELECT count(*) FROM (SELECT 1 FROM arrivals LIMIT :limit) w"), {"limit": limit}
+            text("SELECT count(*) FROM (SELECT 1 FROM arrivals WHERE quarantined_at IS NULL LIMIT :limit) w"),
+            {"limit": limit},
         )
         or 0
     )

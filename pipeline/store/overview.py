@@ -22,11 +22,13 @@ def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
 
 
 def counts(connection: Connection) -> Row[Any]:
-    """One tenant's `chats`, `placed` and `waiting` messages, and `memories`."""
+    """One tenant's `chats`, `placed`, `waiting` and `quarantined` messages, and `memories`."""
     return connection.execute(
         text("""
             SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
-                (SELECT count(*) FROM arrivals) AS waiting, (SELECT count(*) FROM memories) AS memories
+                (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
+                (SELECT count(*) FROM arrivals WHERE quarantined_at IS NOT NULL) AS quarantined,
+                (SELECT count(*) FROM memories) AS memories
             FROM chats
         """)
     ).one()
@@ -66,6 +68,7 @@ def oldest_unplaced_seconds(connection: Connection) -> float | None:
         text("""
             SELECT extract(epoch FROM now() - min(m.received_at))
             FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+            WHERE a.quarantined_at IS NULL
         """)
     )
     return None if seconds is None else float(seconds)
@@ -129,7 +132,7 @@ _PROGRESS = """
             ELSE false END
     )
     SELECT (SELECT count(*) FROM mine) AS messages,
-        (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats)) AS waiting,
+        (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats) AND quarantined_at IS NULL) AS waiting,
         (SELECT count(*) FROM mine WHERE has_text) AS to_embed,
         {embedded} AS embedded,
         (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,

@@ -160,6 +160,25 @@ def release(
     )
 
 
+def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]) -> set[tuple[str, str]]:
+    """Which of these rows `(tenant, key, token)` are still claimed under that token: `(tenant, key)`."""
+    found = connection.execute(
+        text("""
+            SELECT work.tenant_id, work.key
+            FROM work JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
+                AS mine (tenant_id, key, token) USING (tenant_id, key, token)
+            WHERE work.kind = :kind AND work.claimed IS NOT NULL
+        """),
+        {
+            "kind": kind,
+            "tenants": [row[0] for row in rows],
+            "keys": [row[1] for row in rows],
+            "tokens": [row[2] for row in rows],
+        },
+    )
+    return {(tenant, key) for tenant, key in found}
+
+
 def bury_exhausted(connection: Connection, max_attempts: int) -> int:
     """Give up rows that have used all their attempts and whose lease ran out (maintenance)."""
     return connection.execute(
@@ -177,7 +196,7 @@ def owe_arrivals(connection: Connection) -> int:
     return connection.execute(
         text("""
             UPDATE work SET due_at = now(), wanted = work.wanted + 1, owed_since = now()
-            FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals) waiting
+            FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
             WHERE work.tenant_id = waiting.tenant_id AND work.kind = 'ingest' AND work.key = waiting.chat_id
                 AND work.due_at IS NULL AND work.dead_at IS NULL
         """)

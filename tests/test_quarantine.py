@@ -1,0 +1,146 @@
+"""One message that cannot be placed never stops its chat, and a fault that is not a message's blames none."""
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from pipeline import ingest, ledger, quarantine
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.store.database import Database
+from pipeline.sweep import sweep
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_ledger import pass_time, row
+from tests.test_sessions_stored import expected, stored
+
+CHAT = ChatIn(chat_id="test:1")
+REFUSE = """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF {condition} THEN RAISE EXCEPTION 'no session may be made of this'; END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON conversation_sessions FOR EACH ROW EXECUTE FUNCTION refuse();
+"""
+
+
+def as_owner(settings: Settings, statement: str) -> None:
+    assert settings.owner_database_url is not None
+    url = settings.owner_database_url.get_secret_value().replace("postgresql://", "postgresql+psycopg://")
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+def refuse(settings: Settings, condition: str = "'Mallory' = ANY(NEW.participants)") -> None:
+    """Let Postgres refuse the sessions that fulfil a condition."""
+    as_owner(settings, REFUSE.format(condition=condition))
+
+
+def turn(database: Database, rules: Rules, policy: Policy) -> ledger.Outcome:
+    """One try at what is due, however long a failure would have it wait."""
+    outcome = ledger.run(database, "ingest", ingest.placer(database, rules), policy)
+    pass_time(database)
+    return outcome
+
+
+def aside(database: Database) -> list[tuple[object, ...]]:
+    with database.tenant(TENANT) as connection:
+        found = connection.execute(
+            text("""
+                SELECT m.external_id, a.error, a.trace_id FROM arrivals a
+                JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+                WHERE a.quarantined_at IS NOT NULL ORDER BY m.external_id
+            """)
+        )
+        return [tuple(each) for each in found]
+
+
+@pytest.mark.parametrize("position", [0, 4, 9])
+def test_a_message_that_cannot_be_placed_stands_aside_and_the_others_are_placed(
+    database: Database, settings: Settings, rules: Rules, policy: Policy, position: int
+) -> None:
+    refuse(settings)
+    given = [message(n, sender_name="Mallory" if n == position else "Ann") for n in range(10)]
+    ingest.accept(database, TENANT, CHAT, given, trace_id="the-request")
+    assert turn(database, rules, policy).failed == 1  # everything is tried together first
+    assert aside(database) == []
+    assert turn(database, rules, policy).finished == 1
+    assert aside(database) == [
+        (f"m{position}", "RaiseException: no session may be made of this", "the-request")
+    ]
+    assert stored(database) == expected([m for m in given if m.sender_name == "Ann"], rules)
+    assert row(database, "test:1")["attempts"] == 0
+
+
+def test_later_messages_are_placed_at_once_and_no_sweep_tries_the_one_aside_again(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    refuse(settings)
+    first = [message(0), message(1, sender_name="Mallory")]
+    ingest.accept(database, TENANT, CHAT, first)
+    while turn(database, rules, policy).claimed:
+        pass
+    sweep(database, rules, max_attempts=3)
+    assert turn(database, rules, policy).claimed == 0
+    later = message(2)
+    ingest.accept(database, TENANT, CHAT, [later])
+    assert turn(database, rules, policy).finished == 1
+    sweep(database, rules, max_attempts=3)
+    assert stored(database) == expected([first[0], later], rules)
+
+
+def test_messages_in_the_same_chat_are_all_placed_while_several_stand_aside(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    refuse(settings)
+    given = [
+        message(20 * n, sender_name="Mallory" if n % 40 == 7 else "Ann", session_key="k" if n % 3 else "")
+        for n in range(300)
+    ]
+    ingest.accept(database, TENANT, CHAT, given)
+    while turn(database, rules, policy).claimed:
+        pass
+    assert len(aside(database)) == sum(m.sender_name == "Mallory" for m in given) == 8
+    sweep(database, rules, max_attempts=3)
+    assert stored(database) == expected([m for m in given if m.sender_name == "Ann"], rules)
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT message_count FROM chats")) == 292
+
+
+def test_a_fault_that_befalls_every_message_blames_none(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    refuse(settings, "true")
+    ingest.accept(database, TENANT, CHAT, [message(n) for n in range(3 * quarantine.AT_MOST)])
+    while turn(database, rules, policy).claimed:
+        pass
+    assert aside(database) == []
+    found = row(database, "test:1")
+    assert found["dead_at"] is not None
+    assert found["last_error"] == "RaiseException: no session may be made of this"
+
+
+def test_a_fault_of_the_database_itself_blames_none(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    as_owner(settings, "REVOKE INSERT ON conversation_sessions FROM backscroll_app")
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    while turn(database, rules, policy).claimed:
+        pass
+    assert aside(database) == []
+    assert row(database, "test:1")["dead_at"] is not None
+
+
+def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    refuse(settings)
+    for number in range(3):
+        bad = [message(0, sender_name="Mallory" if number == 0 else "Ann")]
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), bad)
+    outcome = turn(database, rules, policy)
+    assert (outcome.claimed, outcome.finished, outcome.failed) == (3, 2, 1)
+    assert [row(database, f"test:{n}")["attempts"] for n in range(3)] == [1, 0, 0]
