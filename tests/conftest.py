@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import structlog
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
@@ -32,6 +33,12 @@ def alembic_config(owner_url: str) -> Config:
     config = Config(toml_file=str(CHECKOUT / "pyproject.toml"))
     config.attributes["url"] = owner_url.replace("postgresql://", "postgresql+psycopg://")
     return config
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_its_own() -> None:
+    """What a test before this one did to the logs is undone."""
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import pytest
 from tests.commands.conftest import CHAT, Run
 from tests.platforms.reading import FIXTURES
 
-QUESTION = "what was wrong with the boiler?"
+QUESTION = "was it the pressure sensor of the boiler?"
 
 
 @pytest.fixture

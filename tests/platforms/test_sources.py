@@ -118,8 +118,9 @@ def refusal(path: Path, **options: str) -> str:
         ("messages.html", b"<!DOCTYPE html><html>", "export again as JSON"),
         ("day.json", b'[{"type": "message"}]', "Slack export"),
         ("package.json", b'{\n "name": "x"\n}', "--format"),
-        ("photo.jpg", b"\xff\xd8\xff\xe0\x00", "is not UTF-8"),
-        ("wide.txt", "hällo".encode("utf-16-le"), "UTF-8"),
+        ("photo.jpg", b"\xff\xd8\xff\xe0\x00", "is no text"),
+        ("wide.txt", "hällo".encode("utf-16-le"), "is no text"),
+        ("latin.txt", "Grüße aus Köln".encode("latin-1"), "is not UTF-8"),
         ("tar.txt", b"abc\x00\x00", "no text"),
     ],
 )
