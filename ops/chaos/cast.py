@@ -1,0 +1,222 @@
+"""Everything that takes part in a chaos run: Postgres, Redis, a worker of each queue, beat and the door.
+
+All of it real, in a folder of its own, and ended with us, however we end.
+"""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from redis import Redis
+
+from ops import migrate, processes
+from ops.chaos import providers
+from ops.embedded.ports import free_port
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.process import die_with_parent
+from ops.embedded.redis import EmbeddedRedis
+from ops.embedded.roles import DATABASE
+from pipeline.clients.factory import make_embedder
+from schemas.errors import Permanent
+from schemas.settings import PREFIX, Settings, load_settings
+from workers.app import REDIS_TRANSPORT
+from workers.queues import QUEUES
+
+DOOR_TENANT, PAYLOAD_TENANT = "by-door", "by-payload"
+LEASE_SECONDS, SWEEP_SECONDS = 3.0, 0.5
+# A killed worker's payloads come back after so long; ten minutes in earnest.
+VISIBILITY_SECONDS = 5
+# Leases are 40 times as short as in earnest, faults as dense: one row may well meet more than five of them.
+MAX_ATTEMPTS = 12
+READY_SECONDS = 60.0
+# Two of a kind, so that there is somebody to take over what another was too slow for.
+CONCURRENCY = {"ingest": 2, "embed": 2, "summarize": 4}
+
+
+class NotReady(Permanent):
+    """A process of the cast did not come up; the message holds the end of its log."""
+
+
+class Member:
+    """One process with its children, in a session of its own; to be started by the main thread."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._command = list(command)
+        self._folder = folder
+        self._environment = environment
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; what it writes goes to its log."""
+        with self.log.open("ab") as out:
+            self._child = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=die_with_parent(signal.SIGKILL),
+            )
+
+    def is_running(self) -> bool:
+        """Whether its first process lives."""
+        return self._child is not None and self._child.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and all its children."""
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL it and all its children."""
+        self.signal(signal.SIGKILL)
+        if self._child is not None:
+            self._child.wait()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """What runs, and how it is reached."""
+
+    settings: Settings
+    folder: Path
+    postgres: EmbeddedPostgres
+    redis: EmbeddedRedis
+    members: Mapping[str, Member]
+
+    @property
+    def door_url(self) -> str:
+        """Where messages are posted."""
+        return f"http://127.0.0.1:{self.settings.port}"
+
+    def connect(self) -> psycopg.Connection:
+        """A connection that sees every tenant and waits for no statement longer than 30 s."""
+        return psycopg.connect(
+            self.postgres.superuser_dsn(DATABASE),
+            autocommit=True,
+            connect_timeout=5,
+            options="-c statement_timeout=30s -c idle_in_transaction_session_timeout=0",
+        )
+
+    def redis_client(self) -> Redis:
+        """A client of the broker."""
+        return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
+
+    def set_mood(self, mood: str) -> None:
+        """How the model provider behaves from now."""
+        written = self.folder / "mood.new"
+        written.write_text(mood, encoding="utf-8")
+        written.replace(self.folder / "mood")
+
+    def tend(self) -> list[str]:
+        """Start again what has ended by itself; the names."""
+        ended = [member for member in self.members.values() if not member.is_running()]
+        for member in ended:
+            member.kill()
+            member.start()
+        return [member.name for member in ended]
+
+
+@contextlib.contextmanager
+def playing(folder: Path) -> Iterator[Cast]:
+    """The whole cast, ready; killed at the end. Raises `NotReady` and what the embedded servers raise."""
+    with contextlib.ExitStack() as cleanup:
+        postgres = EmbeddedPostgres(folder, durable=True)
+        server = EmbeddedRedis(folder)
+        cleanup.enter_context(postgres)
+        cleanup.enter_context(server)
+        migrate.upgrade(postgres.dsn("owner"), make_embedder("deterministic").space)
+        settings = load_settings(
+            data_dir=folder,
+            database_url=postgres.dsn("app"),
+            maintenance_database_url=postgres.dsn("maintenance"),
+            redis_url=server.url,
+            api_key=secrets.token_urlsafe(16),
+            port=free_port(),
+            tenant=DOOR_TENANT,
+            embedding_provider="deterministic",
+            embedding_model=None,
+            summarize_debounce_seconds=0,
+            settle_seconds=0,
+            sweep_seconds=SWEEP_SECONDS,
+            lease_seconds=LEASE_SECONDS,
+            work_max_attempts=MAX_ATTEMPTS,
+        )
+        members = _members(settings, folder)
+        cast = Cast(settings=settings, folder=folder, postgres=postgres, redis=server, members=members)
+        cast.set_mood(providers.WELL)
+        for member in members.values():
+            cleanup.callback(member.kill)
+        for member in members.values():
+            member.start()
+        _await_door(cast)
+        yield cast
+
+
+def remove(folder: Path) -> None:
+    """Delete the folder of a cast that has ended."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _members(settings: Settings, folder: Path) -> dict[str, Member]:
+    told = {PREFIX + name.upper() for name in processes.TOLD}
+    environment = {
+        # nothing of the caller's own deployment
+        **{
+            name: value
+            for name, value in processes.environment(settings).items()
+            if not name.startswith(PREFIX) or name in told
+        },
+        f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
+        f"{PREFIX}WORK_MAX_ATTEMPTS": str(settings.work_max_attempts),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(processes.ROOT),
+        providers.MOOD_FILE: str(folder / "mood"),
+    }
+    commands = {name: _worker(name) for name in QUEUES}
+    commands |= {"web": processes.web_command(settings), "beat": processes.beat_command(folder)}
+    return {name: Member(name, command, folder, environment) for name, command in commands.items()}
+
+
+def _worker(name: str) -> list[str]:
+    """The shipped command, with models that have moods and payloads that come back soon."""
+    command = processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1)
+    at = command.index("worker") + 1
+    transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
+    return [
+        *command[:at],
+        *("-I", providers.__name__),
+        *command[at:],
+        f"broker.transport_options=(json){json.dumps(transport)}",
+    ]
+
+
+def _await_door(cast: Cast) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(f"{cast.door_url}/readyz", timeout=5):  # noqa: S310 - our own http URL
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if time.monotonic() > deadline:
+                said = cast.members["web"].log.read_text(errors="replace")[-1500:]
+                raise NotReady(f"The door does not answer ({error}). The end of its log:\n{said}") from error
+        time.sleep(0.1)

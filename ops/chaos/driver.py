@@ -1,0 +1,138 @@
+"""Sends a run's messages as honest bots do: what was not accepted is sent again until it is."""
+
+import http.client
+import json
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from ops.chaos.cast import DOOR_TENANT, VISIBILITY_SECONDS, Cast
+from ops.chaos.traffic import Batch, Traffic
+from schemas.messages import MessageIn
+from workers.app import REDIS_TRANSPORT
+from workers.queues import ACCEPT
+
+SENDERS = 4
+DOOR_SECONDS = 5.0
+PAUSE_SECONDS = 0.2
+
+
+class Driver:
+    """Threads that send, as fast as `allow` lets them."""
+
+    def __init__(self, cast: Cast, traffic: Traffic) -> None:
+        self._cast = cast
+        self._batches: queue.SimpleQueue[Batch] = queue.SimpleQueue()
+        for batch in traffic.batches:
+            self._batches.put(batch)
+        self._turn = threading.Condition()
+        self._allowed = 0
+        self._ending = False
+        # messages handed over, duplicates included
+        self.sent = 0
+        # (tenant, chat, external id) that the door answered 202 for
+        self.accepted: set[tuple[str, str, str]] = set()
+        # what Redis took as payload tasks, with the moment of the first time and of the last (monotonic)
+        self.queued: dict[tuple[str, str, str], float] = {}
+        # why the door or Redis had to be asked again
+        self.refusals: Counter[str] = Counter()
+        # answers that no fault excuses
+        self.unexpected: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._send_all, name=f"sender-{n}", daemon=True) for n in range(SENDERS)
+        ]
+
+    def start(self) -> None:
+        """Begin to send what is allowed."""
+        for thread in self._threads:
+            thread.start()
+
+    def allow(self, messages: int) -> None:
+        """Let so many messages be sent in all."""
+        with self._turn:
+            self._allowed = max(self._allowed, messages)
+            self._turn.notify_all()
+
+    def is_done(self) -> bool:
+        """Whether everything has been sent and taken."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def end(self) -> None:
+        """Stop sending, whatever is left."""
+        with self._turn:
+            self._ending = True
+            self._turn.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(2 * DOOR_SECONDS)
+
+    def _send_all(self) -> None:
+        options = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS}
+        with Celery(broker=self._cast.redis.url) as bot:
+            bot.conf.update(broker_transport_options=options, broker_connection_timeout=2)
+            while not self._ending:
+                try:
+                    batch = self._batches.get_nowait()
+                except queue.Empty:
+                    return
+                with self._turn:
+                    while self.sent >= self._allowed and not self._ending:
+                        self._turn.wait(1)
+                    self.sent += len(batch.messages)
+                self._persist(bot, batch)
+
+    def _persist(self, bot: Celery, batch: Batch) -> None:
+        keys = [(batch.tenant, batch.chat, message.external_id) for message in batch.messages]
+        while not self._ending:
+            if batch.tenant == DOOR_TENANT:
+                if self._post(batch):
+                    self.accepted.update(keys)
+                    return
+            elif self._enqueue(bot, batch):
+                at = time.monotonic()
+                self.queued.update(dict.fromkeys(keys, at))
+                return
+            time.sleep(PAUSE_SECONDS)
+
+    def _post(self, batch: Batch) -> bool:
+        settings = self._cast.settings
+        key = settings.api_key.get_secret_value() if settings.api_key else ""
+        door = http.client.HTTPConnection("127.0.0.1", settings.port, timeout=DOOR_SECONDS)
+        try:
+            body = json.dumps({"chat": batch.chat, "messages": _as_json(batch.messages)})
+            door.request("POST", "/v1/messages", body, {"Authorization": f"Bearer {key}"})
+            response = door.getresponse()
+            said = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.refusals[type(error).__name__] += 1
+            return False
+        finally:
+            door.close()
+        if response.status == 202:
+            return True
+        self.refusals[f"HTTP {response.status}"] += 1
+        if response.status != 503 or not response.getheader("Retry-After"):
+            self.unexpected.append(
+                f"the door answered {response.status}: {said[:200].decode(errors='replace')}"
+            )
+        return False
+
+    def _enqueue(self, bot: Celery, batch: Batch) -> bool:
+        payload = {"v": 1, "tenant": batch.tenant, "chat": batch.chat, "messages": _as_json(batch.messages)}
+        try:
+            bot.send_task("backscroll.ingest", kwargs=payload, queue=ACCEPT.full_name, retry=False)
+        except (OperationalError, RedisError) as error:
+            self.refusals[f"Redis: {type(error).__name__}"] += 1
+            return False
+        return True
+
+
+def _as_json(messages: Sequence[MessageIn]) -> list[dict[str, Any]]:
+    return [message.model_dump(mode="json", exclude_defaults=True) for message in messages]

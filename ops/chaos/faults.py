@@ -1,0 +1,195 @@
+"""Makes the faults of a plan on a cast; each ends with everything started again and reachable."""
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+from redis.exceptions import RedisError
+
+from ops.chaos import providers
+from ops.chaos.cast import LEASE_SECONDS, Cast
+from ops.chaos.plan import Fault
+from ops.embedded.roles import DATABASE
+
+# How long a worker may take to get into the middle of its work before it is killed wherever it is.
+CATCH_SECONDS = 3.0
+POLL_SECONDS = 0.02
+# While somebody holds this, that worker waits in the middle of a transaction.
+IN_THE_WAY = {"accept": "messages", "ingest": "arrivals", "backfill": "conversation_sessions"}
+# Those that can be frozen with work in their hands.
+FREEZABLE = ("accept", "ingest", "embed", "summarize", "backfill", "web")
+
+
+class Faults:
+    """Makes faults; `midway` counts the processes that were caught in the middle of their work."""
+
+    def __init__(self, cast: Cast) -> None:
+        self._cast = cast
+        self.midway = 0
+        self._makers: dict[str, Callable[[Fault], None]] = {
+            **{f"kill-{name}": self._kill_worker for name in ("accept", "ingest", "backfill")},
+            **{f"kill-{name}": self._kill_calling for name in ("embed", "summarize")},
+            "freeze-worker": self._freeze_worker,
+            "kill-door": self._kill_member,
+            "kill-beat": self._kill_member,
+            "redis-restart": self._restart_redis,
+            "redis-empty": self._restart_redis,
+            "redis-full": self._fill_redis,
+            "redis-flush": self._flush_redis,
+            "redis-drop": self._drop_clients,
+            "postgres-restart": self._restart_postgres,
+            "postgres-freeze": self._freeze_postgres,
+            "postgres-refuse": self._refuse,
+            **{f"provider-{mood}": self._trouble_provider for mood in ("hang", "fail", "rubbish", "late")},
+        }
+
+    def make(self, fault: Fault) -> None:
+        """Let it happen; to be called by the main thread. Raises what starting something again raises."""
+        self._makers[fault.kind](fault)
+
+    def _kill_worker(self, fault: Fault) -> None:
+        """SIGKILL a worker while a lock holds it in the middle of its transaction."""
+        name = fault.kind.removeprefix("kill-")
+        member = self._cast.members[name]
+        with self._locked(IN_THE_WAY[name]) as stuck:
+            self.midway += _soon(stuck)
+            member.kill()
+        member.start()
+
+    def _kill_calling(self, fault: Fault) -> None:
+        """SIGKILL a worker while it waits for a model, with rows claimed."""
+        kind = fault.kind.removeprefix("kill-")
+        member = self._cast.members[kind]
+        self._cast.set_mood(providers.HANG)
+        try:
+            with self._cast.connect() as connection:
+                self.midway += _soon(lambda: _claimed(connection, kind))
+            member.kill()
+        finally:
+            self._cast.set_mood(providers.WELL)
+        member.start()
+
+    def _freeze_worker(self, fault: Fault) -> None:
+        """SIGSTOP for longer than a lease, so that others take over what it holds; then SIGKILL."""
+        member = self._cast.members[FREEZABLE[int(fault.choice * len(FREEZABLE))]]
+        member.signal(signal.SIGSTOP)
+        time.sleep(LEASE_SECONDS + fault.seconds)
+        member.kill()
+        member.start()
+
+    def _kill_member(self, fault: Fault) -> None:
+        member = self._cast.members["web" if fault.kind == "kill-door" else "beat"]
+        member.kill()
+        time.sleep(fault.seconds / 2)
+        member.start()
+
+    def _restart_redis(self, fault: Fault) -> None:
+        """SIGKILL, a while without, and a start with its data or with none."""
+        self._cast.redis.kill()
+        time.sleep(fault.seconds)
+        if fault.kind == "redis-empty":
+            shutil.rmtree(self._cast.redis.data_dir / "redis")
+        self._cast.redis.start()
+
+    def _fill_redis(self, fault: Fault) -> None:
+        """Every write is refused for a while, as with `maxmemory` reached."""
+        with self._cast.redis_client() as client:
+            client.config_set("maxmemory", 1)
+            try:
+                time.sleep(fault.seconds)
+            finally:
+                client.config_set("maxmemory", 0)
+
+    def _flush_redis(self, _fault: Fault) -> None:
+        with self._cast.redis_client() as client:
+            client.flushall()
+
+    def _drop_clients(self, _fault: Fault) -> None:
+        """Cut all connections of all clients."""
+        with self._cast.redis_client() as client:
+            for kind in ("normal", "pubsub"):
+                # ours may be among them
+                with contextlib.suppress(RedisError):
+                    client.execute_command("CLIENT", "KILL", "TYPE", kind)
+
+    def _restart_postgres(self, fault: Fault) -> None:
+        """SIGKILL of the server and its children: it recovers from its log, as after a crash."""
+        self._cast.postgres.kill()
+        time.sleep(fault.seconds / 2)
+        self._cast.postgres.start()
+
+    def _freeze_postgres(self, fault: Fault) -> None:
+        """The server is there and says nothing."""
+        pid = self._cast.postgres.pid
+        if pid is None:
+            return
+        stopped = [pid]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                # a child may end while we look
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGSTOP)
+                    stopped.append(int(child))
+            time.sleep(fault.seconds)
+        finally:
+            for process in reversed(stopped):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
+
+    def _refuse(self, fault: Fault) -> None:
+        """Nobody gets into the database, and who was in it is out."""
+        with psycopg.connect(self._cast.postgres.superuser_dsn(), autocommit=True) as connection:
+            connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS false")
+            try:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [DATABASE]
+                )
+                time.sleep(fault.seconds)
+            finally:
+                connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS true")
+
+    def _trouble_provider(self, fault: Fault) -> None:
+        """Both models are in a mood, for a while after a worker has met it."""
+        self._cast.set_mood(fault.kind.removeprefix("provider-"))
+        try:
+            time.sleep(1 + fault.seconds)
+        finally:
+            self._cast.set_mood(providers.WELL)
+
+    @contextlib.contextmanager
+    def _locked(self, table: str) -> Iterator[Callable[[], bool]]:
+        """Nobody gets at the table; yields what says whether somebody waits for it."""
+        with self._cast.connect() as holder, self._cast.connect() as watcher, holder.transaction():
+            # sessions are locked against readers too: closing them begins with a look
+            mode = "ACCESS EXCLUSIVE" if table == "conversation_sessions" else "EXCLUSIVE"
+            holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
+
+            def stuck() -> bool:
+                found = watcher.execute(
+                    "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted",
+                    [table],
+                )
+                return found.fetchone() != (0,)
+
+            yield stuck
+
+
+def _claimed(connection: psycopg.Connection, kind: str) -> bool:
+    found = connection.execute("SELECT count(*) FROM work WHERE kind = %s AND claimed IS NOT NULL", [kind])
+    return found.fetchone() != (0,)
+
+
+def _soon(condition: Callable[[], bool]) -> bool:
+    """Wait until it is so, some seconds at most; whether it is."""
+    deadline = time.monotonic() + CATCH_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True

@@ -1,0 +1,113 @@
+"""Lets a worker's models hang, fail, answer rubbish or answer too late, as a file says; for chaos runs alone.
+
+Only a worker that is told to import this module (`celery worker -I ops.chaos.providers`) has such models; no
+setting leads here.
+"""
+
+import os
+import random
+import time
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import Any, cast
+
+from pipeline.clients.factory import make_embedder, make_summarizer
+from pipeline.clients.protocols import Embedder, Summarizer
+from schemas.errors import ProviderRejected, ProviderUnavailable
+from schemas.sessions import Message
+from schemas.settings import load_settings
+from schemas.summaries import Summary
+from schemas.vectors import EmbeddingSpace, Vector
+from workers import resources
+
+# The variable that names the file, whose whole text is one of the moods.
+MOOD_FILE = "CHAOS_PROVIDER_MOOD_FILE"
+WELL, HANG, FAIL, RUBBISH, LATE = "well", "hang", "fail", "rubbish", "late"
+
+
+def _mood() -> str:
+    return Path(os.environ[MOOD_FILE]).read_text(encoding="utf-8")
+
+
+def _suffer() -> str:
+    """Hang, fail or wait as the mood has it; returns the mood for an answer that is still to be made."""
+    mood = _mood()
+    if mood == HANG:
+        while _mood() == HANG:
+            time.sleep(0.05)
+        raise ProviderUnavailable("the provider did not answer in time (chaos)")
+    if mood == FAIL:
+        raise ProviderUnavailable("the provider answers 500 (chaos)")
+    if mood == LATE:
+        time.sleep(load_settings().lease_seconds + 1)
+    return mood
+
+
+class MoodyEmbedder:
+    """An embedder whose provider has moods."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self._inner = inner
+
+    @property
+    def space(self) -> EmbeddingSpace:
+        return self._inner.space
+
+    @property
+    def max_tokens(self) -> int:
+        return self._inner.max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        return self._inner.count_tokens(text)
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        mood = _suffer()
+        vectors = self._inner.embed_documents(texts)
+        return _spoilt(vectors) if mood == RUBBISH else vectors
+
+    def embed_query(self, text: str) -> Vector:
+        return self._inner.embed_query(text)
+
+
+def _spoilt(vectors: list[Vector]) -> list[Vector]:
+    """Too few, too short, not numbers, or without a direction."""
+    how = random.randrange(4)  # noqa: S311
+    if how == 0:
+        return vectors[:-1]
+    if how == 1:
+        return [vector[:-1] for vector in vectors]
+    value = float("nan") if how == 2 else 0.0
+    return [[value] * len(vector) for vector in vectors]
+
+
+class MoodySummarizer:
+    """A summarizer whose provider has moods."""
+
+    def __init__(self, inner: Summarizer) -> None:
+        self._inner = inner
+
+    @property
+    def model(self) -> str:
+        return self._inner.model
+
+    def summarize(
+        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+    ) -> Summary:
+        if _suffer() == RUBBISH:
+            if random.random() < 0.5:  # noqa: S311
+                raise ProviderRejected("the answer is not the JSON that was asked for (chaos)")
+            return cast(Summary, {"summary": "not a summary"})
+        return self._inner.summarize(messages, previous, time_zone=time_zone)
+
+
+def _moody_embedder(*args: Any, **kwargs: Any) -> Embedder:
+    return MoodyEmbedder(make_embedder(*args, **kwargs))
+
+
+def _moody_summarizer(*args: Any, **kwargs: Any) -> Summarizer:
+    return MoodySummarizer(make_summarizer(*args, **kwargs))
+
+
+if MOOD_FILE in os.environ:
+    vars(resources).update(make_embedder=_moody_embedder, make_summarizer=_moody_summarizer)

@@ -1,0 +1,122 @@
+"""The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed alone."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ops.chaos.cast import DOOR_TENANT, PAYLOAD_TENANT
+from schemas.messages import MessageIn
+
+START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
+PEOPLE = ("Ann", "Bob", "Cy", "Dee", "Eve")
+WORDS = "boat lamp river garden train piano soup letter winter market bridge ticket song paint key".split()
+MESSAGES_PER_CHAT = 80
+LARGEST_BATCH = 12
+DUPLICATES = 0.1
+# How far a message may come before or after its place in the chat.
+DISORDER = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Messages of one chat that are handed over together."""
+
+    tenant: str
+    chat: str
+    messages: Sequence[MessageIn]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """What is to be sent."""
+
+    # in the order of sending
+    batches: Sequence[Batch]
+    # the unique messages by (tenant, chat, external id)
+    originals: Mapping[tuple[str, str, str], MessageIn]
+    # messages that come a second time
+    duplicates: int
+
+
+def make(messages: int, seed: int) -> Traffic:
+    """So many unique messages, a tenth of them sent twice; two chats of three belong to the door's tenant."""
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    chats = max(6, messages // MESSAGES_PER_CHAT)
+    originals: dict[tuple[str, str, str], MessageIn] = {}
+    placed: list[tuple[float, Batch]] = []
+    for number in range(chats):
+        tenant = PAYLOAD_TENANT if number % 3 == 2 else DOOR_TENANT
+        chat = f"chaos:{number}"
+        count = messages // chats + (number < messages % chats)
+        said = _conversation(rng, count, named=number % 4 == 1)
+        originals |= {(tenant, chat, message.external_id): message for message in said}
+        cut = _cut(rng, _disordered(rng, said))
+        placed += [
+            ((place + rng.random()) / len(cut), Batch(tenant=tenant, chat=chat, messages=batch))
+            for place, batch in enumerate(cut)
+        ]
+    batches = [batch for _, batch in sorted(placed, key=lambda pair: pair[0])]
+    return Traffic(
+        batches=batches,
+        originals=originals,
+        duplicates=sum(len(batch.messages) for batch in batches) - len(originals),
+    )
+
+
+def _conversation(rng: random.Random, count: int, *, named: bool) -> list[MessageIn]:
+    """Sessions of some eight messages; in a `named` chat half of them have keys, and some of those end early."""
+    at = START + timedelta(hours=rng.uniform(0, 1000))
+    key = ""
+    said = []
+    for number in range(count):
+        if rng.random() < 0.12:
+            at += timedelta(minutes=rng.uniform(25, 400))
+            key = f"thread-{rng.randrange(5)}" if named and rng.random() < 0.5 else ""
+        else:
+            at += timedelta(seconds=rng.uniform(0, 240))
+        speaker = rng.choice(PEOPLE)
+        said.append(
+            MessageIn(
+                external_id=f"m{number}",
+                sender_id=f"chaos:{speaker.lower()}",
+                sender_name=speaker,
+                content=_text(rng),
+                sent_at=at,
+                position=rng.randrange(2),
+                session_key=key,
+                closes_session=bool(key) and rng.random() < 0.1,
+            )
+        )
+    return said
+
+
+def _text(rng: random.Random) -> str:
+    """Mostly a sentence; now and then nothing (a picture), or what others have said word for word."""
+    kind = rng.random()
+    if kind < 0.03:
+        return ""
+    if kind < 0.15:
+        return rng.choice(["ok", "thank you", "see you tomorrow"])
+    return f"{rng.choice(PEOPLE)} found the {' and the '.join(rng.choices(WORDS, k=rng.randint(2, 6)))}."
+
+
+def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn]:
+    """Everything about where it belongs, and a tenth a second time."""
+    placed = [(place + rng.uniform(0, DISORDER), message) for place, message in enumerate(said)]
+    placed += [
+        (place + rng.uniform(0, 2 * DISORDER), message)
+        for place, message in enumerate(said)
+        if rng.random() < DUPLICATES
+    ]
+    return [message for _, message in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _cut(rng: random.Random, messages: Sequence[MessageIn]) -> list[Sequence[MessageIn]]:
+    batches = []
+    start = 0
+    while start < len(messages):
+        end = start + rng.randint(1, LARGEST_BATCH)
+        batches.append(messages[start:end])
+        start = end
+    return batches

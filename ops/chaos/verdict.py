@@ -1,0 +1,197 @@
+"""Reads a database after a run and says, by SQL, what does not stand there as it must."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pipeline import sessionize
+from pipeline.ingest import Rules
+from schemas.messages import MessageIn
+from schemas.sessions import Stamp
+
+Key = tuple[str, str, str]
+"""(tenant, chat, external id)"""
+
+# Each finds rows that must not be there; `what` names one of them.
+CHECKS = {
+    "work still owed or leased": """
+        SELECT tenant_id || ' ' || kind || ' ' || key || ' attempts ' || attempts || ' '
+            || coalesce(last_error, '') AS what
+        FROM work WHERE due_at IS NOT NULL OR claimed IS NOT NULL
+    """,
+    "arrivals not placed": "SELECT chat_id || ' ' || message_id AS what FROM arrivals",
+    "placing given up": "SELECT key || ': ' || coalesce(last_error, '') AS what FROM work "
+    "WHERE dead_at IS NOT NULL AND kind = 'ingest'",
+    "dead without a reason": "SELECT kind || ' ' || key AS what FROM work WHERE dead_at IS NOT NULL "
+    "AND coalesce(last_error, '') = ''",
+    "messages stored twice": """
+        SELECT chat_id || ' ' || external_id AS what FROM messages
+        GROUP BY tenant_id, chat_id, external_id HAVING count(*) > 1
+    """,
+    "sessions without an end": """
+        SELECT s.id || ' ' || s.status AS what FROM conversation_sessions s
+        WHERE s.status = 'open' OR s.status = 'closed' AND NOT EXISTS (SELECT 1 FROM work w
+            WHERE w.tenant_id = s.tenant_id AND w.kind = 'summarize' AND w.key = 'session:' || s.id
+                AND w.dead_at IS NOT NULL)
+    """,
+    "summaries of an earlier revision": """
+        SELECT id || ' of ' || coalesce(summary_revision, 0) || ' at ' || revision AS what
+        FROM conversation_sessions WHERE status = 'summarized' AND summary_revision IS DISTINCT FROM revision
+    """,
+    "failed without a reason": "SELECT id::text AS what FROM conversation_sessions WHERE status = 'failed' "
+    "AND coalesce(failure_reason, '') = ''",
+    "messages without exactly one vector": """
+        SELECT m.chat_id || ' ' || m.external_id AS what FROM messages m
+        CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND m.content <> ''
+            AND (SELECT count(*) FROM message_vectors v WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id
+                AND v.space_id = space.id) <> 1
+            AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant_id = m.tenant_id AND w.kind = 'embed'
+                AND w.key = 'message:' || m.id AND w.dead_at IS NOT NULL)
+    """,
+    "sessions without exactly one vector": """
+        SELECT s.id::text AS what FROM conversation_sessions s
+        CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND s.status IN ('summarized', 'merged')
+            AND (SELECT count(*) FROM session_vectors v WHERE v.tenant_id = s.tenant_id AND v.session_id = s.id
+                AND v.space_id = space.id) <> CASE s.status WHEN 'merged' THEN 0 ELSE 1 END
+            AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant_id = s.tenant_id AND w.kind = 'embed'
+                AND w.key = 'session:' || s.id AND w.dead_at IS NOT NULL)
+    """,
+    "vectors that are none": """
+        SELECT v.id || ' has ' || vector_dims(v.embedding) || ' dimensions and length '
+            || l2_norm(v.embedding) AS what
+        FROM (SELECT 'message ' || message_id AS id, space_id, embedding FROM message_vectors
+            UNION ALL SELECT 'session ' || session_id, space_id, embedding FROM session_vectors) v
+        JOIN embedding_spaces space ON space.id = v.space_id
+        WHERE vector_dims(v.embedding) <> space.dimensions OR abs(l2_norm(v.embedding) - 1) > 0.01
+    """,
+    "chats whose counters drifted": """
+        SELECT c.chat_id || ' counts ' || c.message_count || ' and holds ' || count(m.id) AS what
+        FROM chats c LEFT JOIN messages m USING (tenant_id, chat_id)
+        GROUP BY c.tenant_id, c.chat_id
+        HAVING c.message_count <> count(m.id) OR c.lexeme_count <> coalesce(sum(length(m.tsv)), 0)
+    """,
+    "tenants whose count of accepted messages drifted": """
+        SELECT t.tenant_id || ' counts ' || counted || ' and holds ' || held AS what FROM (SELECT tenant_id,
+            (SELECT coalesce(sum(value), 0) FROM daily_counters d
+                WHERE d.tenant_id = tenants.tenant_id AND d.name = 'messages_accepted') AS counted,
+            (SELECT count(*) FROM messages m WHERE m.tenant_id = tenants.tenant_id) AS held
+            FROM tenants) t WHERE counted <> held
+    """,
+}
+_STORED = "SELECT tenant_id, chat_id, external_id, content, sent_at, session_key FROM messages"
+_TALK = """
+    SELECT tenant_id, chat_id, session_key, sent_at, position, external_id, token_count,
+        coalesce(nullif(sender_name, ''), sender_id) AS speaker
+    FROM messages ORDER BY tenant_id, chat_id, session_key
+"""
+_SESSIONS = """
+    SELECT tenant_id, chat_id, session_key, started_at, ended_at, message_count, token_count, participants
+    FROM conversation_sessions WHERE status <> 'merged'
+"""
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """What was found, by what it violates; empty: everything stands as it must."""
+
+    # keys that are stored
+    stored: Collection[Key]
+    # accepted and not there
+    lost: int = 0
+    # stored or summarized more than once
+    doubled: int = 0
+    # owed, leased or unplaced for good
+    stuck: int = 0
+    # rows of work given up, with a reason
+    dead: int = 0
+    # sessions by status
+    sessions: dict[str, int] = field(default_factory=dict)
+    # a sentence each, at most a few of a kind
+    violations: list[str] = field(default_factory=list)
+
+
+def judge(
+    connection: psycopg.Connection,
+    rules: Rules,
+    originals: Mapping[Key, MessageIn],
+    accepted: Collection[Key],
+) -> Verdict:
+    """The verdict on all tenants of a database, read by a role that sees them all.
+
+    `originals`: what was sent; `accepted`: what must be there.
+    """
+    rows = _rows(connection, _STORED)
+    found = {(row["tenant_id"], row["chat_id"], row["external_id"]): row for row in rows}
+    verdict = Verdict(stored=found.keys())
+    lost = [key for key in accepted if key not in found]
+    verdict.lost = len(lost)
+    _note(verdict, "messages accepted and not stored", (" ".join(key) for key in lost))
+    changed = [" ".join(key) for key, row in found.items() if not _is_original(row, originals.get(key))]
+    _note(verdict, "messages that nobody sent so", changed)
+    for what, statement in CHECKS.items():
+        verdict_rows = [str(row["what"]) for row in _rows(connection, statement)]
+        _note(verdict, what, verdict_rows)
+        if what == "messages stored twice":
+            verdict.doubled += len(verdict_rows)
+        if what in ("work still owed or leased", "arrivals not placed", "sessions without an end"):
+            verdict.stuck += len(verdict_rows)
+    _note(verdict, "sessions that differ from the pure function", _differing(connection, rules))
+    verdict.dead = len(_rows(connection, "SELECT 1 FROM work WHERE dead_at IS NOT NULL"))
+    counted = _rows(
+        connection, "SELECT status, count(*) AS n FROM conversation_sessions GROUP BY 1 ORDER BY 1"
+    )
+    verdict.sessions = {row["status"]: row["n"] for row in counted}
+    return verdict
+
+
+def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
+    return message is not None and (row["content"], row["sent_at"], row["session_key"]) == (
+        message.content,
+        message.sent_at,
+        message.session_key,
+    )
+
+
+def _differing(connection: psycopg.Connection, rules: Rules) -> list[str]:
+    """Sessions that stand there and should not, and the other way round, as `split` has it."""
+    closes: dict[tuple[str, str, str], list[datetime]] = {}
+    for row in _rows(connection, "SELECT * FROM session_closes ORDER BY closed_at"):
+        closes.setdefault((row["tenant_id"], row["chat_id"], row["session_key"]), []).append(row["closed_at"])
+    expected = set(_expected(_rows(connection, _TALK), closes, rules))
+    stored = {
+        tuple(tuple(value) if isinstance(value, list) else value for value in row.values())
+        for row in _rows(connection, _SESSIONS)
+    }
+    return [f"not stored: {one}" for one in sorted(expected - stored)] + [
+        f"stored: {one}" for one in sorted(stored - expected)
+    ]
+
+
+def _expected(
+    talk: list[dict[str, Any]], closes: Mapping[Key, list[datetime]], rules: Rules
+) -> Iterator[tuple[Any, ...]]:
+    for key, group in groupby(talk, lambda row: (row["tenant_id"], row["chat_id"], row["session_key"])):
+        said = list(group)
+        stamps = [Stamp(row["sent_at"], row["position"], row["external_id"]) for row in said]
+        for part in sessionize.split(stamps, rules.gap_of(key[2]), closes.get(key, ())):
+            inside = [row for row in said if part.started_at <= row["sent_at"] <= part.ended_at]
+            speakers = tuple(sorted({row["speaker"] for row in inside}))
+            tokens = sum(row["token_count"] for row in inside)
+            yield (*key, part.started_at, part.ended_at, part.count, tokens, speakers)
+
+
+def _note(verdict: Verdict, what: str, found: Collection[str] | Iterator[str]) -> None:
+    named = list(found)
+    if named:
+        more = ", …" if len(named) > 3 else ""
+        verdict.violations.append(f"{len(named)} {what}: {'; '.join(named[:3])}{more}")
+
+
+def _rows(connection: psycopg.Connection, statement: str) -> list[dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement).fetchall()
