@@ -103,3 +103,37 @@ def bench(
     )
     table.add_row("this process grew by", f"{found.process_mb} MB")
     Console().print(table)
+
+
+@app.command(
+    epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7 --json"
+)
+def chaos(
+    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
+    kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
+    seed: Annotated[int, typer.Option(help="The same one makes the same messages and faults.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Kill and trouble a deployment of its own while messages come in, then look whether all of it is right.
+
+    Starts Postgres, Redis, workers, the clock and the door in a temporary folder; kills them in the middle of
+    their work, empties and fills Redis, freezes Postgres, lets the model provider fail. Then every message
+    that was accepted must be stored once, every session be as the messages have it and summarized, every
+    vector be there, and nothing be owed. Ends with 1 when something is not so. No data of yours is touched.
+    """
+    from ops.chaos import report as reports
+    from ops.chaos import run
+
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        found = run.run(messages, kills, seed, status.update)
+    if as_json:
+        json.dump(reports.as_dict(found), sys.stdout, indent=2)
+        print()
+    else:
+        Console().print(reports.as_table(found))
+    for violation in found.violations:
+        console.print(f"[red]violation[/red] {violation}", highlight=False)
+    if found.violations:
+        console.print(f"Logs are in {found.logs}.")
+        raise typer.Exit(1)
