@@ -12,10 +12,11 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from pipeline import ledger, quarantine, sessionize
+from pipeline import ledger, quarantine, sessionize, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
-from pipeline.store import chats, counters, messages, sessions, vectors, work
+from pipeline.store import changes, chats, counters, messages, sessions, vectors, work
+from pipeline.store import tombstones as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
@@ -38,6 +39,8 @@ class Accepted:
     new: int
     # already there by their platform's id; nothing was done
     duplicates: int
+    # forgotten, or of somebody who is not to be remembered; nothing was done
+    kept_out: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,18 +98,28 @@ def accept(
     """
     # One message of each id: which of two in one call wins must not depend on the database.
     unique = {message.external_id: _without_recalled(message) for message in given}
-    sized = [(message, estimate_tokens(message.content)) for message in unique.values()]
     with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id)
+        admitted = tombstones.admit(connection, chat.chat_id, list(unique.values()))
+        if admitted.kept_out:
+            changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
+        if not admitted.messages:
+            return Accepted(new=0, duplicates=0, kept_out=len(given))
+        sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]
         stored = chats.ensure(connection, tenant_id, chat)
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         new = messages.insert(connection, tenant_id, chat.chat_id, stored.language, sized)
-        closing = [(m.session_key, m.sent_at) for m in unique.values() if m.closes_session and m.session_key]
+        changes.apply_pending(connection, chat.chat_id, [m.external_id for m in admitted.messages])
+        closing = [
+            (m.session_key, m.sent_at) for m in admitted.messages if m.closes_session and m.session_key
+        ]
         sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
         if new or closing:
             counters.add(connection, tenant_id, {"messages_accepted": new})
             work.raise_wanted(connection, tenant_id, "ingest", [chat.chat_id], trace_id=trace_id)
-    return Accepted(new=new, duplicates=len(given) - new)
+    out = len(admitted.kept_out)
+    return Accepted(new=new, duplicates=len(given) - new - out, kept_out=out)
 
 
 def _without_recalled(message: MessageIn) -> MessageIn:
@@ -270,12 +283,15 @@ def _join(connection: Connection, tenant_id: str, joined: Sequence[Session]) -> 
 def split_anew(connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules) -> None:
     """Cut a stored session again from its messages, after a close marker or a deletion inside it.
 
-    The earliest part keeps the id.
+    The earliest part keeps the id; a session that nothing is left of goes.
     """
     chat_id, key = session.chat_id, session.session_key
     closes = sessions.closes(connection, chat_id, key) if key else []
     rows = messages.stamps(connection, chat_id, key, session.started_at, session.ended_at)
     parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
+    if not parts:
+        changes.drop_session(connection, tenant_id, session.id)
+        return
     matches = sessionize.match([session], parts)
     _rewrite(connection, tenant_id, chat_id, key, language, matches, rows)
 

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 from sqlalchemy.types import TypeEngine
 
-REVISION = "0003"
+REVISION = "0004"
 """The migration that this program needs; a test holds it to the newest one."""
 
 metadata = MetaData(
@@ -309,6 +309,65 @@ daily_counters = Table(
     _need("slot", SmallInteger),
     _need("value", Double),
     PrimaryKeyConstraint("tenant_id", "day", "name", "slot"),
+    _refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
+)
+
+# edits that came before their message
+pending_changes = Table(
+    "pending_changes",
+    metadata,
+    _need("tenant_id"),
+    _need("chat_id"),
+    _need("external_id"),
+    _need("content"),
+    _need("token_count", Integer),
+    _need("edited_at", TIME),
+    _need("received_at", TIME),
+    PrimaryKeyConstraint("tenant_id", "chat_id", "external_id"),
+    _refers("tenant_id chat_id", "chats(tenant_id chat_id)", ondelete="CASCADE"),
+)
+
+# what a tenant's tombstones are hashed with
+tenant_keys = Table(
+    "tenant_keys",
+    metadata,
+    _need("tenant_id"),
+    _need("key", LargeBinary),
+    PrimaryKeyConstraint("tenant_id"),
+    _refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
+)
+
+# what must not come back: see pipeline/tombstones.py
+tombstones = Table(
+    "tombstones",
+    metadata,
+    _need("tenant_id"),
+    # keyed, of the kind and the name: who reads the table learns neither
+    _need("hash", LargeBinary),
+    _need("kind"),
+    # stops what was sent until then; none: for good
+    _may("until", TIME),
+    _need("created_at", TIME),
+    PrimaryKeyConstraint("tenant_id", "hash"),
+    _refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
+)
+
+# what was forgotten, and how much of it there was
+forget_receipts = Table(
+    "forget_receipts",
+    metadata,
+    _need("tenant_id"),
+    _need("id", BigInteger),
+    _need("kind"),
+    # what is to be forgotten, by name; gone when it is
+    _may("subject", JSONB),
+    _need("subject_hash", LargeBinary),
+    # what was sent or came until then
+    _need("until", TIME),
+    _need("counts", JSONB),
+    _need("created_at", TIME),
+    _may("finished_at", TIME),
+    PrimaryKeyConstraint("tenant_id", "id"),
     _refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
 )
 

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline import backfill, embed, ingest
+from pipeline import backfill, changes, embed, ingest
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import Rules
@@ -39,6 +39,16 @@ def two_tenants(database: Database, rules: Rules, policy: Policy) -> Database:
         ingest.accept(database, tenant, ChatIn(chat_id="test:same"), [message(11, "not placed yet")])
         current = Current(rules=rules, summary_version=1, min_messages=4)
         backfill.start(database, tenant, BackfillRequest(kind="embed"), current)
+        changes.edit(database, tenant, "test:same", "not yet come", f"secret of {tenant}", None, rules)
+        changes.delete(database, tenant, "test:same", "never comes", rules)
+        with database.tenant(tenant) as connection:
+            connection.execute(
+                text("""
+                    INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
+                    VALUES (:tenant, 'tenant', '{}', '', now())
+                """),
+                {"tenant": tenant},
+            )
     return database
 
 

@@ -105,6 +105,14 @@ def lock(connection: Connection, chat_id: str, *, wait: bool = True) -> Chat | N
     return Chat(**row._mapping) if row else None
 
 
+def lock_alone(connection: Connection, chat_id: str) -> Chat | None:
+    """The chat, locked against placing and accepting alike: whoever has it sees every message there is."""
+    row = connection.execute(
+        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR UPDATE"), {"chat": chat_id}
+    ).one_or_none()
+    return Chat(**row._mapping) if row else None
+
+
 def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: int) -> None:
     """Add to the chat's counters that BM25 reads."""
     connection.execute(

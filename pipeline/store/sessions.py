@@ -111,8 +111,8 @@ def merge(connection: Connection, into: int, losers: Sequence[int]) -> tuple[int
     connection.execute(
         text("""
             UPDATE conversation_sessions SET status = 'merged', merged_into = :into, revision = revision + 1,
-                message_count = 0, token_count = 0, search_text = '', summary_text = NULL, topic_tags = '[]',
-                decisions = '[]', open_questions = '[]', action_items = '[]', entities = '[]'
+                message_count = 0, token_count = 0, participants = '{}', search_text = '', summary_text = NULL,
+                topic_tags = '[]', decisions = '[]', open_questions = '[]', action_items = '[]', entities = '[]'
             WHERE id = ANY(:losers)
         """),
         given,
@@ -297,17 +297,6 @@ def listing(
         """),
         {"chat": chat_id, "limit": limit, "status": status},
     ).all()
-
-
-def fence(connection: Connection, keys: Sequence[str]) -> None:
-    """Raise the token of a session's owed work, so that results in flight are thrown away."""
-    connection.execute(
-        text("""
-            UPDATE work SET token = nextval('work_token'), claimed = NULL
-            WHERE kind IN ('summarize', 'embed') AND key = ANY(:keys) AND claimed IS NOT NULL
-        """),
-        {"keys": list(keys)},
-    )
 
 
 def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:

@@ -1,0 +1,187 @@
+"""Edit and delete single messages by their platform's id, late or before they have come.
+
+Whatever was made of the old text goes in the same transaction: vectors, the session's summary, memories; results
+in flight are fenced off, and what is to be made of the new text is owed. An edit never moves a message in time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from pipeline import ingest, tombstones
+from pipeline.fence import without_recalled
+from pipeline.ingest import Rules
+from pipeline.store import changes as store
+from pipeline.store import chats, counters, work
+from pipeline.store import tombstones as stones
+from pipeline.store.database import Database
+from pipeline.tokens import estimate as estimate_tokens
+from schemas.messages import ChatIn
+
+AHEAD = timedelta(minutes=5)
+"""A clock that runs further ahead would win over every later edit: its edits count as made now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """What became of a change."""
+
+    # `pending`: the message has not come yet; `kept_out`: it was deleted or its sender is not to be remembered
+    outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
+    # kinds of work that are owed now
+    follows: frozenset[str] = field(default_factory=frozenset)
+
+
+def edit(
+    database: Database,
+    tenant_id: str,
+    chat_id: str,
+    external_id: str,
+    content: str,
+    edited_at: datetime | None,
+    rules: Rules,
+    *,
+    trace_id: str | None = None,
+) -> Changed:
+    """Give a message its new text; the newest `edited_at` (none: now) wins, of equal ones what comes last.
+
+    An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then nothing was done and
+    the same call may be made again.
+    """
+    content = without_recalled(content)
+    tokens = estimate_tokens(content)
+    with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id)
+        if tombstones.stands(connection, "message", chat_id, external_id):
+            return Changed(outcome="kept_out")
+        now = chats.database_now(connection)
+        at = now if edited_at is None or edited_at > now + AHEAD else edited_at
+        chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
+        chat = chats.lock_alone(connection, chat_id)
+        message = store.find(connection, chat_id, external_id)
+        if chat is None or message is None:
+            store.put_pending(connection, tenant_id, chat_id, external_id, content, tokens, at)
+            return Changed(outcome="pending")
+        if tombstones.stands(connection, "unremembered", message.sender_id):
+            return Changed(outcome="kept_out")
+        if message.edited_at is not None and message.edited_at > at:
+            return Changed(outcome="unchanged")
+        if message.content == content:
+            store.set_edited_at(connection, message.id, at)
+            return Changed(outcome="unchanged")
+        lexemes = store.set_content(connection, message.id, content, tokens, at)
+        if message.waiting:
+            counters.add(connection, tenant_id, {"messages_edited": 1})
+            return Changed(outcome="edited", follows=frozenset({"ingest"}))
+        chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
+        touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
+        for session in touched:
+            store.revise(connection, session.id, tokens - message.token_count)
+        store.drop_message_vectors(connection, [message.id])
+        ids = [session.id for session in touched]
+        store.clear(connection, ids)
+        store.drop_derived(connection, [message.id], ids)
+        counters.add(connection, tenant_id, {"messages_edited": 1})
+
+        rules = rules.for_chat(chat)
+        key = f"message:{message.id}"
+        store.fence(connection, tenant_id, [key, *(f"session:{session_id}" for session_id in ids)])
+        follows: set[str] = set()
+        if content and rules.memory:
+            work.raise_wanted(connection, tenant_id, "embed", [key], trace_id=trace_id)
+            follows.add("embed")
+        if ingest.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
+            follows.add("summarize")
+    return Changed(outcome="edited", follows=frozenset(follows))
+
+
+def delete(
+    database: Database,
+    tenant_id: str,
+    chat_id: str,
+    external_id: str,
+    rules: Rules,
+    *,
+    trace_id: str | None = None,
+) -> Changed:
+    """Delete a message for good: its tombstone keeps it out, also when it has not come yet.
+
+    Raises `DatabaseUnavailable`; then the same call may, and must, be made again.
+    """
+    with database.tenant(tenant_id) as connection:
+        # What is being accepted comes to its end first, and what is accepted next sees the tombstone.
+        stones.lock(connection, tenant_id, alone=True)
+        stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
+        stones.put(connection, tenant_id, "message", [stone], None)
+    with database.tenant(tenant_id) as connection:
+        chat = chats.lock_alone(connection, chat_id)
+        if chat is None:
+            return Changed(outcome="deleted")
+        store.drop_pending(connection, chat_id, [external_id])
+        message = store.find(connection, chat_id, external_id)
+        if message is None:
+            return Changed(outcome="deleted")
+        erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)
+        counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
+    return Changed(outcome="deleted", follows=erased.follows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erased:
+    """How much went."""
+
+    messages: int = 0
+    vectors: int = 0
+    # sessions that were cut again, and the summaries among them
+    sessions: int = 0
+    summaries: int = 0
+    memories: int = 0
+    work: int = 0
+    # kinds of work that are owed now
+    follows: frozenset[str] = field(default_factory=frozenset)
+
+
+def erase(
+    connection: Connection,
+    tenant_id: str,
+    chat: chats.Chat,
+    message_ids: Sequence[int],
+    rules: Rules,
+    *,
+    trace_id: str | None = None,
+) -> Erased:
+    """Delete messages of a chat, which is locked alone, and all that was made of them.
+
+    Their sessions are cut again from what is left, and summarized again.
+    """
+    vectors = store.drop_message_vectors(connection, message_ids)
+    gone = store.delete_messages(connection, chat.chat_id, message_ids)
+    store.drop_pending(connection, chat.chat_id, [row.external_id for row in gone])
+    placed = [row for row in gone if row.placed]
+    chats.count_placed(connection, chat.chat_id, -len(placed), -sum(row.lexemes for row in placed))
+    touched = store.sessions_at(
+        connection, chat.chat_id, sorted({(row.session_key, row.sent_at) for row in placed})
+    )
+    ids = [session.id for session in touched]
+    memories = store.drop_derived(connection, [row.id for row in gone], ids)
+    summaries = store.clear(connection, ids)
+    for session in touched:
+        ingest.split_anew(connection, tenant_id, session, chat.language, rules)
+
+    owed = store.drop_work(connection, tenant_id, [f"message:{row.id}" for row in gone])
+    store.fence(connection, tenant_id, [f"session:{session_id}" for session_id in ids])
+    closed = ingest.close_sessions(
+        connection, tenant_id, chat.chat_id, rules.for_chat(chat), trace_id=trace_id
+    )
+    return Erased(
+        messages=len(gone),
+        vectors=vectors,
+        sessions=len(touched),
+        summaries=summaries,
+        memories=memories,
+        work=owed,
+        follows=frozenset({"summarize"} if closed else ()),
+    )

@@ -1,0 +1,333 @@
+"""Edits and deletions, whenever they come: what is stored is what was said last, and nothing is made of what was."""
+
+import itertools
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import changes, embed, ingest, ledger, summarize, tombstones
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from schemas.sessions import Message
+from schemas.summaries import Summary
+from schemas.vectors import Vector
+from tests.conftest import EPOCH, TENANT, message
+from tests.test_pipeline import CHAT, place, rows, run, summarizer, talk
+from tests.test_sessions_stored import expected, stored
+
+
+def at(minute: float) -> object:
+    return EPOCH + timedelta(minutes=minute)
+
+
+def edit(database: Database, rules: Rules, id: str, content: str, minute: float) -> changes.Changed:  # noqa: A002
+    return changes.edit(database, TENANT, CHAT.chat_id, id, content, at(minute), rules)  # type: ignore[arg-type]
+
+
+def delete(database: Database, rules: Rules, id: str) -> changes.Changed:  # noqa: A002
+    return changes.delete(database, TENANT, CHAT.chat_id, id, rules)
+
+
+def work(database: Database, rules: Rules, policy: Policy) -> None:
+    """Let workers do everything that is owed."""
+    place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+
+
+@pytest.fixture
+def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
+    """One session of nine messages, summarized and embedded; the plumber is in the middle of it."""
+    said = [message(n, f"the boiler shows error E{40 + n} again", id=f"m{n}") for n in range(9)]
+    said[4] = message(4, "the plumber is called Beatriz and costs 90 euros", id="m4")
+    ingest.accept(database, TENANT, CHAT, said)
+    work(database, rules, policy)
+    assert "Beatriz" in str(rows(database, "SELECT summary_text FROM conversation_sessions"))
+    return database
+
+
+# Edits
+
+
+def test_a_late_edit_is_searched_summarized_and_embedded_in_place_of_the_old_text(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    done = edit(remembered, rules, "m4", "the plumber is called Carlota and costs 70 euros", 60)
+    assert (done.outcome, done.follows) == ("edited", {"embed", "summarize"})
+    # at once nothing speaks of the old text
+    assert rows(remembered, "SELECT summary_text, search_text, status FROM conversation_sessions") == [
+        (None, "", "closed")
+    ]
+    assert rows(remembered, "SELECT count(*) FROM message_vectors") == [(8,)]
+    assert rows(remembered, "SELECT count(*) FROM session_vectors") == [(0,)]
+    assert rows(
+        remembered, "SELECT count(*) FROM messages WHERE tsv @@ to_tsquery('english', 'carlota')"
+    ) == [(1,)]
+    # and then everything of the new one
+    work(remembered, rules, policy)
+    assert "Carlota" in str(rows(remembered, "SELECT summary_text FROM conversation_sessions"))
+    assert rows(remembered, "SELECT count(*) FROM message_vectors") == [(9,)]
+    assert rows(remembered, "SELECT count(*) FROM session_vectors") == [(1,)]
+
+
+def test_an_edit_leaves_a_message_where_it_was(remembered: Database, rules: Rules) -> None:
+    before = rows(remembered, "SELECT sent_at FROM messages WHERE external_id = 'm4'")
+    edit(remembered, rules, "m4", "something else", 60)
+    assert rows(remembered, "SELECT sent_at FROM messages WHERE external_id = 'm4'") == before
+    assert rows(remembered, "SELECT edited_at, revision FROM messages WHERE external_id = 'm4'") == [
+        (at(60), 2)
+    ]
+
+
+def test_an_edit_that_comes_before_its_message_waits_for_it(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    assert edit(database, rules, "m1", "the second version", 5).outcome == "pending"
+    assert edit(database, rules, "m1", "the third version", 9).outcome == "pending"
+    edit(database, rules, "m1", "the second version, late", 7)
+    ingest.accept(database, TENANT, CHAT, [message(1, "the first version", id="m1")])
+    assert rows(database, "SELECT content, edited_at FROM messages") == [("the third version", at(9))]
+    assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
+    work(database, rules, policy)
+    edit(database, rules, "m1", "the second version, very late", 8)
+    assert rows(database, "SELECT content FROM messages") == [("the third version",)]
+
+
+def test_edits_and_the_message_give_the_same_in_every_order(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    for number, order in enumerate(itertools.permutations(["message", 10, 20, 30])):
+        chat = ChatIn(chat_id=f"test:{number}")
+        for step in order:
+            if step == "message":
+                ingest.accept(database, TENANT, chat, [message(0, "first", id="m")])
+                if number % 2:
+                    place(database, rules, policy)
+            else:
+                changes.edit(database, TENANT, chat.chat_id, "m", f"edited {step}", at(float(step)), rules)  # type: ignore[arg-type]
+    place(database, rules, policy)
+    assert rows(database, "SELECT DISTINCT content, edited_at FROM messages") == [("edited 30", at(30))]
+    assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
+    assert rows(
+        database,
+        """SELECT DISTINCT s.token_count = m.token_count, c.lexeme_count = length(m.tsv), c.message_count
+        FROM messages m JOIN chats c USING (chat_id) JOIN conversation_sessions s USING (chat_id)""",
+    ) == [(True, True, 1)]
+
+
+def test_an_edit_sent_again_does_nothing(remembered: Database, rules: Rules, policy: Policy) -> None:
+    edit(remembered, rules, "m4", "Carlota it is", 60)
+    work(remembered, rules, policy)
+    revision = rows(remembered, "SELECT revision FROM conversation_sessions")
+    assert edit(remembered, rules, "m4", "Carlota it is", 60).outcome == "unchanged"
+    assert rows(remembered, "SELECT revision FROM conversation_sessions") == revision
+    assert rows(remembered, "SELECT count(*) FROM work WHERE due_at IS NOT NULL") == [(0,)]
+
+
+def test_an_edit_from_a_clock_that_runs_ahead_does_not_win_for_ever(
+    remembered: Database, rules: Rules
+) -> None:
+    edit(remembered, rules, "m4", "from the future", 60 * 24 * 365 * 50)
+    changes.edit(remembered, TENANT, CHAT.chat_id, "m4", "from now", None, rules)
+    assert rows(remembered, "SELECT content FROM messages WHERE external_id = 'm4'") == [("from now",)]
+
+
+def test_an_edit_to_nothing_leaves_no_vector(remembered: Database, rules: Rules, policy: Policy) -> None:
+    assert edit(remembered, rules, "m4", "", 60).outcome == "edited"
+    work(remembered, rules, policy)
+    assert rows(remembered, "SELECT count(*) FROM message_vectors") == [(8,)]
+
+
+class Interrupted(DeterministicEmbedder):
+    """While it works somebody changes a message."""
+
+    def __init__(self, database: Database, rules: Rules, change: object) -> None:
+        super().__init__()
+        self.change = change
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        if callable(self.change):
+            change, self.change = self.change, None
+            change()
+        return super().embed_documents(texts)
+
+
+def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0, "the old text", id="m")])
+    place(database, rules, policy)
+    client = Interrupted(database, rules, lambda: edit(database, rules, "m", "the new text", 5))
+    outcome = ledger.run(database, "embed", embed.embedder(database, client), policy)
+    assert outcome.finished == 0
+    assert rows(database, "SELECT count(*) FROM message_vectors") == [(0,)]
+    run(database, "embed", embed.embedder(database, client), policy)
+    wanted = DeterministicEmbedder().embed_documents(["Ann: the new text"])[0]
+    found = rows(database, "SELECT (embedding::real[])[1] FROM message_vectors")
+    assert found[0][0] == pytest.approx(wanted[0], abs=1e-3)
+
+
+class Deleting(ExtractiveSummarizer):
+    """While it works a message is deleted."""
+
+    def __init__(self, database: Database, rules: Rules) -> None:
+        self.between = (database, rules)
+        self.calls = 0
+
+    def summarize(
+        self, messages: Sequence[Message], previous: Summary | None = None, **options: object
+    ) -> Summary:
+        self.calls += 1
+        if self.calls == 1:
+            delete(*self.between, "m4")
+        return super().summarize(messages, previous, **options)  # type: ignore[arg-type]
+
+
+def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    said = [message(n, f"the boiler shows error E{40 + n} again", id=f"m{n}") for n in range(8)]
+    said[4] = message(4, "the plumber is called Beatriz", id="m4")
+    ingest.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+    client = Deleting(database, rules)
+    handler = summarize.summarizer(database, client, min_messages=4, version=1)
+    assert ledger.run(database, "summarize", handler, policy).finished == 0
+    assert rows(database, "SELECT summary_text FROM conversation_sessions") == [(None,)]
+    run(database, "summarize", handler, policy)
+    assert client.calls == 2
+    assert "Beatriz" not in str(rows(database, "SELECT * FROM conversation_sessions"))
+
+
+# Deletions
+
+
+def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    assert delete(remembered, rules, "m4").outcome == "deleted"
+    for _ in ("at once", "and for good"):
+        for table in ("messages", "conversation_sessions"):
+            assert "Beatriz" not in str(rows(remembered, f"SELECT * FROM {table}"))
+        assert rows(remembered, "SELECT count(*) FROM message_vectors") == [(8,)]
+        work(remembered, rules, policy)
+    assert rows(
+        remembered,
+        """SELECT c.message_count, c.lexeme_count = (SELECT sum(length(tsv)) FROM messages), s.message_count, s.status
+        FROM chats c JOIN conversation_sessions s USING (chat_id)""",
+    ) == [(8, True, 8, "summarized")]
+
+
+def test_deleting_twice_is_deleting_once(remembered: Database, rules: Rules, policy: Policy) -> None:
+    delete(remembered, rules, "m4")
+    work(remembered, rules, policy)
+    assert delete(remembered, rules, "m4").follows == frozenset()
+    assert rows(remembered, "SELECT count(*) FROM work WHERE due_at IS NOT NULL") == [(0,)]
+
+
+def test_a_deletion_splits_the_session_that_the_message_held_together(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(n, id=f"m{n}") for n in (0, 20, 40, 60)])
+    place(database, rules, policy)
+    assert len(stored(database)) == 1
+    delete(database, rules, "m20")
+    assert [(start, end) for _, start, end, *_ in stored(database)] == [(at(0), at(0)), (at(40), at(60))]
+    assert rows(database, "SELECT id FROM conversation_sessions ORDER BY started_at LIMIT 1") == [(1,)]
+
+
+def test_a_session_whose_last_message_is_deleted_goes(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [*talk(5), message(100, "alone", id="alone")])  # type: ignore[list-item]
+    work(database, rules, policy)
+    delete(database, rules, "alone")
+    assert rows(database, "SELECT message_count FROM conversation_sessions") == [(5,)]
+    assert rows(database, "SELECT count(*) FROM work WHERE key LIKE 'session:2'") == [(0,)]
+
+
+def test_a_message_deleted_before_it_comes_never_comes(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    edit(database, rules, "m1", "secret", 5)
+    delete(database, rules, "m1")
+    assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
+    assert edit(database, rules, "m1", "secret again", 6).outcome == "kept_out"
+    accepted = ingest.accept(database, TENANT, CHAT, [message(1, "secret", id="m1"), message(2)])
+    assert (accepted.new, accepted.duplicates, accepted.kept_out) == (1, 0, 1)
+    assert rows(database, "SELECT external_id FROM messages") == [("m2",)]
+
+
+def test_a_message_that_waits_for_its_place_can_be_deleted(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0), message(1)])
+    delete(database, rules, "m1")
+    place(database, rules, policy)
+    assert rows(database, "SELECT message_count FROM chats") == [(1,)]
+    assert rows(database, "SELECT message_count FROM conversation_sessions") == [(1,)]
+
+
+def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    for seed in range(12):
+        chance = random.Random(seed)
+        chat = ChatIn(chat_id=f"test:{seed}")
+        said = [message(chance.randrange(0, 400), id=f"m{n}") for n in range(25)]
+        doomed = {m.external_id for m in said if chance.random() < 0.4}
+        steps: list[object] = [[m] for m in said] + sorted(doomed)
+        chance.shuffle(steps)
+        for step in steps:
+            if isinstance(step, str):
+                changes.delete(database, TENANT, chat.chat_id, step, rules)
+            else:
+                ingest.accept(database, TENANT, chat, step)  # type: ignore[arg-type]
+            if chance.random() < 0.3:
+                place(database, rules, policy)
+        place(database, rules, policy)
+        left = [m for m in said if m.external_id not in doomed]
+        assert stored(database, chat.chat_id) == expected(left, rules)
+        assert rows(database, f"SELECT message_count FROM chats WHERE chat_id = '{chat.chat_id}'") == [
+            (len(left),)
+        ]
+
+
+# Remembering
+
+
+def test_nothing_of_a_user_who_is_not_to_be_remembered_is_kept_until_they_are_again(
+    remembered: Database, rules: Rules
+) -> None:
+    tombstones.remember_user(remembered, TENANT, "test:ann", remembered=False)
+    assert not tombstones.is_remembered(remembered, TENANT, "test:ann")
+    assert ingest.accept(remembered, TENANT, CHAT, [message(50)]).kept_out == 1
+    assert ingest.accept(remembered, TENANT, CHAT, [message(51, sender_id="test:bob")]).new == 1
+    assert edit(remembered, rules, "m4", "an edit", 60).outcome == "kept_out"
+    tombstones.remember_user(remembered, TENANT, "test:ann", remembered=True)
+    assert ingest.accept(remembered, TENANT, CHAT, [message(50)]).new == 1
+
+
+def test_tombstones_name_nobody(database: Database, rules: Rules) -> None:
+    tombstones.remember_user(database, TENANT, "test:ann", remembered=False)
+    delete(database, rules, "m77")
+    shown = str(rows(database, "SELECT kind, encode(hash, 'escape') FROM tombstones"))
+    assert "ann" not in shown
+    assert "m77" not in shown
+
+
+def test_the_same_name_has_another_tombstone_with_every_tenant(database: Database) -> None:
+    for tenant in ("one", "two"):
+        tombstones.remember_user(database, tenant, "test:ann", remembered=False)
+    hashes = set()
+    for tenant in ("one", "two"):
+        with database.tenant(tenant) as connection:
+            hashes.add(bytes(connection.execute(text("SELECT hash FROM tombstones")).scalar_one()))
+    assert len(hashes) == 2
