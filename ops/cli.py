@@ -35,6 +35,7 @@ COMMANDS = {
     "sessions": "ops.commands.sessions",
     "status": "ops.commands.status",
     "backfills": "ops.commands.backfills",
+    "work": "ops.commands.work",
     "prune": "ops.commands.prune",
     "db": "ops.commands.db",
     "worker": "ops.commands.worker",

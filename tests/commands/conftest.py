@@ -103,6 +103,12 @@ class Workers:
             for kind, handler in self._handlers.items()
         )
 
+    def run_only(self, kind: str) -> None:
+        """Do what is due of one kind."""
+        policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
+        while ledger.run(self._database, kind, self._handlers[kind], policy).claimed:
+            pass
+
     def finish(self) -> None:
         """Work until nothing is due."""
         while self.step():

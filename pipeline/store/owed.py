@@ -1,0 +1,129 @@
+"""SQL with which an operator looks at owed work and dead letters, one by one or by filter, and mends them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+# Work that is owed or given up, and arrivals in quarantine as dead letters of a kind of their own.
+_ITEMS = """
+    SELECT tenant_id, kind, key, attempts, due_at, last_error AS error, trace_id,
+        CASE WHEN dead_at IS NOT NULL THEN 'dead' WHEN claimed IS NOT NULL THEN 'running'
+             WHEN attempts > 0 THEN 'retrying' ELSE 'pending' END AS state,
+        coalesce(dead_at, owed_since) AS since, owed_since
+    FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL
+    UNION ALL
+    SELECT tenant_id, 'arrival', 'message:' || message_id, NULL, NULL, error, trace_id, 'dead', quarantined_at,
+        quarantined_at
+    FROM arrivals WHERE quarantined_at IS NOT NULL
+"""
+
+_LISTING = text(f"""
+    SELECT *, count(*) OVER () AS total FROM ({_ITEMS}) item
+    WHERE (CAST(:state AS text) IS NULL OR state = :state) AND (CAST(:kind AS text) IS NULL OR kind = :kind)
+        AND (CAST(:key AS text) IS NULL OR key = :key)
+        AND (CAST(:error AS text) IS NULL OR strpos(lower(error), lower(:error)) > 0)
+        AND (CAST(:older AS float8) IS NULL OR since < now() - make_interval(secs => :older))
+    ORDER BY since, tenant_id, kind, key LIMIT :limit
+""")
+
+
+def listing(
+    connection: Connection,
+    *,
+    state: str | None,
+    kind: str | None,
+    key: str | None,
+    error: str | None,
+    older_than_seconds: float | None,
+    limit: int | None,
+) -> Sequence[Row[Any]]:
+    """The work that fits, longest there first, each row with the `total` without the limit.
+
+    Of one tenant as the app role, of all as maintenance. `error` is a part of the error's text.
+    """
+    return connection.execute(
+        _LISTING,
+        {
+            "state": state,
+            "kind": kind,
+            "key": key,
+            "error": error,
+            "older": older_than_seconds,
+            "limit": limit,
+        },
+    ).all()
+
+
+def chat_of(connection: Connection, kind: str, key: str) -> str | None:
+    """The chat that a piece of work is about; None: of no chat, or what it is about is gone."""
+    if kind == "ingest":
+        return key
+    owner, _, identity = key.partition(":")
+    table = {"session": "conversation_sessions", "message": "messages"}.get(owner)
+    if table is None or not identity.isdigit():
+        return None
+    found = connection.scalar(
+        text(f"SELECT chat_id FROM {table} WHERE id = CAST(:id AS numeric)"), {"id": identity}
+    )
+    return None if found is None else str(found)
+
+
+def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
+    """Make this work of one tenant due at once with all its attempts; the keys of what was.
+
+    What a worker is doing right now is left to it.
+    """
+    rows = connection.execute(
+        text("""
+            UPDATE work SET due_at = now(), dead_at = NULL, attempts = 0,
+                owed_since = CASE WHEN dead_at IS NULL THEN owed_since ELSE now() END
+            WHERE kind = :kind AND key = ANY(:keys) AND claimed IS NULL
+                AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
+            RETURNING key
+        """),
+        {"kind": kind, "keys": list(keys)},
+    )
+    return [row[0] for row in rows]
+
+
+def release_arrivals(connection: Connection, message_ids: Sequence[int]) -> list[tuple[int, str]]:
+    """Let arrivals out of quarantine: `(message, chat)` of those that were in it."""
+    rows = connection.execute(
+        text("""
+            UPDATE arrivals SET quarantined_at = NULL, error = NULL
+            WHERE message_id = ANY(:ids) AND quarantined_at IS NOT NULL RETURNING message_id, chat_id
+        """),
+        {"ids": list(message_ids)},
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def give_up(connection: Connection, kind: str, keys: Sequence[str], reason: str) -> list[str]:
+    """Owe this work of one tenant no more, with the reason on the row; the keys of what was owed.
+
+    Results in flight are fenced off. A later change owes it again.
+    """
+    rows = connection.execute(
+        text("""
+            UPDATE work SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0, done = wanted,
+                token = nextval('work_token'),
+                last_error = left(concat_ws('; was: ', CAST(:reason AS text), last_error), 500)
+            WHERE kind = :kind AND key = ANY(:keys) AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
+            RETURNING key
+        """),
+        {"kind": kind, "keys": list(keys), "reason": reason},
+    )
+    return [row[0] for row in rows]
+
+
+def fail_sessions(connection: Connection, session_ids: Sequence[int], reason: str) -> int:
+    """Set closed sessions that wait for a summary to `failed`; how many. Those that have one keep it."""
+    return connection.execute(
+        text("""
+            UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
+            WHERE id IN (SELECT id FROM conversation_sessions
+                WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
+        """),
+        {"ids": list(session_ids), "reason": reason},
+    ).rowcount
