@@ -7,6 +7,7 @@ rows owed; meanwhile search goes by keywords.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import hypot
 from time import monotonic
 
 from sqlalchemy import Connection, text
@@ -19,6 +20,9 @@ from pipeline.store.database import Database
 from pipeline.summarize import stored_summary
 from schemas.errors import ProviderRejected, SettingsError
 from schemas.vectors import Vector
+
+UNIT_TOLERANCE = 0.05
+"""How far from 1 a vector's length may be: half-precision models are that exact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +83,34 @@ def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector]:
     """One vector for each text; a text that the model refuses does not take the others with it.
 
     A refused text is embedded as its first thousand characters; if that is refused too, `ProviderRejected`.
+    Raises `ValueError` for an answer that is none.
     """
     if not texts:
         return []
     try:
-        return client.embed_documents(texts)
+        return _ask(client, texts)
     except ProviderRejected:
         if len(texts) == 1 and len(texts[0]) <= 1000:
             raise
-        return [client.embed_documents([one[:1000]])[0] for one in texts]
+        return [_ask(client, [one[:1000]])[0] for one in texts]
+
+
+def _ask(client: Embedder, texts: Sequence[str]) -> list[Vector]:
+    """The model's answer, if it is what was asked for.
+
+    A vector without a length would be stored, and then found by nothing; NaN compares with nothing either.
+    """
+    vectors = client.embed_documents(texts)
+    space = client.space
+    if len(vectors) != len(texts):
+        raise ValueError(f"{space.name} answered {len(vectors)} vectors for {len(texts)} texts")
+    for vector in vectors:
+        if len(vector) != space.dimensions or not abs(hypot(*vector) - 1) <= UNIT_TOLERANCE:
+            raise ValueError(
+                f"{space.name} answered a vector of {len(vector)} dimensions and length {hypot(*vector):.3g} "
+                f"where {space.dimensions} and 1 are right"
+            )
+    return vectors
 
 
 def _load(connection: Connection, keys: Sequence[str]) -> list[Document]:

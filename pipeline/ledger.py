@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipeline.store import counters, work
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, Permanent, Retryable
+from schemas.errors import LeaseLost, Permanent, ProviderUnavailable, Retryable
 
 log = structlog.get_logger(__name__)
 
@@ -214,9 +214,13 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     # An outage (Postgres, a provider) and a lost lease are not the row's own doing.
     counts = not isinstance(error, Retryable)
     dead = isinstance(error, Permanent)
-    delay = (
-        backoff_seconds(claims[0].attempts, random.random()) if counts else OUTAGE_SECONDS  # noqa: S311
-    )
+    if isinstance(error, LeaseLost):
+        delay = 0.0
+    elif isinstance(error, ProviderUnavailable):
+        delay = OUTAGE_SECONDS
+    else:
+        # Postgres is back when this is written, so that what it interrupted need not wait long.
+        delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311
     reason = reason_of(error)
     log.warning(
         "work_failed",
@@ -230,8 +234,6 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         # the traceback of an error of Postgres would quote the row
         exc_info=error if counts and not dead and not isinstance(error, DBAPIError) else None,
     )
-    if isinstance(error, LeaseLost):
-        delay = 0.0
     with database.maintenance() as connection:
         work.release(
             connection,

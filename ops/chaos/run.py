@@ -73,9 +73,11 @@ def _afflict(
     lossy: list[float] = []
     share = total / (len(faults) + 1)
     for number, fault in enumerate(faults):
-        driver.allow(int(share * (number + 1)))
-        _pass_half(driver, share * (number + 0.5))
+        driver.allow(int(share * (number + 0.5)))
+        _await_sent(driver, int(share * (number + 0.5)))
         say(f"{number + 1}/{len(faults)} {fault.kind}, {driver.sent} of {total} messages sent")
+        # the other half comes while it happens
+        driver.allow(int(share * (number + 1)))
         maker.make(fault)
         if fault.kind in plan.LOSES_QUEUE:
             lossy.append(time.monotonic())
@@ -93,7 +95,7 @@ def _afflict(
     return lossy
 
 
-def _pass_half(driver: Driver, sent: float) -> None:
+def _await_sent(driver: Driver, sent: int) -> None:
     deadline = time.monotonic() + SHARE_SECONDS
     while driver.sent < sent and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -1,0 +1,89 @@
+"""The verdict of a run finds each way in which a database can be wrong, and nothing in one that is right."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from ops.chaos import verdict
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline import embed, ingest, ledger, summarize
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+
+# in one session of three hours' talk, and one after a long pause
+SAID = [message(minute, f"number {minute} and the harbor") for minute in (0, 10, 20, 25, 400, 410, 420, 425)]
+ORIGINALS = {(TENANT, "test:1", m.external_id): m for m in SAID}
+
+
+@pytest.fixture
+def right(
+    postgres: EmbeddedPostgres, database_name: str, database: Database, settings: Settings, policy: Policy
+) -> Iterator[psycopg.Connection]:
+    """A database in which everything was done, as the superuser sees it."""
+    rules = Rules.of(settings)
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), SAID)
+    handlers = {
+        "ingest": ingest.placer(database, rules),
+        "summarize": summarize.summarizer(database, ExtractiveSummarizer(), min_messages=4, version=1),
+        "embed": embed.embedder(database, DeterministicEmbedder()),
+    }
+    for kind, handler in handlers.items():
+        while ledger.run(database, kind, handler, policy).claimed:
+            pass
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
+        yield connection
+
+
+def judge(connection: psycopg.Connection, rules: Rules) -> verdict.Verdict:
+    return verdict.judge(connection, rules, ORIGINALS, ORIGINALS)
+
+
+def test_nothing_is_found_where_everything_was_done(right: psycopg.Connection, rules: Rules) -> None:
+    found = judge(right, rules)
+    assert found.violations == []
+    assert (found.lost, found.doubled, found.stuck, found.dead) == (0, 0, 0, 0)
+    assert found.sessions == {"summarized": 2}
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        ("DELETE FROM messages WHERE external_id = 'm10'", "accepted and not stored"),
+        ("UPDATE messages SET content = 'else' WHERE external_id = 'm10'", "nobody sent so"),
+        ("UPDATE messages SET sent_at = sent_at + interval '1 s'", "nobody sent so"),
+        ("UPDATE work SET due_at = now() WHERE kind = 'embed'", "still owed or leased"),
+        ("UPDATE work SET claimed = 1 WHERE kind = 'embed'", "still owed or leased"),
+        ("UPDATE work SET dead_at = now() WHERE kind = 'embed'", "dead without a reason"),
+        ("UPDATE work SET dead_at = now(), last_error = 'x' WHERE kind = 'ingest'", "placing given up"),
+        (
+            "INSERT INTO arrivals (tenant_id, chat_id, message_id) SELECT tenant_id, chat_id, id FROM messages",
+            "placed",
+        ),
+        ("UPDATE conversation_sessions SET status = 'open'", "without an end"),
+        ("UPDATE conversation_sessions SET revision = revision + 1", "earlier revision"),
+        ("UPDATE conversation_sessions SET status = 'failed'", "failed without a reason"),
+        (
+            "DELETE FROM message_vectors WHERE sent_at = (SELECT min(sent_at) FROM messages)",
+            "exactly one vector",
+        ),
+        ("DELETE FROM session_vectors", "exactly one vector"),
+        (
+            "UPDATE message_vectors SET embedding = (embedding::vector - embedding::vector)::halfvec",
+            "vectors that are none",
+        ),
+        ("UPDATE chats SET message_count = message_count + 1", "counters drifted"),
+        ("UPDATE daily_counters SET value = value + 1", "accepted messages drifted"),
+        ("UPDATE conversation_sessions SET message_count = 5", "differ from the pure function"),
+        ("UPDATE conversation_sessions SET participants = '{}'", "differ from the pure function"),
+    ],
+)
+def test_every_harm_is_found(right: psycopg.Connection, rules: Rules, harm: str, told: str) -> None:
+    right.execute(harm)
+    assert any(told in violation for violation in judge(right, rules).violations)
