@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
@@ -78,6 +78,17 @@ Id = Annotated[
 ]
 
 
+def _storable(value: str) -> str:
+    value = clean_text(value)
+    if (size := len(value.encode())) > MAX_CONTENT_BYTES:
+        raise ValueError(f"is {size} bytes long; at most {MAX_CONTENT_BYTES} are taken")
+    return value
+
+
+# What was said, cleaned and of a size that is taken.
+Content = Annotated[str, AfterValidator(_storable)]
+
+
 def _depth(value: Any) -> int:
     if isinstance(value, dict):
         return 1 + max(map(_depth, value.values()), default=0)
@@ -143,7 +154,7 @@ class MessageIn(BaseModel):
     sender_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
     sender_name: Annotated[Id, Field(max_length=MAX_NAME_CHARS)] = ""
     role: Role = "user"
-    content: str
+    content: Content
     # the sender's time
     sent_at: Time
     # orders messages of one instant, such as the parts of one long answer
@@ -156,14 +167,6 @@ class MessageIn(BaseModel):
     closes_session: bool = False
     # tool calls, reply_to, captions …
     metadata: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("content")
-    @classmethod
-    def _storable(cls, value: str) -> str:
-        value = clean_text(value)
-        if (size := len(value.encode())) > MAX_CONTENT_BYTES:
-            raise ValueError(f"is {size} bytes long; at most {MAX_CONTENT_BYTES} are taken")
-        return value
 
     @field_validator("metadata")
     @classmethod

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from schemas.errors import InvalidInput
-from schemas.messages import MAX_BATCH, MAX_ID_CHARS, ChatIn, Id, MessageIn, cleaned
+from schemas.messages import MAX_BATCH, MAX_ID_CHARS, ChatIn, Content, Id, MessageIn, Time, cleaned
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -36,6 +36,26 @@ class IngestPayload(BaseModel):
     chat: Annotated[ChatIn, BeforeValidator(_chat)]
     # one message or a list
     messages: Annotated[list[MessageIn], BeforeValidator(_several), Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class MessageAddress(BaseModel):
+    """A message by its platform's id, as it stands in a path."""
+
+    model_config = ConfigDict(frozen=True)
+
+    chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+class EditPayload(BaseModel):
+    """A message's new text: the body of `PATCH /v1/messages/{chat_id}/{external_id}`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    v: Literal[1] = 1
+    content: Content
+    # when it was edited, by the platform's clock: the newest edit wins; none: now
+    edited_at: Time | None = None
 
 
 class ContextQuery(BaseModel):

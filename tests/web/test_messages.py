@@ -36,7 +36,12 @@ def test_an_accepted_message_is_found_by_keyword_when_the_answer_comes(
 ) -> None:
     answer = client.post("/v1/messages", json=body(said(1, "The boiler is repaired.")))
     assert answer.status_code == 202
-    assert answer.json() == {"accepted": 1, "duplicates": 0, "request_id": answer.headers["x-request-id"]}
+    assert answer.json() == {
+        "accepted": 1,
+        "duplicates": 0,
+        "kept_out": 0,
+        "request_id": answer.headers["x-request-id"],
+    }
     with database.tenant(TENANT) as connection:
         found = connection.scalars(
             text("SELECT external_id FROM messages WHERE tsv @@ to_tsquery('english', 'boilers & repair')")

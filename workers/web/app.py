@@ -75,6 +75,8 @@ def make_web_app(settings: Settings) -> FastAPI:
         version=openapi.version(),
         lifespan=_open_and_close,
         redoc_url=None,
+        # a path is right or wrong: an answer that says "elsewhere" is lost on most bots
+        redirect_slashes=False,
     )
     app.state.door = door
     app.add_middleware(Access)

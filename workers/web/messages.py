@@ -1,17 +1,20 @@
-"""`POST /v1/messages`: messages in; answered when they are committed, and not before."""
+"""`/v1/messages`: messages in, edited and deleted; answered when that is committed, and not before."""
+
+from typing import Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from pipeline import ingest
-from pipeline.ingest import Accepted
+from pipeline import changes, ingest
+from pipeline.changes import Changed
+from pipeline.ingest import Accepted, Rules
 from schemas.errors import InvalidInput
-from schemas.payloads import IngestPayload
+from schemas.payloads import EditPayload, IngestPayload, MessageAddress, parse_payload
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
 from workers.web.door import HeldDoor, persistently
 from workers.web.errors import request_id, responses
-from workers.web.openapi import MESSAGES_BODY
+from workers.web.openapi import EDIT_BODY, MESSAGES_BODY
 
 router = APIRouter(tags=["messages"])
 
@@ -23,6 +26,16 @@ class Receipt(BaseModel):
     accepted: int
     # known already by their external_id; nothing was done
     duplicates: int
+    # forgotten, or of somebody who is not to be remembered; nothing was done
+    kept_out: int
+    request_id: str
+
+
+class Change(BaseModel):
+    """What became of an edit or a deletion."""
+
+    # `pending`: kept until the message comes; `kept_out`: it was deleted, or is of somebody who is not remembered
+    outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
     request_id: str
 
 
@@ -51,4 +64,71 @@ def post_messages(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
     accepted = persistently(accept)
     # For duplicates too: whoever sent them first may have died before the hint.
     door.hinter.hint("ingest")
-    return Receipt(accepted=accepted.new, duplicates=accepted.duplicates, request_id=trace_id)
+    return Receipt(
+        accepted=accepted.new,
+        duplicates=accepted.duplicates,
+        kept_out=accepted.kept_out,
+        request_id=trace_id,
+    )
+
+
+# a platform's id may hold slashes
+ADDRESS = "/v1/messages/{chat_id}/{external_id:path}"
+
+
+@router.patch(
+    ADDRESS,
+    status_code=202,
+    summary="Edit a message",
+    responses=responses(401, 408, 413, 422, 503),
+    openapi_extra=EDIT_BODY,
+)
+def patch_message(door: HeldDoor, tenant: Tenant, chat_id: str, external_id: str, body: Body) -> Change:
+    """Give a message its new text, by its platform's id; of several edits the newest `edited_at` wins.
+
+    May come before the message itself, which then takes this text. What was made of the old text is gone with
+    the 202; sending the same again is harmless.
+    """
+    address = parse_payload(MessageAddress, {"chat_id": chat_id, "external_id": external_id})
+    payload = parse(EditPayload, body)
+    trace_id = request_id()
+
+    def edit() -> Changed:
+        return changes.edit(
+            door.database,
+            tenant,
+            address.chat_id,
+            address.external_id,
+            payload.content,
+            payload.edited_at,
+            Rules.of(door.settings),
+            trace_id=trace_id,
+        )
+
+    return _told(door, persistently(edit), trace_id)
+
+
+@router.delete(ADDRESS, summary="Delete a message", responses=responses(401, 422, 503))
+def delete_message(door: HeldDoor, tenant: Tenant, chat_id: str, external_id: str) -> Change:
+    """Delete a message for good, by its platform's id, with all that was made of it.
+
+    May come before the message itself, which then is not stored, however often it is sent. Sending the same
+    again is harmless.
+    """
+    address = parse_payload(MessageAddress, {"chat_id": chat_id, "external_id": external_id})
+    trace_id = request_id()
+
+    def delete() -> Changed:
+        rules = Rules.of(door.settings)
+        return changes.delete(
+            door.database, tenant, address.chat_id, address.external_id, rules, trace_id=trace_id
+        )
+
+    return _told(door, persistently(delete), trace_id)
+
+
+def _told(door: HeldDoor, changed: Changed, trace_id: str) -> Change:
+    """Hint at what is owed now, and answer."""
+    for kind in sorted(changed.follows):
+        door.hinter.hint(kind)
+    return Change(outcome=changed.outcome, request_id=trace_id)

@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
-from schemas.payloads import ContextQuery, IngestPayload
+from schemas.payloads import ContextQuery, EditPayload, IngestPayload
 from workers.web.bodies import MAX_BODY_BYTES
 from workers.web.errors import Problem
 
@@ -71,6 +71,11 @@ MESSAGES_BODY = _body(
     },
 )
 
+EDIT_BODY = _body(
+    "EditPayload",
+    An_edit={"content": "The boiler is replaced.", "edited_at": "2026-03-02T18:10:00+01:00"},
+)
+
 CONTEXT_BODY = _body(
     "ContextQuery",
     A_question={"chat_id": "telegram:-100200", "query": "What did we decide about the boiler?"},
@@ -101,7 +106,12 @@ def install(app: FastAPI) -> None:
                 routes=app.routes,
             )
             _, ours = models_json_schema(
-                [(IngestPayload, "validation"), (ContextQuery, "validation"), (Problem, "serialization")],
+                [
+                    (IngestPayload, "validation"),
+                    (EditPayload, "validation"),
+                    (ContextQuery, "validation"),
+                    (Problem, "serialization"),
+                ],
                 ref_template=REFERENCE,
             )
             schema["components"]["schemas"] |= ours["$defs"]
