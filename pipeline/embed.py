@@ -155,12 +155,6 @@ def _save(
     made: dict[bytes, Vector],
 ) -> None:
     """Write every document's vector; one that was not made now is copied from its twin."""
-    of_messages = [(int(d.id), d.hash, made.get(d.hash)) for d in documents if d.owner == "message"]
-    of_sessions = [(int(d.id), d.hash, made[d.hash]) for d in documents if d.owner == "session"]
-    of_memories = [(d.id, d.hash, made[d.hash]) for d in documents if d.owner == "memory"]
-    if of_messages:
-        vectors.put_messages(connection, tenant_id, space_id, of_messages)
-    if of_sessions:
-        vectors.put_sessions(connection, tenant_id, space_id, of_sessions)
-    if of_memories:
-        vectors.put_memories(connection, tenant_id, space_id, of_memories)
+    for kind in vectors.KINDS:
+        if rows := [(d.id, d.hash, made.get(d.hash)) for d in documents if d.owner == kind]:
+            vectors.put(connection, tenant_id, kind, space_id, rows)

@@ -1,8 +1,9 @@
 """SQL that writes vectors; reading them by likeness stands in `nearest`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, TextClause, text
 
 from schemas.vectors import Vector
 
@@ -32,83 +33,78 @@ def literal(vector: Vector) -> str:
     return "[" + ",".join(map(repr, vector)) + "]"
 
 
-def put_messages(
-    connection: Connection, tenant_id: str, space_id: int, rows: Sequence[tuple[int, bytes, Vector | None]]
-) -> None:
-    """Write vectors of messages `(id, content hash, vector)`.
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """Where the vectors of one kind of owner lie, and what is copied from the owner so that no scan needs a join."""
 
-    Without a vector the one of another message with the same text is copied. Messages that are gone are
-    left out.
+    table: str
+    owner: str
+    # the owner's own table; merged sessions have no vectors
+    source: str
+    id_type: str
+    copied: Sequence[str]
+    live: str = "true"
+
+    def statement(self) -> TextClause:
+        """Write vectors of owners that are still there; one without an embedding copies its twin's."""
+        copied = ", ".join(self.copied)
+        renewed = ", ".join(
+            f"{name} = excluded.{name}" for name in (*self.copied, "content_hash", "embedding")
+        )
+        return text(f"""
+            INSERT INTO {self.table} (tenant_id, {self.owner}, space_id, {copied}, content_hash, embedding)
+            SELECT :tenant, o.id, :space, {", ".join(f"o.{name}" for name in self.copied)}, given.hash,
+                coalesce(CAST(given.embedding AS halfvec), (SELECT v.embedding FROM {self.table} v
+                    WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.content_hash = given.hash LIMIT 1))
+            FROM unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[]), CAST(:embeddings AS text[]))
+                AS given (id, hash, embedding)
+            JOIN {self.source} o ON o.tenant_id = :tenant AND o.id = given.id AND {self.live}
+            ORDER BY o.id
+            ON CONFLICT (tenant_id, {self.owner}, space_id) DO UPDATE SET {renewed}
+        """)
+
+
+KINDS = {
+    "message": Kind(
+        table="message_vectors",
+        owner="message_id",
+        source="messages",
+        id_type="bigint",
+        copied=("chat_id", "sent_at"),
+    ),
+    "session": Kind(
+        table="session_vectors",
+        owner="session_id",
+        source="conversation_sessions",
+        id_type="bigint",
+        copied=("chat_id", "ended_at"),
+        live="o.status <> 'merged'",
+    ),
+    "memory": Kind(
+        table="memory_vectors", owner="memory_id", source="memories", id_type="uuid", copied=("scope",)
+    ),
+}
+
+
+def put(
+    connection: Connection,
+    tenant_id: str,
+    kind: str,
+    space_id: int,
+    rows: Sequence[tuple[str, bytes, Vector | None]],
+) -> None:
+    """Write vectors `(owner's id, content hash, vector)` of one kind of owner.
+
+    Without a vector that of another owner with the same text is copied. Owners that are gone are left out.
     """
     connection.execute(
-        text("""
-            INSERT INTO message_vectors (tenant_id, message_id, space_id, chat_id, sent_at, content_hash, embedding)
-            SELECT :tenant, m.id, :space, m.chat_id, m.sent_at, given.hash,
-                coalesce(CAST(given.embedding AS halfvec), (SELECT v.embedding FROM message_vectors v
-                    WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.content_hash = given.hash LIMIT 1))
-            FROM unnest(CAST(:ids AS bigint[]), CAST(:hashes AS bytea[]), CAST(:embeddings AS text[]))
-                AS given (id, hash, embedding)
-            JOIN messages m ON m.tenant_id = :tenant AND m.id = given.id
-            ORDER BY m.id
-            ON CONFLICT (tenant_id, message_id, space_id) DO UPDATE
-                SET content_hash = excluded.content_hash, embedding = excluded.embedding
-        """),
+        KINDS[kind].statement(),
         {
             "tenant": tenant_id,
             "space": space_id,
             "ids": [row[0] for row in rows],
             "hashes": [row[1] for row in rows],
             "embeddings": [None if row[2] is None else literal(row[2]) for row in rows],
-        },
-    )
-
-
-def put_sessions(
-    connection: Connection, tenant_id: str, space_id: int, rows: Sequence[tuple[int, bytes, Vector]]
-) -> None:
-    """Write vectors of sessions `(id, content hash, vector)`; those that are gone or merged are left out."""
-    connection.execute(
-        text("""
-            INSERT INTO session_vectors (tenant_id, session_id, space_id, chat_id, ended_at, content_hash, embedding)
-            SELECT :tenant, s.id, :space, s.chat_id, s.ended_at, given.hash, CAST(given.embedding AS halfvec)
-            FROM unnest(CAST(:ids AS bigint[]), CAST(:hashes AS bytea[]), CAST(:embeddings AS text[]))
-                AS given (id, hash, embedding)
-            JOIN conversation_sessions s ON s.tenant_id = :tenant AND s.id = given.id AND s.status <> 'merged'
-            ORDER BY s.id
-            ON CONFLICT (tenant_id, session_id, space_id) DO UPDATE SET ended_at = excluded.ended_at,
-                content_hash = excluded.content_hash, embedding = excluded.embedding
-        """),
-        {
-            "tenant": tenant_id,
-            "space": space_id,
-            "ids": [row[0] for row in rows],
-            "hashes": [row[1] for row in rows],
-            "embeddings": [literal(row[2]) for row in rows],
-        },
-    )
-
-
-def put_memories(
-    connection: Connection, tenant_id: str, space_id: int, rows: Sequence[tuple[str, bytes, Vector]]
-) -> None:
-    """Write vectors of memories `(id, content hash, vector)`; those that are gone are left out."""
-    connection.execute(
-        text("""
-            INSERT INTO memory_vectors (tenant_id, memory_id, space_id, scope, content_hash, embedding)
-            SELECT :tenant, m.id, :space, m.scope, given.hash, CAST(given.embedding AS halfvec)
-            FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:embeddings AS text[]))
-                AS given (id, hash, embedding)
-            JOIN memories m ON m.tenant_id = :tenant AND m.id = given.id
-            ORDER BY m.id
-            ON CONFLICT (tenant_id, memory_id, space_id) DO UPDATE
-                SET content_hash = excluded.content_hash, embedding = excluded.embedding
-        """),
-        {
-            "tenant": tenant_id,
-            "space": space_id,
-            "ids": [row[0] for row in rows],
-            "hashes": [row[1] for row in rows],
-            "embeddings": [literal(row[2]) for row in rows],
         },
     )
 
