@@ -1,0 +1,140 @@
+"""The evaluation over the sample chats: how it counts, and how good the shipped path has to stay."""
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ops.eval import plain
+from ops.eval.own import KS, Found, Outcome, counted, tables
+from ops.eval.plain import PlainSearch
+from ops.eval.report import own_tables
+from ops.eval.samples import NAMES, Case
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.tokens import estimate
+from tests.conftest import message
+from tests.ops.running import backscroll
+
+# Guards against a step back, not aims: a few points below what the hashed words of the deterministic embedder
+# give today (behind each figure). The local model gives more.
+LEAST = {
+    "recall": {"3": 0.36, "5": 0.46, "10": 0.54},  # .40 .50 .59
+    "top3_relevant": 0.45,  # .50
+    "complete": 0.68,  # .73: 127 of 175
+}
+LEAST_COMPLETE = {
+    "harbour_house": 42,
+    "support_desk": 27,
+    "coding_sessions": 31,
+    "classic": 16,
+}  # 46 30 34 17
+# A context of 800 tokens is the more complete for showing much, outdated things too, which stand with their
+# dates beside what is true: 37 of 73. It must not become a mere heap.
+MOST_NOISE = 0.58
+MOST_CLASSIC_NOISE = 0.36  # 9 of 33
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The command's figures over all samples."""
+    run = backscroll(
+        *("dev", "eval", "own", "--json"),
+        cwd=tmp_path_factory.mktemp("evaluation"),
+        BACKSCROLL_EMBEDDING_PROVIDER="deterministic",
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+def test_as_much_is_found_and_shown_as_before(measured: Any) -> None:
+    ours = measured["all"]["backscroll"]
+    assert all(ours["recall"][k] >= least for k, least in LEAST["recall"].items()), ours
+    assert ours["top3_relevant"] >= LEAST["top3_relevant"], ours
+    assert ours["complete"] >= LEAST["complete"], ours
+    for chat, least in LEAST_COMPLETE.items():
+        assert measured["by_chat"][chat]["backscroll"]["complete_count"] >= least, chat
+
+
+def test_no_more_noise_is_shown_than_before(measured: Any) -> None:
+    assert measured["all"]["backscroll"]["noise"] <= MOST_NOISE
+    classic = measured["by_chat"]["classic"]
+    assert classic["backscroll"]["noise"] <= MOST_CLASSIC_NOISE
+    assert classic["backscroll"]["noise"] < classic["plain"]["noise"]
+
+
+def test_plain_vector_search_is_beaten_in_every_chat(measured: Any) -> None:
+    assert set(measured["by_chat"]) == set(NAMES)
+    for chat, part in measured["by_chat"].items():
+        ours, theirs = part["backscroll"], part["plain"]
+        for k in map(str, KS):
+            assert ours["recall"][k] > theirs["recall"][k], (chat, k)
+        assert ours["top3_relevant"] > theirs["top3_relevant"], chat
+        assert ours["complete_count"] > theirs["complete_count"], chat
+
+
+def test_scores_tell_questions_without_an_answer_better_than_chance(measured: Any) -> None:
+    ours = measured["unanswerable"]["backscroll"]
+    assert ours["questions"] == 15
+    assert ours["told_apart"] >= 0.58  # .64
+    assert ours["told_apart"] > measured["unanswerable"]["plain"]["told_apart"]
+
+
+def test_people_get_tables_of_every_chat_and_kind(measured: Any) -> None:
+    console = Console(file=StringIO(), width=160)
+    console.print(*own_tables(measured))
+    assert isinstance(console.file, StringIO)
+    printed = console.file.getvalue()
+    for name in (*NAMES, "decision_reversed", "paraphrase", "R@10", "noise", "told apart"):
+        assert name in printed
+
+
+def case(*evidence: str, tokens: tuple[str, ...] = (), unexpected: tuple[str, ...] = ()) -> Case:
+    return Case(
+        question="?",
+        kind="fact" if evidence else "unanswerable",
+        evidence=evidence,
+        tokens=tokens,
+        unexpected=unexpected,
+        answer="",
+    )
+
+
+def test_shares_are_means_over_questions() -> None:
+    # Given one question whose two pieces come third and eleventh, and one that is found at once
+    asked = case("a", "b", tokens=("red", "blue"), unexpected=("green",))
+    first = Found(ranked=["x", "y", "a", *"12345678", "b"], top_score=1, shown="red, and green")
+    second = Found(ranked=["c"], top_score=2, shown="White")
+    # When they are counted
+    counts = counted([(asked, first), (case("c", tokens=("White",)), second)])
+    # Then every share is the mean of the two
+    assert counts["recall"] == {"3": 0.75, "5": 0.75, "10": 0.75}
+    assert (counts["top3_relevant"], counts["top3_precision"]) == (1, 0.75)
+    assert (counts["complete"], counts["complete_count"]) == (0.5, 1)
+    assert (counts["noise"], counts["noise_count"], counts["noise_of"]) == (1, 1, 1)
+
+
+def test_without_unexpected_pieces_noise_is_unknown_rather_than_none() -> None:
+    assert counted([(case("a"), Found(ranked=[], top_score=0, shown=""))])["noise"] is None
+
+
+def test_told_apart_is_the_chance_that_an_answerable_question_scores_higher() -> None:
+    def outcome(asked: Case, score: float) -> Outcome:
+        found = Found(ranked=["a"], top_score=score, shown="")
+        return Outcome(chat="c", case=asked, found={"backscroll": found, "plain": found})
+
+    table = tables([outcome(case("a"), 3), outcome(case("a"), 1), outcome(case(), 1), outcome(case(), 2)])
+    # 3 beats both, 1 ties with one and loses to the other
+    assert table["unanswerable"]["plain"]["told_apart"] == pytest.approx(2.5 / 4)
+    assert table["all"]["questions"] == 2
+
+
+def test_plain_search_takes_the_nearest_that_fit() -> None:
+    said = ["the boiler shows E41", "good morning", "who has the key of the boiler room?"]
+    search = PlainSearch(DeterministicEmbedder(), [message(n, each) for n, each in enumerate(said)])
+    ranked = search.ranked("what does the boiler show, E41?")
+    assert [hit.content for hit, _ in ranked] == [said[0], said[2], said[1]]
+    best = plain.context(ranked, budget=10)
+    assert best.endswith(said[0])
+    assert estimate(best) <= 10
