@@ -72,7 +72,11 @@ def sessions(
     entries = []
     for card, score in ranked[: parameters.sessions]:
         topics = f" ({assemble.one_line(', '.join(card.topics[:4]))})" if card.topics else ""
-        summary = assemble.shortened(assemble.one_line(card.summary or ""), parameters.session_chars)
+        # an extractive summary begins with its day, which stands in the window already
+        told = assemble.one_line(card.summary or "").removeprefix(
+            f"{_day(card.started_at.astimezone(zone))}: "
+        )
+        summary = assemble.shortened(told, parameters.session_chars)
         text = f"- {window(card.started_at, card.ended_at, zone)}{topics}: {summary}"
         reason = f"session {card.id} holds some of the best matches"
         entries.append(_session_entry(card, text, score, reason))
