@@ -1,6 +1,6 @@
 """Ask the questions of the sample chats through the shipped path, and count what was found and shown."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -39,6 +39,8 @@ class Outcome:
 
     chat: str
     case: Case
+    # by external id, of all messages of the chat
+    session_of: Mapping[str, int]
     found: dict[str, Found]
 
 
@@ -48,13 +50,14 @@ def own(settings: Settings, progress: Callable[[str], None]) -> dict[str, Any]:
     with shipped.temporary(settings) as backscroll:
         for sample in samples():
             backscroll.fill(sample.chat, sample.messages, progress)
+            session_of = backscroll.sessions_of(sample.chat.chat_id)
             search = PlainSearch(backscroll.resources.embedder, sample.messages)
             for number, case in enumerate(sample.cases, start=1):
                 progress(f"{sample.name}: question {number} of {len(sample.cases)}")
                 ours = _ask(backscroll, sample.chat.chat_id, case.question)
                 plainly = _search(search, case.question)
                 found = dict(zip(WAYS, (ours, plainly), strict=True))
-                outcomes.append(Outcome(chat=sample.name, case=case, found=found))
+                outcomes.append(Outcome(chat=sample.name, case=case, session_of=session_of, found=found))
     return tables(outcomes)
 
 
@@ -83,7 +86,8 @@ def _search(search: PlainSearch, question: str) -> Found:
 def tables(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """What `--json` prints: for all questions, and by chat and kind, `counted` for each of `WAYS`.
 
-    Questions without an answer are counted apart, under `unanswerable`; see `_unanswered`.
+    Questions without an answer are counted apart, under `unanswerable`; see `_unanswered`. `questions` lists
+    each one that has an answer: the place of its first evidence, what the context lacks, what it should not show.
     """
     answerable = [one for one in outcomes if one.case.kind != UNANSWERABLE]
     chats = _grouped(answerable, lambda one: one.chat)
@@ -99,6 +103,26 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, Any]:
             for chat, group in chats.items()
         },
         "unanswerable": _unanswered(outcomes),
+        "questions": [_one(one) for one in answerable],
+    }
+
+
+def _one(outcome: Outcome) -> dict[str, Any]:
+    case = outcome.case
+    return {
+        "chat": outcome.chat,
+        "kind": case.kind,
+        "question": case.question,
+        **{
+            way: {
+                "first": next(
+                    (n for n, hit in enumerate(found.ranked, start=1) if hit in case.evidence), None
+                ),
+                "missing": [token for token in case.tokens if token not in found.shown],
+                "noise": [piece for piece in case.unexpected if piece in found.shown],
+            }
+            for way, found in outcome.found.items()
+        },
     }
 
 
@@ -114,20 +138,21 @@ def _grouped(outcomes: Iterable[Outcome], key: Callable[[Outcome], str]) -> dict
 
 
 def _part(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    counts = {way: counted([(one.case, one.found[way]) for one in outcomes]) for way in WAYS}
-    return {"questions": len(outcomes), **counts}
+    return {"questions": len(outcomes), **{way: counted(outcomes, way) for way in WAYS}}
 
 
-def counted(answers: Sequence[tuple[Case, Found]]) -> dict[str, Any]:
+def counted(outcomes: Sequence[Outcome], way: str) -> dict[str, Any]:
     """Means over questions that have an answer; shares from 0 to 1.
 
     - `recall`: by K, the mean share of the evidence among the first K.
     - `top3_relevant`: the share of questions with any evidence among the first three.
     - `top3_precision`: of the first three, the mean share that is evidence, where less than three messages are
       evidence of as many as could be: |first 3 ∩ evidence| / min(3, |evidence|).
+    - `top3_on_topic`: of the first three, the mean share that lies in a session with evidence.
     - `complete`, `complete_count`: questions with every token in the context ("perfect recall").
     - `noise`, `noise_count`, `noise_of`: unexpected tokens that the context shows, of all that could be shown.
     """
+    answers = [(one.case, one.found[way]) for one in outcomes]
     complete = [all(token in found.shown for token in case.tokens) for case, found in answers]
     noise = [token in found.shown for case, found in answers for token in case.unexpected]
     return {
@@ -139,6 +164,7 @@ def counted(answers: Sequence[tuple[Case, Found]]) -> dict[str, Any]:
         "top3_precision": round(
             fmean(_in_top(case, found) / min(TOP, len(case.evidence)) for case, found in answers), 4
         ),
+        "top3_on_topic": round(fmean(_on_topic(one, way) for one in outcomes), 4),
         "complete": round(fmean(complete), 4),
         "complete_count": sum(complete),
         "noise": round(fmean(noise), 4) if noise else None,
@@ -149,6 +175,11 @@ def counted(answers: Sequence[tuple[Case, Found]]) -> dict[str, Any]:
 
 def _in_top(case: Case, found: Found) -> int:
     return len(set(case.evidence) & set(found.ranked[:TOP]))
+
+
+def _on_topic(outcome: Outcome, way: str) -> float:
+    topics = {outcome.session_of[hit] for hit in outcome.case.evidence}
+    return sum(outcome.session_of[hit] in topics for hit in outcome.found[way].ranked[:TOP]) / TOP
 
 
 def _unanswered(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Plain global vector search, to compare with: one cosine over all messages of a chat, and nothing else."""
 
 from collections.abc import Sequence
+from operator import mul
 
 from pipeline.assemble import one_line
 from pipeline.clients.protocols import Embedder
@@ -20,7 +21,7 @@ class PlainSearch:
         """All messages with their cosine, nearest first; of equal ones the later."""
         asked = self._embedder.embed_query(question)
         scored = [
-            (message, sum(a * b for a, b in zip(asked, vector, strict=True)))
+            (message, sum(map(mul, asked, vector)))
             for message, vector in zip(self._messages, self._vectors, strict=True)
         ]
         return sorted(scored, key=lambda hit: (hit[1], hit[0].sent_at), reverse=True)

@@ -7,6 +7,8 @@ from rich.table import Table
 
 from ops.eval.own import KS, WAYS
 
+_TOP = ("top3_relevant", "top3_precision", "top3_on_topic")
+
 
 def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
     """How much was found, by chat and kind, and what came back where there was nothing to find.
@@ -15,10 +17,20 @@ def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
     """
     found = Table(
         title=f"Backscroll / plain vector search: shares in %, contexts of {tables['budget']} tokens",
-        caption="Top 3: any evidence among the first three hits, and how much of what could stand there does.\n"
+        caption="Top 3: any evidence among the first three hits; precision: how much of what could stand there\n"
+        "does; on topic: how many of the three lie in a session with evidence.\n"
         "Complete: every expected piece in the context. Noise: unexpected pieces shown, of how many.",
     )
-    heads = ("chat, kind", "n", *(f"R@{k}" for k in KS), "top 3", "precision", "complete", "noise")
+    heads = (
+        "chat, kind",
+        "n",
+        *(f"R@{k}" for k in KS),
+        "top 3",
+        "precision",
+        "on topic",
+        "complete",
+        "noise",
+    )
     for name in heads:
         found.add_column(name, justify="left" if name == "chat, kind" else "right")
     found.add_row(*_row("all", tables["all"]))
@@ -46,7 +58,7 @@ def _row(label: str, part: Mapping[str, Any]) -> list[str]:
         label,
         str(part["questions"]),
         *(" / ".join(_percent(way["recall"][str(k)]) for way in ways) for k in KS),
-        *(" / ".join(_percent(way[name]) for way in ways) for name in ("top3_relevant", "top3_precision")),
+        *(" / ".join(_percent(way[name]) for way in ways) for name in _TOP),
         " / ".join(str(way["complete_count"]) for way in ways),
         " / ".join(str(way["noise_count"]) for way in ways) + f" of {ways[0]['noise_of']}",
     ]

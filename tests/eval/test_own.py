@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ops.eval import plain
-from ops.eval.own import KS, Found, Outcome, counted, tables
+from ops.eval.own import KS, WAYS, Found, Outcome, counted, tables
 from ops.eval.plain import PlainSearch
 from ops.eval.report import own_tables
 from ops.eval.samples import NAMES, Case
@@ -101,30 +101,41 @@ def case(*evidence: str, tokens: tuple[str, ...] = (), unexpected: tuple[str, ..
     )
 
 
+def outcome(asked: Case, *ranked: str, score: float = 1, shown: str = "") -> Outcome:
+    """Both ways found the same; messages with a small letter lie in one session, all others in another."""
+    found = Found(ranked=ranked, top_score=score, shown=shown)
+    sessions = {hit: 1 if hit.islower() else 2 for hit in (*ranked, *asked.evidence)}
+    return Outcome(chat="c", case=asked, session_of=sessions, found=dict.fromkeys(WAYS, found))
+
+
 def test_shares_are_means_over_questions() -> None:
     # Given one question whose two pieces come third and eleventh, and one that is found at once
     asked = case("a", "b", tokens=("red", "blue"), unexpected=("green",))
-    first = Found(ranked=["x", "y", "a", *"12345678", "b"], top_score=1, shown="red, and green")
-    second = Found(ranked=["c"], top_score=2, shown="White")
+    first = outcome(asked, "X", "y", "a", *"12345678", "b", shown="red, and green")
+    second = outcome(case("c", tokens=("White",)), "c", "D", "E", shown="White")
     # When they are counted
-    counts = counted([(asked, first), (case("c", tokens=("White",)), second)])
+    counts = counted([first, second], "plain")
     # Then every share is the mean of the two
     assert counts["recall"] == {"3": 0.75, "5": 0.75, "10": 0.75}
-    assert (counts["top3_relevant"], counts["top3_precision"]) == (1, 0.75)
+    assert (counts["top3_relevant"], counts["top3_precision"], counts["top3_on_topic"]) == (1, 0.75, 0.5)
     assert (counts["complete"], counts["complete_count"]) == (0.5, 1)
     assert (counts["noise"], counts["noise_count"], counts["noise_of"]) == (1, 1, 1)
 
 
 def test_without_unexpected_pieces_noise_is_unknown_rather_than_none() -> None:
-    assert counted([(case("a"), Found(ranked=[], top_score=0, shown=""))])["noise"] is None
+    assert counted([outcome(case("a"))], "plain")["noise"] is None
+
+
+def test_each_question_says_what_went_wrong_with_it() -> None:
+    asked = case("a", tokens=("red", "blue"), unexpected=("green",))
+    (one,) = tables([outcome(asked, "b", "a", shown="red, green"), outcome(case())])["questions"]
+    assert one["backscroll"] == {"first": 2, "missing": ["blue"], "noise": ["green"]}
 
 
 def test_told_apart_is_the_chance_that_an_answerable_question_scores_higher() -> None:
-    def outcome(asked: Case, score: float) -> Outcome:
-        found = Found(ranked=["a"], top_score=score, shown="")
-        return Outcome(chat="c", case=asked, found={"backscroll": found, "plain": found})
-
-    table = tables([outcome(case("a"), 3), outcome(case("a"), 1), outcome(case(), 1), outcome(case(), 2)])
+    having = [outcome(case("a"), score=score) for score in (3, 1)]
+    without = [outcome(case(), score=score) for score in (1, 2)]
+    table = tables([*having, *without])
     # 3 beats both, 1 ties with one and loses to the other
     assert table["unanswerable"]["plain"]["told_apart"] == pytest.approx(2.5 / 4)
     assert table["all"]["questions"] == 2
