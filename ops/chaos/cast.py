@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class Member:
 
     def start(self) -> None:
         """Start it; what it writes goes to its log."""
-        with self.log.open("ab") as out:
+        with self.log.open("ab") as out, _without_interruption():
             self._child = subprocess.Popen(
                 self._command,
                 cwd=self._folder,
@@ -72,7 +72,7 @@ class Member:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                preexec_fn=die_with_parent(signal.SIGKILL),
+                preexec_fn=_begin(die_with_parent(signal.SIGKILL)),
             )
 
     def is_running(self) -> bool:
@@ -90,6 +90,26 @@ class Member:
         self.signal(signal.SIGKILL)
         if self._child is not None:
             self._child.wait()
+
+
+@contextlib.contextmanager
+def _without_interruption() -> Iterator[None]:
+    """Ctrl-C waits: while a process is made, Python would print its exception and go on."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(first: Callable[[], None]) -> Callable[[], None]:
+    """What a member does before its program: `first`, and hear of signals again."""
+
+    def before_exec() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        first()
+
+    return before_exec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +208,8 @@ def _members(settings: Settings, folder: Path) -> dict[str, Member]:
         f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
         f"{PREFIX}WORK_MAX_ATTEMPTS": str(settings.work_max_attempts),
         "OMP_NUM_THREADS": "1",
+        # what killed processes leave there goes with the folder
+        "TMPDIR": str(folder),
         "PYTHONPATH": str(processes.ROOT),
         providers.MOOD_FILE: str(folder / "mood"),
     }

@@ -1,15 +1,16 @@
 """A short chaos run through the command: whatever is killed, what was accepted is remembered once."""
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 
 import psutil
 
-from tests.ops.running import backscroll
+from tests.ops.running import COMMAND, backscroll, clean_environment, until
 
 
 def test_nothing_accepted_is_lost_doubled_or_stuck_whatever_is_killed(tmp_path: Path) -> None:
-    before = {process.pid for process in psutil.process_iter()}
     ended = backscroll(
         *("dev", "chaos", "--messages", "400", "--kills", "4", "--seed", "5", "--json"),
         cwd=tmp_path,
@@ -25,7 +26,40 @@ def test_nothing_accepted_is_lost_doubled_or_stuck_whatever_is_killed(tmp_path: 
     payloads = told["payloads"]
     lost = payloads["lost_with_redis_data"] + payloads["lost_in_flight"]
     assert payloads["queued"] == payloads["stored"] + lost
-    # nothing that it started lives on, and its folder is gone
-    left = [p for p in psutil.process_iter(["cmdline"]) if p.pid not in before]
-    assert not [p for p in left if any(str(tmp_path) in part for part in p.info["cmdline"] or [])]
-    assert not list(tmp_path.glob("backscroll-chaos-*"))
+    assert_nothing_is_left(tmp_path)
+
+
+def test_ctrl_c_ends_everything_that_a_run_started(tmp_path: Path) -> None:
+    command = [*COMMAND, "dev", "chaos", "--messages", "400", "--kills", "4"]
+    run = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=clean_environment(TMPDIR=str(tmp_path)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: list(tmp_path.glob("*/beat.log")) or run.poll() is not None, "beat is started")
+        run.send_signal(signal.SIGINT)
+        assert run.wait(30) != 0
+    finally:
+        run.kill()
+        run.wait()
+    assert_nothing_is_left(tmp_path)
+
+
+def assert_nothing_is_left(folder: Path) -> None:
+    """No process works on the folder, and no run's data lies in it."""
+    left = [
+        process.info["cmdline"]
+        for process in psutil.process_iter(["cmdline", "cwd"])
+        if _is_at(process, folder)
+    ]
+    assert left == []
+    assert not list(folder.glob("backscroll-chaos-*"))
+
+
+def _is_at(process: psutil.Process, folder: Path) -> bool:
+    words = [process.info["cwd"] or "", *(process.info["cmdline"] or [])]
+    return any(str(folder) in word for word in words)
