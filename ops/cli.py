@@ -36,6 +36,7 @@ COMMANDS = {
     "status": "ops.commands.status",
     "backfills": "ops.commands.backfills",
     "work": "ops.commands.work",
+    "doctor": "ops.commands.doctor",
     "prune": "ops.commands.prune",
     "db": "ops.commands.db",
     "worker": "ops.commands.worker",
@@ -53,7 +54,8 @@ EPILOG = """\
 **Exit codes:** 0 done · 1 failed, may work later (Postgres, Redis or a provider does not answer; it runs
 already) · 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the
 database's tables are not as they must be · 5 done, but the result is not what it should be (the check of a
-demo or an evaluation) · 70 a defect in Backscroll · 130 ended by Ctrl-C
+demo or an evaluation; a warning of the doctor) · 6 the doctor found an error · 70 a defect in Backscroll ·
+130 ended by Ctrl-C
 
 **Settings** are read from `BACKSCROLL_…` in the environment, from `.env` in the working directory, and from
 the file that `BACKSCROLL_CONFIG` names.

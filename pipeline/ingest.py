@@ -308,8 +308,10 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules:
         rows = messages.stamps(connection, chat_id, key, *FOREVER)
         closes = sessions.closes(connection, chat_id, key) if key else []
         parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
+        stored = sessions.near(connection, chat_id, key, *FOREVER, timedelta())
+        # what retention has taken messages from stays as it is
+        stored, parts = sessionize.remembered(stored, parts)
         if parts:
-            stored = sessions.near(connection, chat_id, key, *FOREVER, timedelta())
             _rewrite(
                 connection, tenant_id, chat_id, key, chat.language, sessionize.match(stored, parts), rows
             )

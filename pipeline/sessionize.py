@@ -116,6 +116,22 @@ def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
     return matches
 
 
+def remembered(
+    stored: Sequence[Session], parts: Sequence[Range]
+) -> tuple[list[Session], list[Range]]:
+    """`(stored, parts)` without what lies in the past that retention has taken messages from.
+
+    Sessions that begin before the first message that is left keep what they say. What comes after them can be
+    compared with its messages, and cut anew.
+    """
+    first = parts[0].started_at if parts else None
+    past = [s.ended_at for s in stored if first is None or s.started_at < first]
+    if not past:
+        return list(stored), list(parts)
+    end = max(past)
+    return [s for s in stored if s.started_at > end], [p for p in parts if p.started_at > end]
+
+
 def cut_by(closes: Sequence[datetime], started_at: datetime, ended_at: datetime) -> bool:
     """Whether a close marker lies inside the range, so that it must be split anew.
 

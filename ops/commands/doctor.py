@@ -1,0 +1,231 @@
+"""`backscroll doctor`: looks at everything that can be wrong with a deployment, and mends what is safe to mend."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import redis
+import typer
+from pydantic import SecretStr
+from redis.exceptions import RedisError, ResponseError
+from rich.text import Text
+from sqlalchemy import Connection, create_engine, pool
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from ops import connection as stack
+from ops.commands import broker, rendering
+from ops.commands.hints import Hints
+from ops.commands.rendering import JsonOption
+from ops.connection import DataDirOption, TenantOption
+from pipeline import checkup, diagnosis
+from pipeline.checkup import Sample
+from pipeline.clients.factory import make_embedder
+from pipeline.diagnosis import Broker, Facts, Finding, Login
+from pipeline.ingest import Rules
+from pipeline.ledger import KINDS
+from pipeline.store.database import Database
+from schemas.errors import BackscrollError, DatabaseUnavailable
+from schemas.settings import Settings
+from schemas.tables import REVISION
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+EXIT_CODES: dict[diagnosis.Severity | None, int] = {None: 0, "warning": 5, "error": 6}
+_REDIS_SECONDS = 2.0
+
+
+@app.command(
+    epilog="**Exit codes:** 0 nothing found · 5 warnings · 6 errors; with `--fix` of what is left. "
+    "**Examples:** backscroll doctor · backscroll doctor --fix · backscroll doctor --model --json"
+)
+def doctor(
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Recount drifted counters, cut differing chats into sessions anew, owe missing work, delete "
+            "vectors without a row, rebuild invalid indexes (as owner). Nothing else.",
+        ),
+    ] = False,
+    model: Annotated[bool, typer.Option("--model", help="Load the embedding model and try it.")] = False,
+    chats: Annotated[
+        int, typer.Option(min=0, help="Look at so many chats of each tenant closely, at random.")
+    ] = 100,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Find what is wrong: what it is, why it matters, and what to do.
+
+    Looks at connections and roles, migrations and walls, pgvector and indexes, embedding spaces, Redis and the
+    workers, clocks, late and dead work, and at what is stored: sessions, counters, vectors. Of all tenants where
+    **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given.
+    """
+    try:
+        settings = stack.open_stack(data_dir, tenant)
+    except DatabaseUnavailable as error:
+        facts = Facts(logins=[Login(setting="BACKSCROLL_DATABASE_URL", problem=str(error))])
+        _end(diagnosis.diagnose(facts), [], as_json=as_json)
+        return
+    database = Database.from_settings(settings)
+    done: list[str] = []
+    try:
+        with rendering.patience("Looking at everything", shown=not as_json):
+            facts, sample = examine(database, settings, tenant, model=model, chats=chats)
+            if fix:
+                done = list(_mend(database, settings, facts))
+                facts, _ = examine(database, settings, tenant, model=model, chats=chats, sample=sample)
+    finally:
+        database.close()
+    _end(diagnosis.diagnose(facts), done, as_json=as_json)
+
+
+def examine(
+    database: Database,
+    settings: Settings,
+    tenant: str | None,
+    *,
+    model: bool,
+    chats: int,
+    sample: Sample | None = None,
+) -> tuple[Facts, Sample | None]:
+    """Collect all facts, and which chats were looked at closely: those of `sample` if given."""
+    logins = [_login(name, url) for name, url in _urls(settings)]
+    asked = _ask_redis(settings)
+    if any(login.problem for login in logins):
+        return Facts(logins=logins, broker=asked), sample
+    server = checkup.server(database)
+    skew = checkup.skew_seconds(database)
+    if server.migration != REVISION:
+        # what follows reads tables that may not be there
+        return Facts(logins=logins, server=server, broker=asked, skew_seconds=skew), sample
+    everybody = tenant is None and settings.maintenance_database_url is not None
+    scope = None if everybody else settings.tenant
+    rules = Rules.of(settings)
+    tenant_ids = checkup.tenants(database, scope)
+    sample = sample or checkup.choose(database, tenant_ids, chats)
+    embedder = make_embedder(settings.embedding_provider, settings.embedding_model).space
+    problem = _try_model(settings) if model else None
+    return Facts(
+        logins=logins,
+        server=server,
+        spaces=checkup.embedding(database, embedder, tenant_ids, problem),
+        broker=asked,
+        skew_seconds=skew,
+        work=checkup.owed(database, scope),
+        tenants=list(checkup.stored(database, sample, rules)),
+    ), sample
+
+
+def _urls(settings: Settings) -> Iterator[tuple[str, SecretStr]]:
+    for name in ("database_url", "maintenance_database_url", "owner_database_url"):
+        url = getattr(settings, name)
+        if url is not None:
+            yield f"BACKSCROLL_{name.upper()}", url
+
+
+def _login(setting: str, url: SecretStr) -> Login:
+    """Try a URL; the owner of the tables need not be bound by their walls."""
+    try:
+        with _connected(url) as connection:
+            role, unbound = checkup.login(connection)
+    except (OperationalError, InterfaceError) as error:
+        return Login(setting=setting, problem=(str(error.orig).strip().splitlines() or [""])[0])
+    return Login(setting=setting, role=role, unbound=unbound)
+
+
+@contextmanager
+def _connected(url: SecretStr) -> Iterator[Connection]:
+    """A connection in autocommit, as the role of this URL."""
+    driver = "postgresql+psycopg://" + url.get_secret_value().partition("://")[2]
+    engine = create_engine(driver, poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _ask_redis(settings: Settings) -> Broker:
+    """Redis' own settings, and the queues that no worker answers for."""
+    asked = broker.look(settings, workers=True)
+    if asked.problem is not None or settings.redis_url is None:
+        return Broker(problem=asked.problem)
+    client = redis.Redis.from_url(
+        settings.redis_url.get_secret_value(), socket_timeout=_REDIS_SECONDS, decode_responses=True
+    )
+    try:
+        memory = client.info("memory")
+        try:
+            # one by one: before Redis 7 there is no asking for two
+            said = client.config_get("appendonly") | client.config_get("maxmemory-policy")
+        except ResponseError:
+            # hosted servers often do not let anybody ask
+            said = {}
+    except RedisError as error:
+        return Broker(problem=str(error))
+    finally:
+        client.close()
+    serving = asked.workers or {}
+    return Broker(
+        appendonly=said.get("appendonly"),
+        policy=said.get("maxmemory-policy"),
+        used_bytes=int(memory["used_memory"]),
+        max_bytes=int(memory["maxmemory"]),
+        unserved={name: length for name, length in asked.queues.items() if not serving.get(name)},
+        refused=asked.refused,
+    )
+
+
+def _try_model(settings: Settings) -> str | None:
+    """Why the embedding model cannot be used; None: it made a vector of the size that it should."""
+    try:
+        client = make_embedder(
+            settings.embedding_provider,
+            settings.embedding_model,
+            timeout_seconds=settings.embedding_timeout_seconds,
+            max_chars=settings.embedding_max_chars,
+            batch_size=settings.embedding_batch_size,
+        )
+        (vector,) = client.embed_documents(["hello"])
+    except (BackscrollError, ImportError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    if len(vector) != client.space.dimensions:
+        return f"it makes vectors of {len(vector)} dimensions, its space has {client.space.dimensions}"
+    return None
+
+
+def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
+    """Mend what is safe to mend; what was done."""
+    for tenant in facts.tenants:
+        yield from checkup.mend(database, tenant, Rules.of(settings))
+    server, spaces = facts.server, facts.spaces
+    broken = (server and server.invalid_indexes) or (spaces and spaces.missing_indexes)
+    if broken and settings.owner_database_url is not None:
+        with _connected(settings.owner_database_url) as connection:
+            yield from checkup.mend_indexes(connection)
+    if facts.tenants:
+        hints = Hints(settings, rendering.err())
+        for kind in KINDS:
+            hints.send(kind)
+        hints.close()
+
+
+def _end(findings: list[Finding], done: list[str], *, as_json: bool) -> None:
+    """Print what was found and done, and exit with the code of the worst."""
+    worst = diagnosis.worst(findings)
+    if as_json:
+        rendering.print_json({"worst": worst, "findings": findings, "mended": done})
+    else:
+        console = rendering.out()
+        for sentence in done:
+            console.print(Text(f"Mended: {rendering.plain(sentence)}.", style="green"))
+        for finding in findings:
+            style = "bold red" if finding.severity == "error" else "bold yellow"
+            label = "Error" if finding.severity == "error" else "Warning"
+            console.print(Text.assemble((f"{label}: ", style), rendering.plain(finding.what)))
+            console.print(Text(f"  {finding.why}", style="dim"))
+            console.print(Text(f"  → {finding.remedy}"))
+        if not findings:
+            console.print(Text("All is well.", style="green"))
+    raise typer.Exit(EXIT_CODES[worst])

@@ -1,0 +1,218 @@
+"""Collects from Postgres what the doctor must know, and mends what can be mended without harm.
+
+Chats are looked at one by one under their lock, so that placing never stands half-way while they are compared;
+a chat that somebody is working on is left for the next time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection
+
+from pipeline import ingest, sessionize
+from pipeline.diagnosis import Server, Spaces, Tenant, Work
+from pipeline.ingest import FOREVER, Rules
+from pipeline.store import chats, health, messages, retention, sessions, spaces, vectors, work
+from pipeline.store.database import Database
+from schemas.tables import REVISION
+from schemas.vectors import EmbeddingSpace
+
+# Keys owed anew in one transaction.
+AT_ONCE = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Which chats of which tenants are looked at closely."""
+
+    chats: dict[str, list[str]]
+
+
+def tenants(database: Database, tenant_id: str | None) -> list[str]:
+    """The tenant, or with None all (maintenance)."""
+    if tenant_id is not None:
+        return [tenant_id]
+    with database.maintenance() as connection:
+        return retention.tenants(connection)
+
+
+def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:
+    """At most `limit` chats of each tenant, at random."""
+    chosen = {}
+    for tenant_id in tenant_ids:
+        with database.tenant(tenant_id) as connection:
+            chosen[tenant_id] = health.sample(connection, limit)
+    return Sample(chats=chosen)
+
+
+def login(connection: Connection) -> tuple[str, bool]:
+    """`(role, whether row-level security does not bind it)` of a connection."""
+    return health.login(connection)
+
+
+def server(database: Database) -> Server:
+    """Postgres, its extension, and whether the tables are as they must be."""
+    with database.tenant("") as connection:
+        row = health.server(connection)
+        return Server(
+            version=row.version,
+            pgvector=row.pgvector,
+            migration=health.migration(connection) if row.migrated else None,
+            needed=REVISION,
+            vector_tables=vectors.exist(connection),
+            unwalled=health.unwalled(connection),
+            invalid_indexes=health.invalid_indexes(connection),
+        )
+
+
+def skew_seconds(database: Database) -> float:
+    """The database's clock minus this machine's; what the way takes is halved."""
+    with database.tenant("") as connection:
+        before = datetime.now(UTC)
+        there = health.now(connection)
+        after = datetime.now(UTC)
+    return (there - (before + (after - before) / 2)).total_seconds()
+
+
+def embedding(
+    database: Database, embedder: EmbeddingSpace, tenant_ids: Sequence[str], model_problem: str | None
+) -> Spaces | None:
+    """The spaces as they are stored beside the embedder of the settings; None without vector tables."""
+    retired: dict[str, int] = {}
+    with database.tenant("") as connection:
+        if not vectors.exist(connection):
+            return None
+        statuses = dict(health.space_statuses(connection))
+        written = spaces.written(connection)
+        missing = health.missing_indexes(connection)
+    status = statuses.get(embedder.name)
+    if status in {"active", "building"} and not any(space.same_as(embedder) for space in written):
+        status = "other"
+    for tenant_id in tenant_ids if "retired" in statuses.values() else ():
+        with database.tenant(tenant_id) as connection:
+            for name, count in health.retired_vectors(connection).items():
+                retired[name] = retired.get(name, 0) + count
+    return Spaces(
+        active=next((name for name, each in statuses.items() if each == "active"), None),
+        building=[name for name, each in statuses.items() if each == "building"],
+        embedder=embedder.name,
+        embedder_status=status,
+        missing_indexes=missing,
+        retired_vectors=retired,
+        model_problem=model_problem,
+    )
+
+
+def owed(database: Database, tenant_id: str | None) -> list[Work]:
+    """What is late and what was given up, by kind: of a tenant, or with None of all (maintenance)."""
+    with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
+        return [Work(**row._mapping) for row in health.work(connection)]
+
+
+def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]:
+    """What is stored of each tenant, against what it should be."""
+    for tenant_id, chat_ids in sample.chats.items():
+        differing, drifted = [], []
+        for chat_id in chat_ids:
+            with database.tenant(tenant_id) as connection:
+                chat = chats.lock(connection, chat_id, wait=False)
+                if chat is None:
+                    continue
+                if health.counted(connection, chat_id) != (chat.message_count, chat.lexeme_count):
+                    drifted.append(chat_id)
+                if rules.for_chat(chat).memory and not _as_cut(connection, chat_id, rules):
+                    differing.append(chat_id)
+        with database.tenant(tenant_id) as connection:
+            lacking = {
+                kind: health.count_unowed(connection, statement)
+                for kind, statement in _unowed(connection, rules).items()
+            }
+            orphans = health.orphans(connection) if vectors.exist(connection) else 0
+        yield Tenant(
+            tenant_id=tenant_id,
+            differing=sorted(differing),
+            drifted=sorted(drifted),
+            unowed=lacking,
+            orphans=orphans,
+        )
+
+
+def mend(database: Database, tenant: Tenant, rules: Rules) -> list[str]:
+    """Mend what was found of a tenant; says what was done, a sentence for each."""
+    return [
+        *_recount(database, tenant),
+        *_cut_anew(database, tenant, rules),
+        *_owe(database, tenant, rules),
+        *_delete_orphans(database, tenant),
+    ]
+
+
+def mend_indexes(connection: Connection) -> list[str]:
+    """Rebuild invalid indexes and build missing ones (owner, in autocommit); says what was done."""
+    done = []
+    for space in spaces.written(connection):
+        done += [f"built the index {name}" for name in spaces.build_indexes(connection, space)]
+    for name in health.invalid_indexes(connection):
+        health.rebuild(connection, name)
+        done.append(f"rebuilt the index {name}")
+    return done
+
+
+def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
+    """Whether the sessions of a chat that is locked are those of the pure function."""
+    for key in sessions.keys(connection, chat_id):
+        rows = messages.stamps(connection, chat_id, key, *FOREVER)
+        closes = sessions.closes(connection, chat_id, key) if key else []
+        found = sessions.near(connection, chat_id, key, *FOREVER, rules.gap_of(key) * 0)
+        kept, parts = sessionize.remembered(
+            found, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
+        )
+        if [(s.started_at, s.ended_at, s.message_count) for s in kept] != [
+            (p.started_at, p.ended_at, p.count) for p in parts
+        ]:
+            return False
+    return True
+
+
+def _unowed(connection: Connection, rules: Rules) -> dict[str, str]:
+    return health.unowed(connection, summaries=rules.summaries) if rules.memory else {}
+
+
+def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
+    for chat_id in tenant.drifted:
+        with database.tenant(tenant.tenant_id) as connection:
+            chat = chats.lock(connection, chat_id)
+            if chat is not None:
+                count, lexemes = health.counted(connection, chat_id)
+                health.set_counters(connection, chat_id, count, lexemes)
+                yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
+
+
+def _cut_anew(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
+    for chat_id in tenant.differing:
+        with database.tenant(tenant.tenant_id) as connection:
+            ingest.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
+        yield f"cut chat {chat_id} into sessions anew"
+
+
+def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
+    with database.tenant(tenant.tenant_id) as connection:
+        statements = _unowed(connection, rules)
+    for kind, statement in statements.items():
+        total = 0
+        while True:
+            with database.tenant(tenant.tenant_id) as connection:
+                keys = health.some_unowed(connection, statement, AT_ONCE)
+                work.raise_wanted(connection, tenant.tenant_id, kind, keys)
+            total += len(keys)
+            if len(keys) < AT_ONCE:
+                break
+        if total:
+            yield f"owed {total:,} pieces of {kind} of tenant {tenant.tenant_id}"
+
+
+def _delete_orphans(database: Database, tenant: Tenant) -> Iterator[str]:
+    if tenant.orphans:
+        with database.tenant(tenant.tenant_id) as connection:
+            yield f"deleted {health.delete_orphans(connection):,} vectors without a row"

@@ -1,0 +1,351 @@
+"""The doctor finds what is wrong, says what to do, mends what is safe to mend, and finds nothing in what is well."""
+
+import json
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import redis as redis_client
+from sqlalchemy import text
+
+from ops.commands import broker
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.processes import environment
+from pipeline import checkup, diagnosis, prune
+from pipeline.diagnosis import Broker, Facts, Login, Server, Spaces, Work
+from pipeline.ingest import accept
+from pipeline.retention import Retention
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.commands.conftest import Run, Workers
+from tests.conftest import CHECKOUT, TENANT, message
+from tests.test_quarantine import as_owner
+from workers.queues import QUEUES
+
+CHAT = "test:1"
+LOGINS = [Login(setting="BACKSCROLL_DATABASE_URL"), Login(setting="BACKSCROLL_MAINTENANCE_DATABASE_URL")]
+
+
+def diagnose(run: Run, *options: str) -> dict[str, Any]:
+    """What `doctor --json` says, but for queues without a worker: here no worker runs."""
+    result = run("doctor", "--json", *options)
+    assert result.code in {0, 5, 6}, result.err
+    said: dict[str, Any] = json.loads(result.out)
+    said["findings"] = [each for each in said["findings"] if each["check"] != "worker"]
+    return said
+
+
+def found(run: Run, *options: str) -> dict[str, str]:
+    """Checks that found something, with how bad it is."""
+    return {each["check"]: each["severity"] for each in diagnose(run, *options)["findings"]}
+
+
+def as_superuser(postgres: EmbeddedPostgres, name: str, *statements: str) -> None:
+    with psycopg.connect(postgres.superuser_dsn(database=name), autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def as_tenant(database: Database, statement: str) -> Any:
+    with database.tenant(TENANT) as connection:
+        result = connection.execute(text(statement))
+        return result.all() if result.returns_rows else None
+
+
+@pytest.fixture(autouse=True)
+def no_patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no worker runs there is no answer to wait for."""
+    if "healthy" not in request.node.name:
+        monkeypatch.setattr(broker, "ANSWER_SECONDS", 0.05)
+
+
+@pytest.fixture
+def memory(database: Database, workers: Workers) -> None:
+    """Two sessions of a chat, all done."""
+    given = [message(n, f"the boiler makes noise number {n}") for n in (0, 1, 2, 3, 4, 60, 61, 62, 63, 64)]
+    accept(database, TENANT, ChatIn(chat_id=CHAT), given)
+    workers.finish()
+
+
+def test_a_healthy_deployment_has_no_findings(run: Run, memory: None, settings: Settings) -> None:
+    queues = ",".join(queue.full_name for queue in QUEUES.values())
+    command = [sys.executable, "-m", "celery", "-A", "workers.app", "worker", "-P", "solo", "-Q", queues]
+    worker = subprocess.Popen(
+        command, env=environment(settings), cwd=CHECKOUT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (broker.look(settings, workers=True).workers or {}).get("embed"):
+            assert time.monotonic() < deadline
+        healthy = run("doctor", "--model", "--json")
+        for_people = run("doctor")
+    finally:
+        worker.kill()
+        worker.wait()
+    assert (healthy.code, healthy.json) == (0, {"worst": None, "findings": [], "mended": []})
+    assert "All is well" in for_people.out
+
+
+def test_a_queue_without_a_worker_is_found(run: Run) -> None:
+    result = run("doctor")
+    assert result.code == 5
+    for queue in QUEUES:
+        assert f"no worker serves the queue {queue}" in result.out
+    assert "backscroll worker embed" in result.out
+
+
+def test_redis_that_may_lose_tasks_is_found(run: Run, memory: None, settings: Settings) -> None:
+    assert settings.redis_url is not None
+    client = redis_client.Redis.from_url(settings.redis_url.get_secret_value())
+    try:
+        client.config_set("appendonly", "no")
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        client.rpush("backscroll.dead", "{}")
+        said = {(each["check"], each["severity"]) for each in diagnose(run)["findings"]}
+        assert said == {("redis", "error"), ("redis", "warning"), ("payloads", "warning")}
+    finally:
+        client.config_set("appendonly", "yes")
+        client.config_set("maxmemory-policy", "noeviction")
+        client.delete("backscroll.dead")
+        client.close()
+
+
+def test_redis_and_postgres_away_are_findings_and_not_failures(
+    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
+    assert found(run) == {"redis": "error"}
+    monkeypatch.setenv("BACKSCROLL_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing")
+    away = run("doctor")
+    assert (away.code, "BACKSCROLL_DATABASE_URL cannot be used" in away.out) == (6, True)
+
+
+def test_a_role_that_walls_do_not_bind_is_found(
+    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    monkeypatch.setenv("BACKSCROLL_DATABASE_URL", postgres.superuser_dsn(database=database_name))
+    assert found(run)["role"] == "error"
+    monkeypatch.undo()
+
+
+def test_a_wall_that_is_down_is_found(run: Run, memory: None, settings: Settings) -> None:
+    as_owner(settings, "ALTER TABLE memories NO FORCE ROW LEVEL SECURITY")
+    said = diagnose(run)["findings"]
+    assert [(each["check"], each["severity"]) for each in said] == [("walls", "error")]
+    assert "memories" in said[0]["what"]
+
+
+def test_a_database_of_another_migration_is_found(run: Run, memory: None, settings: Settings) -> None:
+    as_owner(settings, "UPDATE alembic_version SET version_num = '0001'")
+    assert found(run) == {"migration": "error"}
+
+
+def test_an_invalid_and_a_missing_index_are_found_and_built(
+    run: Run,
+    memory: None,
+    settings: Settings,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    as_owner(settings, "DROP INDEX session_vectors_space_1")
+    broken = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{}'::regclass"
+    as_superuser(
+        postgres, database_name, broken.format("message_vectors_space_1"), broken.format("messages_order")
+    )
+    said = diagnose(run)["findings"]
+    assert [(each["check"], each["fixable"]) for each in said] == [("index", True), ("index", True)]
+    assert len(diagnose(run, "--fix")["findings"]) == 2  # it takes the owner of the tables
+    assert settings.owner_database_url is not None
+    monkeypatch.setenv("BACKSCROLL_OWNER_DATABASE_URL", settings.owner_database_url.get_secret_value())
+    mended = diagnose(run, "--fix")
+    assert mended["findings"] == []
+    assert sorted(mended["mended"]) == [
+        "built the index message_vectors_space_1",
+        "built the index session_vectors_space_1",
+        "rebuilt the index messages_order",
+    ]
+
+
+def test_an_embedder_of_another_space_is_found(
+    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_owner(settings, "UPDATE embedding_spaces SET name = 'other', model = 'other'")
+    said = diagnose(run)["findings"]
+    assert [(each["check"], each["severity"]) for each in said] == [("space", "error")]
+    assert "searches compare in other" in said[0]["what"]
+    as_owner(settings, "UPDATE embedding_spaces SET status = 'retired'")
+    assert found(run) == {"space": "error", "retired": "warning"}
+
+
+def test_a_database_without_pgvector_is_found(
+    run: Run, settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    as_superuser(postgres, database_name, "DROP EXTENSION vector CASCADE")
+    as_owner(settings, "DROP TABLE message_vectors, session_vectors, memory_vectors")
+    assert found(run) == {"extension": "warning"}
+    as_superuser(postgres, database_name, "CREATE EXTENSION vector")
+    assert found(run) == {"extension": "error"}
+
+
+def test_late_and_dead_work_and_messages_aside_are_found(
+    run: Run, memory: None, database: Database, settings: Settings
+) -> None:
+    accept(database, TENANT, ChatIn(chat_id="test:2"), [message(0), message(1)])
+    as_tenant(database, "UPDATE work SET due_at = now() - interval '10 min' WHERE key = 'test:2'")
+    assert found(run) == {"late": "warning"}
+    as_tenant(database, "UPDATE work SET due_at = now() - interval '2 h' WHERE key = 'test:2'")
+    assert found(run) == {"late": "error"}
+    as_tenant(database, "UPDATE work SET due_at = NULL, dead_at = now() WHERE key = 'test:2'")
+    assert found(run) == {"dead": "warning"}
+    as_tenant(database, "UPDATE arrivals SET quarantined_at = now(), error = 'odd'")
+    said = diagnose(run)["findings"]
+    assert {each["what"] for each in said} == {
+        "2 pieces of arrival were given up",
+        "1 pieces of ingest were given up",
+    }
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM conversation_sessions WHERE started_at = (SELECT max(started_at) FROM conversation_sessions)",
+        "UPDATE conversation_sessions SET ended_at = ended_at - interval '1 min'",
+        "UPDATE conversation_sessions SET message_count = message_count + 1",
+        "UPDATE conversation_sessions SET session_key = 'elsewhere'",
+    ],
+)
+def test_sessions_that_are_not_what_their_messages_say_are_found_and_cut_anew(
+    run: Run, memory: None, database: Database, workers: Workers, damage: str
+) -> None:
+    shape = (
+        "SELECT started_at, ended_at, message_count FROM conversation_sessions "
+        "WHERE status <> 'merged' AND session_key = '' ORDER BY started_at"
+    )
+    before = as_tenant(database, shape)
+    as_tenant(database, damage)
+    assert found(run)["sessions"] == "error"
+    assert f"cut chat {CHAT} into sessions anew" in diagnose(run, "--fix")["mended"]
+    workers.finish()
+    assert as_tenant(database, shape) == before
+    assert "sessions" not in found(run)
+
+
+def test_sessions_whose_messages_retention_has_removed_are_well_and_keep_their_summaries(
+    run: Run, memory: None, database: Database
+) -> None:
+    kept = "SELECT id, message_count, summary_text FROM conversation_sessions ORDER BY id"
+    before = as_tenant(database, kept)
+    keep = Retention(message_age=None, messages_per_chat=3, memories_per_session=100, memories_per_user=100)
+    assert sum(prune.prune(database, TENANT, keep).values()) == 7
+    assert found(run) == {}
+    run("doctor", "--fix")
+    assert as_tenant(database, kept) == before
+
+
+def test_counters_that_drifted_are_found_and_counted_anew(run: Run, memory: None, database: Database) -> None:
+    counters = "SELECT message_count, lexeme_count FROM chats"
+    before = as_tenant(database, counters)
+    for damage in ("message_count = 7", "lexeme_count = lexeme_count + 1"):
+        as_tenant(database, f"UPDATE chats SET {damage}")
+        assert found(run) == {"counters": "warning"}
+        assert diagnose(run, "--fix")["findings"] == []
+        assert as_tenant(database, counters) == before
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [
+        ("DELETE FROM message_vectors", "embed"),
+        ("DELETE FROM session_vectors", "embed"),
+        ("UPDATE conversation_sessions SET status = 'closed', summary_revision = NULL", "summarize"),
+    ],
+)
+def test_what_is_missing_and_owed_by_nobody_is_found_and_owed(
+    run: Run, memory: None, database: Database, workers: Workers, damage: str, kind: str
+) -> None:
+    as_tenant(database, damage)
+    (finding,) = diagnose(run)["findings"]
+    assert (finding["check"], f"what {kind} makes" in finding["what"]) == ("unowed", True)
+    assert diagnose(run, "--fix")["findings"] == []
+    workers.finish()
+    assert as_tenant(database, "SELECT count(*) FROM message_vectors")[0][0] == 10
+    assert as_tenant(database, "SELECT count(*) FROM session_vectors")[0][0] == 2
+    assert found(run) == {}
+
+
+def test_arrivals_that_nobody_owes_are_found_and_placed(
+    run: Run, database: Database, workers: Workers
+) -> None:
+    accept(database, TENANT, ChatIn(chat_id=CHAT), [message(n) for n in range(5)])
+    as_tenant(database, "DELETE FROM work")
+    assert found(run) == {"unowed": "error"}
+    run("doctor", "--fix")
+    workers.finish()
+    assert found(run) == {}
+    assert as_tenant(database, "SELECT count(*) FROM arrivals")[0][0] == 0
+
+
+def test_work_that_was_dropped_is_not_owed_again(run: Run, memory: None, database: Database) -> None:
+    as_tenant(database, "DELETE FROM message_vectors")
+    as_tenant(
+        database, "UPDATE work SET dead_at = now() WHERE kind = 'embed' AND starts_with(key, 'message:')"
+    )
+    assert found(run) == {"dead": "warning"}
+    assert run("work", "drop", "--all", "--yes").code == 0
+    assert found(run) == {}
+
+
+def test_vectors_without_a_row_are_found_and_deleted(
+    run: Run, memory: None, postgres: EmbeddedPostgres, database_name: str, database: Database
+) -> None:
+    as_superuser(
+        postgres,
+        database_name,
+        "ALTER TABLE messages DISABLE TRIGGER ALL",
+        "DELETE FROM messages WHERE external_id = 'm0'",
+        "ALTER TABLE messages ENABLE TRIGGER ALL",
+    )
+    assert found(run)["orphans"] == "error"
+    assert "deleted 1 vectors without a row" in diagnose(run, "--fix")["mended"]
+    assert as_tenant(database, "SELECT count(*) FROM message_vectors")[0][0] == 9
+
+
+def test_only_the_tenants_own_data_is_looked_at_without_the_maintenance_role(
+    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BACKSCROLL_MAINTENANCE_DATABASE_URL")
+    assert found(run) == {"role": "warning"}
+
+
+def test_clocks_that_differ_are_found() -> None:
+    for seconds, severity in ((0.5, None), (-5, "warning"), (90, "error")):
+        facts = Facts(logins=LOGINS, skew_seconds=seconds)
+        assert diagnosis.worst(diagnosis.diagnose(facts)) == severity
+
+
+def test_clocks_of_one_machine_agree(database: Database) -> None:
+    assert abs(checkup.skew_seconds(database)) < timedelta(seconds=1).total_seconds()
+
+
+def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:
+    facts = Facts(
+        logins=[Login(setting="BACKSCROLL_DATABASE_URL", role="postgres", unbound=True)],
+        server=Server(version=14, pgvector="0.7.4", migration=None, needed="0004", vector_tables=True),
+        spaces=Spaces(
+            active="old", building=["new"], embedder="new", embedder_status="building", model_problem="no"
+        ),
+        broker=Broker(appendonly="yes", used_bytes=99, max_bytes=100, unserved={"embed": 3}),
+        skew_seconds=3600,
+        work=[Work(kind="embed", late=3, late_seconds=4000, dead=1)],
+    )
+    findings = diagnosis.diagnose(facts)
+    assert len(findings) == 12
+    assert all(finding.what and finding.why and finding.remedy for finding in findings)
+    severities = [finding.severity for finding in findings]
+    assert severities == sorted(severities)  # errors first
