@@ -1,0 +1,60 @@
+"""What chaos runs have uncovered stays mended."""
+
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import embed, ledger
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ledger import Claim, Policy
+from pipeline.store import work
+from pipeline.store.database import Database
+from schemas.errors import DatabaseUnavailable, ProviderUnavailable
+from schemas.vectors import Vector
+from tests.conftest import TENANT
+
+LENGTH = 256
+
+
+class Rubbish(DeterministicEmbedder):
+    """A model that answers, but not what it was asked."""
+
+    def __init__(self, answer: list[Vector]) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [[], [[1.0]], [[0.0] * LENGTH], [[float("nan")] * LENGTH], [[float("inf")] * LENGTH], [[1.0] * LENGTH]],
+    ids=["none", "short", "zero", "nan", "infinite", "long"],
+)
+def test_a_vector_that_is_none_is_refused_and_not_stored(answer: list[Vector]) -> None:
+    with pytest.raises(ValueError, match="deterministic"):
+        embed.embed_all(Rubbish(answer), ["hello"])
+
+
+@pytest.mark.parametrize(
+    ("error", "at_least", "at_most"),
+    [(DatabaseUnavailable("it is restarting"), 0, 2), (ProviderUnavailable("it is away"), 14, 15)],
+)
+def test_what_postgres_interrupted_is_tried_again_soon_and_what_a_provider_did_after_a_pause(
+    database: Database, policy: Policy, error: Exception, at_least: float, at_most: float
+) -> None:
+    def interrupted(_tenant: str, _claims: Sequence[Claim]) -> set[str]:
+        raise error
+
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:tenant)"), {"tenant": TENANT})
+        work.raise_wanted(connection, TENANT, "embed", ["message:1"])
+    ledger.run(database, "embed", interrupted, policy)
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(
+            text("SELECT extract(epoch FROM due_at - now()) AS seconds, attempts FROM work")
+        ).one()
+    assert at_least <= row.seconds <= at_most
+    assert row.attempts == 0
