@@ -116,9 +116,7 @@ def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
     return matches
 
 
-def remembered(
-    stored: Sequence[Session], parts: Sequence[Range]
-) -> tuple[list[Session], list[Range]]:
+def remembered(stored: Sequence[Session], parts: Sequence[Range]) -> tuple[list[Session], list[Range]]:
     """`(stored, parts)` without what lies in the past that retention has taken messages from.
 
     Sessions that begin before the first message that is left keep what they say. What comes after them can be

@@ -416,3 +416,20 @@ def test_memories_go_when_their_time_is_up_and_the_least_important_above_the_cap
         ("fact 7",),
         ("fact 8",),
     ]
+
+
+def test_cutting_anew_keeps_the_sessions_whose_messages_retention_has_removed(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    given = [message(n) for n in (0, 1, 2, 3, 60, 61, 62, 63, 120, 121, 122, 123)]
+    ingest.accept(database, TENANT, CHAT, given)
+    place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
+    kept = "SELECT id, status, started_at, message_count, summary_text FROM conversation_sessions ORDER BY id"
+    before = rows(database, kept)
+    assert [row[1] for row in before] == ["summarized"] * 3
+    # the first session has lost all its messages, the second some
+    prune(database, TENANT, retention_of(settings.model_copy(update={"retention_messages_per_chat": 6})))
+    with database.tenant(TENANT) as connection:
+        ingest.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
+    assert rows(database, kept) == before
