@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
@@ -25,6 +26,23 @@ SHARE_SECONDS = 20.0
 RECOVERY_SECONDS = 60.0
 # After the last fault: until everything is done, or said to be stuck.
 QUIET_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class QueueHistory:
+    """Moments (monotonic) at which the queue of payloads was found empty, and at which Redis was emptied."""
+
+    drained: list[float] = field(default_factory=list)
+    emptied: list[float] = field(default_factory=list)
+
+    def may_have_held(self, queued_at: float) -> bool:
+        """Whether what was queued then may still have been in Redis when its data went.
+
+        >>> QueueHistory([5.0], [7.0]).may_have_held(4.0), QueueHistory([5.0], [7.0]).may_have_held(6.0)
+        (False, True)
+        """
+        emptied = next((moment for moment in self.emptied if moment > queued_at), None)
+        return emptied is not None and not any(queued_at < moment < emptied for moment in self.drained)
 
 
 def run(messages: int, kills: int, seed: int, say: Say) -> Report:
@@ -55,32 +73,36 @@ def _play(cast: Cast, messages: int, faults: list[plan.Fault], seed: int, say: S
     began = time.monotonic()
     driver.start()
     try:
-        lossy = _afflict(cast, driver, faults, total, report, say)
+        queue = _afflict(cast, driver, faults, total, report, say)
         driver.allow(total)
         _settle(cast, driver, report, say)
     finally:
         driver.end()
     report.seconds = round(time.monotonic() - began, 1)
-    _judge(cast, driver, made, lossy, report)
+    _judge(cast, driver, made, queue, report)
     return report
 
 
 def _afflict(
     cast: Cast, driver: Driver, faults: list[plan.Fault], total: int, report: Report, say: Say
-) -> list[float]:
-    """Make the faults while messages come in; the moments (monotonic) at which Redis forgot its data."""
+) -> QueueHistory:
+    """Make the faults while messages come in; when the queue of payloads was empty, and when emptied."""
     maker = Faults(cast)
-    lossy: list[float] = []
+    history = QueueHistory()
     share = total / (len(faults) + 1)
     for number, fault in enumerate(faults):
         driver.allow(int(share * (number + 0.5)))
         _await_sent(driver, int(share * (number + 0.5)))
         say(f"{number + 1}/{len(faults)} {fault.kind}, {driver.sent} of {total} messages sent")
+        with suppress(RedisError):
+            looked = time.monotonic()
+            if quiet.payloads_waiting(cast) == 0:
+                history.drained.append(looked)
         # the other half comes while it happens
         driver.allow(int(share * (number + 1)))
         maker.make(fault)
         if fault.kind in plan.LOSES_QUEUE:
-            lossy.append(time.monotonic())
+            history.emptied.append(time.monotonic())
         counted = report.kills if fault.kind in plan.KILLS else report.faults
         counted[fault.kind] += 1
         ended = quiet.now(cast)
@@ -92,7 +114,7 @@ def _afflict(
             else:
                 report.recovered.append((fault.kind, round(took, 2)))
     report.midway = maker.midway
-    return lossy
+    return history
 
 
 def _await_sent(driver: Driver, sent: int) -> None:
@@ -121,7 +143,7 @@ def _settle(cast: Cast, driver: Driver, report: Report, say: Say) -> None:
         time.sleep(0.2)
 
 
-def _judge(cast: Cast, driver: Driver, made: traffic.Traffic, lossy: list[float], report: Report) -> None:
+def _judge(cast: Cast, driver: Driver, made: traffic.Traffic, history: QueueHistory, report: Report) -> None:
     with cast.connect() as connection:
         found = verdict.judge(connection, Rules.of(cast.settings), made.originals, driver.accepted)
     report.accepted = len(driver.accepted)
@@ -130,7 +152,7 @@ def _judge(cast: Cast, driver: Driver, made: traffic.Traffic, lossy: list[float]
     report.dead, report.sessions = found.dead, found.sessions
     report.refusals = Counter(driver.refusals)
     missing = [at for key, at in driver.queued.items() if key not in found.stored]
-    forgotten = sum(any(at < moment for moment in lossy) for at in missing)
+    forgotten = sum(history.may_have_held(at) for at in missing)
     report.payloads = Payloads(
         queued=len(driver.queued),
         stored=len(found.stored) - report.stored,
