@@ -22,7 +22,7 @@ from schemas.errors import LeaseLost, Permanent, ProviderUnavailable, Retryable
 
 log = structlog.get_logger(__name__)
 
-KINDS = ("ingest", "embed", "summarize", "backfill")
+KINDS = ("ingest", "embed", "summarize", "backfill", "forget")
 
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0

@@ -17,6 +17,7 @@ TASKS = [
     "workers.tasks.embed",
     "workers.tasks.summarize",
     "workers.tasks.backfill",
+    "workers.tasks.forget",
     "workers.tasks.prune",
     "workers.tasks.sweep",
 ]

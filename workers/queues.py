@@ -52,7 +52,7 @@ EMBED = Queue(
 )
 # Threads wait for a language model at no cost; a client's timeout is shorter than the lease.
 SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)
-# Sweep, prune and backfill: seldom, long, and not to starve the others.
+# Sweep, prune, backfill and forget: seldom, long, and not to starve the others.
 BACKFILL = Queue(
     name="backfill", pool="prefork", concurrency=1, soft_limit=90, hard_limit=110, batch=1, max_tasks=1000
 )
@@ -62,7 +62,7 @@ QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACK
 DEAD = "backscroll.dead"
 
 # Which queue the hints of a kind of work go to; the task is called as the kind.
-OF_KIND = {"ingest": INGEST, "embed": EMBED, "summarize": SUMMARIZE, "backfill": BACKFILL}
+OF_KIND = {"ingest": INGEST, "embed": EMBED, "summarize": SUMMARIZE, "backfill": BACKFILL, "forget": BACKFILL}
 
 
 def hint(app: Celery, kind: str, times: int = 1) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from celery import Celery
 
-from pipeline import backfill, embed, ingest, ledger, summarize
+from pipeline import backfill, embed, forget, ingest, ledger, summarize
 from pipeline.clients.factory import make_embedder, make_summarizer
 from pipeline.clients.protocols import Embedder
 from pipeline.ingest import Rules
@@ -71,6 +71,11 @@ class Resources:
             min_messages=self.settings.session_min_messages,
         )
         return backfill.backfiller(self.database, current)
+
+    @cached_property
+    def forgetter(self) -> Handler:
+        """Does `forget` work."""
+        return forget.forgetter(self.database, self.rules)
 
     def policy(self, kind: str) -> Policy:
         """How work of a kind is claimed."""

@@ -70,9 +70,11 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
             queues.hint(app, kind, times=waiting % 50)
         for _ in range(sweeps):
             app.tasks["backscroll.sweep"]()
-        for kind, queue in OF_KIND.items():
-            before, after = hinted.get(kind, 0) % 50, client.llen(queue.full_name)
+        for queue in set(OF_KIND.values()):
+            kinds = [kind for kind in OF_KIND if OF_KIND[kind] == queue]
+            before = sum(hinted.get(kind, 0) % 50 for kind in kinds)
+            after = client.llen(queue.full_name)
             # Then none has more for it, and every one has what there is to do
             assert after <= max(before, 2 * queue.concurrency)
-            needed = -(-owed.get(kind, 0) // queue.batch)
+            needed = sum(-(-owed.get(kind, 0) // queue.batch) for kind in kinds)
             assert after >= min(needed, 2 * queue.concurrency)

@@ -20,7 +20,8 @@ def sweep(self: Task) -> None:
     """
     held = resources.current()
     swept = pipeline_sweep.sweep(held.database, held.rules, held.settings.work_max_attempts)
-    for kind, due in sorted(swept.due.items()):
+    # a queue may serve several kinds, and a backfill can wait
+    for kind, due in sorted(swept.due.items(), key=lambda item: (item[0] == "backfill", item[0])):
         queue = queues.OF_KIND.get(kind)
         if queue is None:
             log.warning("work_of_unknown_kind", kind=kind, rows=due)

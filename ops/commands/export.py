@@ -1,0 +1,33 @@
+"""`backscroll export`: everything that is known of a user, as JSON Lines."""
+
+from typing import Annotated
+
+import typer
+
+from ops.commands import rendering
+from ops.commands.opening import opened
+from ops.connection import DataDirOption, TenantOption
+from pipeline import export as pipeline_export
+
+app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+
+
+@app.callback(epilog="**Example:** backscroll export user telegram:11 > telegram-11.jsonl")
+def export() -> None:
+    """Write out what is known of somebody."""
+
+
+@app.command(epilog="**Example:** backscroll export user telegram:11 > telegram-11.jsonl")
+def user(
+    sender: Annotated[str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)],
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Write a user's messages, memories, and the sessions they took part in: one JSON object a line.
+
+    Each line says what it is in `record`: `message`, `memory` or `session`. Summaries of sessions speak of
+    others, too.
+    """
+    with opened(data_dir, tenant) as (settings, database):
+        for record in pipeline_export.of_user(database, settings.tenant, sender):
+            rendering.print_json(record)

@@ -1,0 +1,171 @@
+"""`backscroll forget`: remove a message, a user, a chat or a tenant for good, and show the receipt."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ops.commands import rendering
+from ops.commands.hints import Hints
+from ops.commands.opening import opened
+from ops.commands.rendering import JsonOption
+from ops.connection import DataDirOption, TenantOption
+from pipeline import forget as pipeline_forget
+from pipeline import ledger
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.store import forgetting as store
+from pipeline.store.database import Database
+from schemas.errors import InvalidInput
+from schemas.forgetting import Receipt, Subject
+from schemas.payloads import parse_payload
+from schemas.settings import Settings
+
+app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+
+LISTED = 50
+LOOK_SECONDS = 0.5
+FOLLOWING = ("summarize", "embed")
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count only; forget nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.callback(
+    epilog="**Examples:** backscroll forget user telegram:11 --dry-run · backscroll forget chat telegram:-100420 "
+    "--yes · backscroll forget receipts"
+)
+def forget() -> None:
+    """Remove messages for good, with their vectors and memories, and summarize what is left without them.
+
+    What was sent until now does not come back, however often it is sent or imported again. Ended half-way, it is
+    finished by the workers or the next run.
+    """
+
+
+@app.command(epilog="**Example:** backscroll forget message telegram:-100420 1041 --yes")
+def message(
+    chat: Annotated[str, typer.Argument(help="The chat's id.", show_default=False)],
+    external_id: Annotated[str, typer.Argument(help="The platform's id.", show_default=False)],
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Forget one message."""
+    _forget(
+        {"kind": "message", "chat_id": chat, "external_id": external_id},
+        dry_run,
+        yes,
+        as_json,
+        tenant,
+        data_dir,
+    )
+
+
+@app.command(epilog="**Example:** backscroll forget user telegram:11 --yes")
+def user(
+    sender: Annotated[str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)],
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Forget all that a user has said until now, in every chat, and what is known of them."""
+    _forget({"kind": "user", "sender_id": sender}, dry_run, yes, as_json, tenant, data_dir)
+
+
+@app.command(epilog="**Example:** backscroll forget chat telegram:-100420 --dry-run")
+def chat(
+    chat: Annotated[str, typer.Argument(help="The chat's id.", show_default=False)],
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Forget a chat with all that was said in it until now."""
+    _forget({"kind": "chat", "chat_id": chat}, dry_run, yes, as_json, tenant, data_dir)
+
+
+@app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --yes")
+def tenant_(
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Forget everything of a tenant; receipts and tombstones stay."""
+    _forget({"kind": "tenant"}, dry_run, yes, as_json, tenant, data_dir)
+
+
+@app.command(epilog="**Example:** backscroll forget receipts --json")
+def receipts(
+    as_json: JsonOption = False, tenant: TenantOption = None, data_dir: DataDirOption = None
+) -> None:
+    """List the newest receipts: how much was forgotten and when, not whom."""
+    with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
+        found = store.listing(connection, LISTED)
+    if as_json:
+        rendering.print_json({"receipts": found})
+        return
+    table = rendering.table(
+        "receipt", "what", "messages", "begun (UTC)", "finished", right=("receipt", "messages")
+    )
+    for each in found:
+        finished = rendering.moment(each.finished_at)
+        began = rendering.moment(each.created_at)
+        rendering.row(table, each.id, each.kind, each.counts.get("messages", 0), began, finished)
+    rendering.out().print(table)
+
+
+def _forget(
+    given: dict[str, str], dry_run: bool, yes: bool, as_json: bool, tenant: str | None, data_dir: Path | None
+) -> None:
+    subject = parse_payload(Subject, given)
+    with opened(data_dir, tenant) as (settings, database):
+        planned = pipeline_forget.plan(database, settings.tenant, subject)
+        told = ", ".join(f"{count:,} {name}" for name, count in planned.items())
+        if dry_run:
+            if as_json:
+                rendering.print_json({"dry_run": True, "would_forget": planned})
+            else:
+                print(f"Would forget {told}.")
+            return
+        if not yes:
+            if as_json:
+                raise InvalidInput("with --json nobody is asked: add --yes", field="yes")
+            typer.confirm(f"Forget {told}, for good?", abort=True)
+        receipt = pipeline_forget.start(database, settings.tenant, subject)
+        receipt = _finished(database, settings, receipt)
+        hints = Hints(settings, rendering.err())
+        try:
+            for kind in FOLLOWING:
+                hints.send(kind)
+        finally:
+            hints.close()
+    if as_json:
+        rendering.print_json(receipt)
+        return
+    table = rendering.table("what", "count", right=("count",))
+    for name, count in sorted(receipt.counts.items()):
+        rendering.row(table, name.replace("_", " "), count)
+    rendering.out().print(
+        f"Receipt {receipt.id}: forgotten, with what was sent until {rendering.moment(receipt.until)}."
+    )
+    rendering.out().print(table)
+
+
+def _finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
+    """The receipt when all is done, by this process or by a worker that was quicker."""
+    handler = pipeline_forget.forgetter(database, Rules.of(settings))
+    policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.work_max_attempts)
+    while receipt.finished_at is None:
+        if not ledger.run(database, "forget", handler, policy).claimed:
+            time.sleep(LOOK_SECONDS)
+        receipt = pipeline_forget.get(database, settings.tenant, receipt.id)
+    return receipt

@@ -1,0 +1,44 @@
+"""`backscroll remember`: whether what a user says is kept."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from ops.commands import rendering
+from ops.commands.opening import opened
+from ops.commands.rendering import JsonOption
+from ops.connection import DataDirOption, TenantOption
+from pipeline import tombstones
+
+app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+
+
+@app.callback(epilog="**Example:** backscroll remember user telegram:11 off")
+def remember() -> None:
+    """Switch remembering on and off. A chat's own switch is `memory` in what is said of the chat."""
+
+
+@app.command(
+    epilog="**Examples:** backscroll remember user telegram:11 · backscroll remember user telegram:11 off"
+)
+def user(
+    sender: Annotated[str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)],
+    switch: Annotated[
+        Literal["on", "off"] | None, typer.Argument(help="Default: show which it is.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show or switch whether a user's messages are kept.
+
+    While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`.
+    """
+    with opened(data_dir, tenant) as (settings, database):
+        if switch is not None:
+            tombstones.remember_user(database, settings.tenant, sender, remembered=switch == "on")
+        remembered = tombstones.is_remembered(database, settings.tenant, sender)
+    if as_json:
+        rendering.print_json({"sender_id": sender, "remembered": remembered})
+    else:
+        print(f"{rendering.plain(sender)}: {'remembered' if remembered else 'not remembered'}")

@@ -1,0 +1,50 @@
+"""SQL that reads everything known of a sender."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+
+def messages_of(connection: Connection, sender_id: str, after: int, limit: int) -> Sequence[Row[Any]]:
+    """A sender's messages with ids above `after`, in the order of their ids."""
+    return connection.execute(
+        text("""
+            SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
+                session_key, agent_id, metadata
+            FROM messages WHERE sender_id = :sender AND id > :after ORDER BY id LIMIT :limit
+        """),
+        {"sender": sender_id, "after": after, "limit": limit},
+    ).all()
+
+
+def memories_of(connection: Connection, sender_id: str) -> Sequence[Row[Any]]:
+    """What is remembered of a sender, or was made of their messages."""
+    return connection.execute(
+        text("""
+            SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, metadata
+            FROM memories WHERE user_id = :sender OR source_message_ids && ARRAY(
+                SELECT id FROM messages WHERE sender_id = :sender)
+            ORDER BY id
+        """),
+        {"sender": sender_id},
+    ).all()
+
+
+def sessions_of(connection: Connection, sender_id: str, names: Sequence[str]) -> Sequence[Row[Any]]:
+    """Sessions that hold a sender's messages, or did before they were pruned and still name them."""
+    return connection.execute(
+        text("""
+            SELECT id, chat_id, session_key, started_at, ended_at, message_count, status, summary_text, topic_tags,
+                decisions, open_questions, action_items
+            FROM conversation_sessions s
+            WHERE status <> 'merged' AND participants && CAST(:names AS text[])
+                AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                        AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                        AND m.sender_id = :sender)
+                    OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                        AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
+            ORDER BY started_at, id
+        """),
+        {"sender": sender_id, "names": list(names)},
+    ).all()

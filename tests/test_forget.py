@@ -1,0 +1,336 @@
+"""Forgetting is for good: nothing is left, nothing comes back, and a kill in the middle changes neither."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import changes, embed, forget, ingest, ledger
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import Rules
+from pipeline.ledger import Policy
+from pipeline.memories import remember
+from pipeline.prune import prune
+from pipeline.retention import Retention
+from pipeline.store.database import Database
+from schemas.errors import InvalidInput
+from schemas.forgetting import Receipt, Subject
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import parse_payload
+from schemas.tables import metadata
+from tests.conftest import TENANT, message
+from tests.test_pipeline import place, rows, run, summarizer
+
+GROUP, DIRECT = ChatIn(chat_id="test:group", title="Group"), ChatIn(chat_id="test:direct", title="Direct")
+ZORA = Subject(kind="user", sender_id="test:zora")
+
+
+def conversation(hour: int) -> list[MessageIn]:
+    """Zora tells secrets among others, in a group."""
+    said = [
+        message(hour * 60 + n, f"the boiler shows error E{40 + n} again", id=f"g{hour}-{n}") for n in range(8)
+    ]
+    for n in (2, 5):
+        said[n] = message(
+            hour * 60 + n,
+            f"my zebrafish number {hour}{n} lives at Rua Augusta {hour}",
+            id=f"g{hour}-{n}",
+            sender_id="test:zora",
+            sender_name="Zora",
+        )
+    return said
+
+
+def work(database: Database, rules: Rules, policy: Policy) -> None:
+    """Let workers do everything that is owed, forgetting aside."""
+    place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+
+
+@pytest.fixture
+def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
+    """Twenty sessions of a group with Zora in all of them, a chat of hers alone, and memories of her."""
+    ingest.accept(database, TENANT, GROUP, [m for hour in range(20) for m in conversation(2 * hour)])
+    zora = [
+        message(n, f"zebrafish diary, page {n}", id=f"d{n}", sender_id="test:zora", sender_name="Zora")
+        for n in range(5)
+    ]
+    ingest.accept(database, TENANT, DIRECT, zora)
+    remember(database, TENANT, MemoryIn(scope="user", user_id="test:zora", content="keeps zebrafish"))
+    remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
+    work(database, rules, policy)
+    with database.tenant(TENANT) as connection:
+        # derived from what Zora said
+        connection.execute(
+            text("""
+                INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, source_session_id)
+                SELECT 'default', gen_random_uuid(), 'organization', 'fact', 'a zebrafish lives here', '', min(id)
+                FROM conversation_sessions
+            """)
+        )
+    work(database, rules, policy)
+    changes.edit(database, TENANT, GROUP.chat_id, "g0-2", "my zebrafish moved", None, rules)
+    assert everywhere(database, "zebrafish")
+    return database
+
+
+def everywhere(database: Database, words: str) -> list[str]:
+    """The columns, of all tables, in which a text stands."""
+    found = []
+    for name, table in metadata.tables.items():
+        for column in table.columns:
+            if column.name == "embedding":
+                continue
+            with database.tenant(TENANT) as connection:
+                shown = f"CAST({column.name} AS text)"
+                if column.type.python_type is bytes:
+                    shown = f"encode({column.name}, 'escape')"
+                count = connection.scalar(
+                    text(f"SELECT count(*) FROM {name} WHERE {shown} ILIKE :words"), {"words": f"%{words}%"}
+                )
+            if count:
+                found.append(f"{name}.{column.name}")
+    return found
+
+
+def finish(database: Database, rules: Rules, policy: Policy) -> None:
+    run(database, "forget", forget.forgetter(database, rules), policy)
+
+
+def forgotten(database: Database, subject: Subject, rules: Rules, policy: Policy) -> Receipt:
+    receipt = forget.start(database, TENANT, subject)
+    finish(database, rules, policy)
+    return forget.get(database, TENANT, receipt.id)
+
+
+def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    assert forget.plan(remembered, TENANT, ZORA) == {"messages": 45, "chats": 2, "memories": 1}
+    receipt = forgotten(remembered, ZORA, rules, policy)
+    for _ in ("at once", "and when all is summarized and embedded again"):
+        for words in ("zebrafish", "Rua Augusta", "zora"):
+            assert everywhere(remembered, words) == []
+        work(remembered, rules, policy)
+    assert receipt.finished_at is not None
+    assert {k: receipt.counts[k] for k in ("messages", "sessions", "memories")} == {
+        "messages": 45,
+        "sessions": 21,
+        "memories": 2,
+    }
+    assert receipt.counts["looked_for"] > 0
+    assert (receipt.counts["found_again_texts"], receipt.counts["found_again_vectors"]) == (0, 0)
+
+
+def test_what_others_said_beside_a_forgotten_user_stays_and_is_summarized_anew(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    forgotten(remembered, ZORA, rules, policy)
+    work(remembered, rules, policy)
+    assert rows(
+        remembered,
+        """SELECT count(*), min(message_count), min(status), count(summary_text), count(v.session_id)
+        FROM conversation_sessions s LEFT JOIN session_vectors v ON v.session_id = s.id""",
+    ) == [(20, 6, "summarized", 20, 20)]
+    assert rows(remembered, "SELECT count(*) FROM message_vectors") == [(120,)]
+    assert rows(
+        remembered,
+        """SELECT message_count, lexeme_count = (SELECT coalesce(sum(length(tsv)), 0) FROM messages m
+            WHERE m.chat_id = c.chat_id) FROM chats c ORDER BY chat_id""",
+    ) == [(0, True), (120, True)]
+    assert rows(remembered, "SELECT content FROM memories") == [("The boiler is old.",)]
+
+
+def test_what_a_forgotten_user_had_sent_never_comes_back_and_what_they_say_later_is_kept(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    forgotten(remembered, ZORA, rules, policy)
+    again = ingest.accept(remembered, TENANT, GROUP, conversation(0))
+    assert (again.new, again.duplicates, again.kept_out) == (0, 6, 2)
+    # nor by another id, nor by an edit
+    renamed = conversation(0)[2].model_copy(update={"external_id": "imported"})
+    assert ingest.accept(remembered, TENANT, GROUP, [renamed]).kept_out == 1
+    assert (
+        changes.edit(remembered, TENANT, GROUP.chat_id, "g0-2", "zebrafish", None, rules).outcome
+        == "kept_out"
+    )
+    assert everywhere(remembered, "zebrafish") == []
+    now = rows(remembered, "SELECT now()")[0][0]
+    later = renamed.model_copy(update={"external_id": "later", "sent_at": now, "content": "hello again"})
+    assert ingest.accept(remembered, TENANT, GROUP, [later]).new == 1
+
+
+def test_a_message_that_said_it_was_sent_in_the_future_stays_forgotten(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ahead = message(60 * 24 * 365 * 50, "zebrafish of the future", id="f", sender_id="test:zora")
+    ingest.accept(database, TENANT, GROUP, [ahead])
+    for subject in (Subject(kind="chat", chat_id=GROUP.chat_id), ZORA):
+        forgotten(database, subject, rules, policy)
+        assert ingest.accept(database, TENANT, GROUP, [ahead]).kept_out == 1
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
+    remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forget, "BATCH", 7)
+    erase, calls = changes.erase, 0
+
+    def until_killed(*given: object, **options: object) -> changes.Erased:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise Killed
+        return erase(*given, **options)  # type: ignore[arg-type]
+
+    receipt = forget.start(remembered, TENANT, ZORA)
+    monkeypatch.setattr(changes, "erase", until_killed)
+    with pytest.raises(Killed):
+        finish(remembered, rules, policy)
+    left = rows(remembered, "SELECT count(*) FROM messages WHERE sender_id = 'test:zora'")[0][0]
+    assert 0 < left < 45  # type: ignore[operator]
+    # meanwhile nothing comes back
+    assert ingest.accept(remembered, TENANT, GROUP, conversation(0)).kept_out == 2
+    finish(remembered, rules, policy)
+    work(remembered, rules, policy)
+    assert everywhere(remembered, "zora") == everywhere(remembered, "zebrafish") == []
+    assert forget.get(remembered, TENANT, receipt.id).counts["messages"] == 45
+
+
+def test_a_forgetting_that_takes_long_goes_on_in_turns(
+    remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forget, "BATCH", 20)
+    monkeypatch.setattr(forget, "SECONDS_AT_ONCE", 0.0)
+    forget.start(remembered, TENANT, ZORA)
+    outcome = ledger.run(remembered, "forget", forget.forgetter(remembered, rules), policy)
+    assert "forget" in outcome.follows
+    finish(remembered, rules, policy)
+    assert everywhere(remembered, "zora") == []
+
+
+class Forgetful(DeterministicEmbedder):
+    """While it works a user is forgotten."""
+
+    def __init__(self, database: Database, rules: Rules, policy: Policy) -> None:
+        super().__init__()
+        self.between = (database, rules, policy)
+        self.calls = 0
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        self.calls += 1
+        if self.calls == 1:
+            database, rules, policy = self.between
+            forgotten(database, ZORA, rules, policy)
+        return super().embed_documents(texts)
+
+
+def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, GROUP, conversation(0))
+    place(database, rules, policy)
+    client = Forgetful(database, rules, policy)
+    assert ledger.run(database, "embed", embed.embedder(database, client), policy).finished == 0
+    assert rows(database, "SELECT count(*) FROM message_vectors") == [(0,)]
+    run(database, "embed", embed.embedder(database, client), policy)
+    assert rows(database, "SELECT count(*) FROM message_vectors") == [(6,)]
+
+
+def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    keep = Retention(
+        message_age=timedelta(days=1), messages_per_chat=None, memories_per_session=99, memories_per_user=99
+    )
+    place(remembered, rules, policy)
+    assert prune(remembered, TENANT, keep)["messages_by_age"] == 165
+    assert everywhere(remembered, "zora") != []
+    with remembered.tenant(TENANT) as connection:
+        # whoever has no name goes by their id
+        connection.execute(text("UPDATE conversation_sessions SET participants = '{Ann,test:zora}'"))
+    forgotten(remembered, ZORA, rules, policy)
+    assert everywhere(remembered, "zora") == everywhere(remembered, "zebrafish") == []
+
+
+def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    changes.edit(remembered, TENANT, DIRECT.chat_id, "never comes", "secret", None, rules)
+    remember(remembered, TENANT, MemoryIn(scope="organization", content="secret", learned_in=DIRECT.chat_id))
+    receipt = forgotten(remembered, Subject(kind="chat", chat_id=DIRECT.chat_id), rules, policy)
+    assert (receipt.counts["messages"], receipt.counts["chats"]) == (5, 1)
+    assert everywhere(remembered, "test:direct") == everywhere(remembered, "secret") == []
+    assert rows(remembered, "SELECT count(*) FROM messages") == [(160,)]
+    again = ingest.accept(remembered, TENANT, DIRECT, [message(1, "an old message", id="d1")])
+    assert again.kept_out == 1
+    assert everywhere(remembered, "test:direct") == []
+    now = rows(remembered, "SELECT now()")[0][0]
+    assert ingest.accept(remembered, TENANT, DIRECT, [message(0, "new", sent_at=now)]).new == 1
+
+
+def test_a_forgotten_tenant_keeps_its_receipts_alone(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(remembered, "other", GROUP, conversation(0))
+    receipt = forgotten(remembered, Subject(kind="tenant"), rules, policy)
+    assert receipt.counts["messages"] == 165
+    left = {
+        name: rows(remembered, f"SELECT count(*) FROM {name}")[0][0]
+        for name, table in metadata.tables.items()
+        if "tenant_id" in table.columns
+    }
+    assert {name for name, count in left.items() if count} == {
+        "tenants",
+        "tenant_keys",
+        "tombstones",
+        "forget_receipts",
+        "daily_counters",
+        "work",
+    }
+    assert rows(remembered, "SELECT DISTINCT name FROM daily_counters") == [("forgotten",)]
+    assert rows(remembered, "SELECT DISTINCT kind FROM work") == [("forget",)]
+    with remembered.tenant("other") as connection:
+        assert connection.scalar(text("SELECT count(*) FROM messages")) == 8
+
+
+def test_a_single_message_can_be_forgotten_with_a_receipt(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    subject = Subject(kind="message", chat_id=DIRECT.chat_id, external_id="d3")
+    assert forget.plan(remembered, TENANT, subject) == {"messages": 1, "chats": 1, "memories": 0}
+    receipt = forgotten(remembered, subject, rules, policy)
+    assert receipt.counts["messages"] == 1
+    assert everywhere(remembered, "page 3") == []
+    # what is forgotten twice was not there the second time
+    assert forgotten(remembered, subject, rules, policy).counts.get("messages", 0) == 0
+
+
+def test_a_receipt_says_how_much_and_not_whom(remembered: Database, rules: Rules, policy: Policy) -> None:
+    forgotten(remembered, ZORA, rules, policy)
+    assert rows(remembered, "SELECT subject FROM forget_receipts") == [(None,)]
+    first, second = (forgotten(remembered, ZORA, rules, policy) for _ in range(2))
+    # whoever knows whom it was about finds all receipts
+    assert first.subject_hash == second.subject_hash
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kind": "user"},
+        {"kind": "user", "sender_id": ""},
+        {"kind": "chat", "sender_id": "test:zora"},
+        {"kind": "tenant", "chat_id": "test:1"},
+        {"kind": "message", "chat_id": "test:1"},
+    ],
+)
+def test_what_is_to_be_forgotten_must_be_said_in_full(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput):
+        parse_payload(Subject, given)
