@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from ops import cli
-from ops.commands import up
+from ops.commands import doctor, up
 from pipeline import profiles, rank, retrieve
 from pipeline.profiles import PROFILES, Parameters
 from pipeline.rank import Weights
@@ -246,5 +246,5 @@ def test_the_context_is_described_field_by_field() -> None:
 
 
 def test_every_exit_code_is_explained() -> None:
-    real = {0, 5, cli.DEFECT, cli.INTERRUPTED, *cli.EXIT_CODES.values()}
+    real = {0, 5, *doctor.EXIT_CODES.values(), cli.DEFECT, cli.INTERRUPTED, *cli.EXIT_CODES.values()}
     assert {int(row[0]) for row in ROWS if row[0].isdigit()} == real
