@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from pipeline import ingest, ledger
-from pipeline.ingest import Rules
+from pipeline import ledger, ranges
 from pipeline.ledger import Claim
+from pipeline.rules import Rules
 from pipeline.store import backfills, spaces, vectors, work
 from pipeline.store.database import Database
 from schemas.backfills import Backfill, BackfillRequest
@@ -139,7 +139,7 @@ def _do(
 ) -> None:
     if backfill.request.kind == "sessionize":
         for chat_id in keys:
-            ingest.sessionize_anew(connection, tenant_id, chat_id, current.rules)
+            ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
         return
     if backfill.request.kind == "summarize" and not backfill.request.missing_only:
         connection.execute(

@@ -11,9 +11,9 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from pipeline import ingest, tombstones
+from pipeline import ranges, tombstones
 from pipeline.fence import without_recalled
-from pipeline.ingest import Rules
+from pipeline.rules import Rules
 from pipeline.store import changes as store
 from pipeline.store import chats, counters, work
 from pipeline.store import tombstones as stones
@@ -93,7 +93,7 @@ def edit(
         if content and rules.memory:
             work.raise_wanted(connection, tenant_id, "embed", [key], trace_id=trace_id)
             follows.add("embed")
-        if ingest.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
+        if ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
             follows.add("summarize")
     return Changed(outcome="edited", follows=frozenset(follows))
 
@@ -169,11 +169,11 @@ def erase(
     memories = store.drop_derived(connection, [row.id for row in gone], ids)
     summaries = store.clear(connection, ids)
     for session in touched:
-        ingest.split_anew(connection, tenant_id, session, chat.language, rules)
+        ranges.split_anew(connection, tenant_id, session, chat.language, rules)
 
     owed = store.drop_work(connection, tenant_id, [f"message:{row.id}" for row in gone])
     store.fence(connection, tenant_id, [f"session:{session_id}" for session_id in ids])
-    closed = ingest.close_sessions(
+    closed = ranges.close_sessions(
         connection, tenant_id, chat.chat_id, rules.for_chat(chat), trace_id=trace_id
     )
     return Erased(

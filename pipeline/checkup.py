@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
-from pipeline import ingest, sessionize
+from pipeline import ranges, sessionize
 from pipeline.diagnosis import Server, Spaces, Tenant, Work
-from pipeline.ingest import FOREVER, Rules
+from pipeline.ranges import FOREVER
+from pipeline.rules import Rules
 from pipeline.store import chats, health, messages, retention, sessions, spaces, vectors, work
 from pipeline.store.database import Database
 from schemas.tables import REVISION
@@ -192,7 +193,7 @@ def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
 def _cut_anew(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
     for chat_id in tenant.differing:
         with database.tenant(tenant.tenant_id) as connection:
-            ingest.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
+            ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
         yield f"cut chat {chat_id} into sessions anew"
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, ingest, ledger, tombstones
-from pipeline.ingest import Rules
+from pipeline import changes, ledger, ranges, tombstones
 from pipeline.ledger import Claim
+from pipeline.rules import Rules
 from pipeline.store import changes as store_changes
 from pipeline.store import chats, counters, work
 from pipeline.store import forgetting as store
@@ -208,9 +208,9 @@ class _Forgetting:
             memories = store_changes.drop_derived(connection, [], ids)
             summaries = store_changes.clear(connection, ids)
             for session in found:
-                ingest.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
+                ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
             store_changes.fence(connection, self.tenant_id, [f"session:{session_id}" for session_id in ids])
-            if found and ingest.close_sessions(
+            if found and ranges.close_sessions(
                 connection, self.tenant_id, chat_id, self.rules.for_chat(chat), trace_id=self.claim.trace_id
             ):
                 self.follows.add("summarize")

@@ -4,31 +4,26 @@ Accepting is one short transaction: the messages, the note that they have arrive
 Placing reads what has arrived, asks the pure function what changes, and writes ranges, never messages.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 from itertools import groupby
 
 from sqlalchemy import Connection
 
-from pipeline import ledger, quarantine, sessionize, tombstones
+from pipeline import ledger, quarantine, ranges, sessionize, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
-from pipeline.store import changes, chats, counters, messages, sessions, vectors, work
+from pipeline.rules import Rules
+from pipeline.store import changes, chats, counters, messages, sessions, work
 from pipeline.store import tombstones as stones
-from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
 from pipeline.tokens import estimate as estimate_tokens
 from schemas.messages import ChatIn, MessageIn
-from schemas.sessions import Session, Stamp
-from schemas.settings import Settings
 
 ARRIVALS_AT_ONCE = 2000
 """Messages placed in one transaction: some 0.5 s, well under any lease."""
-
-FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,45 +36,6 @@ class Accepted:
     duplicates: int
     # forgotten, or of somebody who is not to be remembered; nothing was done
     kept_out: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rules:
-    """How sessions are cut and when they are summarized."""
-
-    # between two messages of a session, at most
-    gap: timedelta
-    # the same for sessions that an agent named
-    ttl: timedelta
-    # a closed session's summary waits so long for late messages
-    debounce_seconds: float
-    # an open session is summarized every so many messages or tokens
-    rolling_messages: int
-    rolling_tokens: int
-    # with memory off the messages are kept, and nothing is made of them
-    memory: bool
-    summaries: bool
-
-    @classmethod
-    def of(cls, settings: Settings) -> "Rules":
-        """The rules that the settings ask for."""
-        return cls(
-            gap=timedelta(minutes=settings.session_gap_minutes),
-            ttl=timedelta(minutes=settings.memory_session_ttl_minutes),
-            debounce_seconds=settings.summarize_debounce_seconds,
-            rolling_messages=settings.session_rolling_messages,
-            rolling_tokens=settings.session_rolling_tokens,
-            memory=settings.session_memory_enabled,
-            summaries=settings.session_summarization_enabled,
-        )
-
-    def for_chat(self, chat: Chat) -> "Rules":
-        """The rules for one chat, which may have its memory off."""
-        return self if chat.memory else replace(self, memory=False)
-
-    def gap_of(self, session_key: str) -> timedelta:
-        """The longest pause inside a session of this key."""
-        return self.ttl if session_key else self.gap
 
 
 def accept(
@@ -191,14 +147,14 @@ def place(
     messages.forget_arrivals(connection, chat_id, [a.message_id for a in arrived])
     if rules.memory:
         for session in sessions.newly_cut(connection, chat_id):
-            split_anew(connection, tenant_id, session, chat.language, rules)
+            ranges.split_anew(connection, tenant_id, session, chat.language, rules)
 
     follows: set[str] = set()
     embedded = [f"message:{a.message_id}" for a in arrived if a.has_text] if rules.memory else []
     work.raise_wanted(connection, tenant_id, "embed", embedded, trace_id=trace_id)
     if embedded:
         follows.add("embed")
-    if close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
+    if ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
         follows.add("summarize")
     finish(len(waiting) == ARRIVALS_AT_ONCE)
     return follows
@@ -206,22 +162,6 @@ def place(
 
 def _session_key(arrival: Arrival) -> str:
     return arrival.session_key
-
-
-def close_sessions(
-    connection: Connection, tenant_id: str, chat_id: str, rules: Rules, *, trace_id: str | None = None
-) -> int:
-    """Close what has come to its end in a chat and owe the summaries that follow; how many sessions those are."""
-    closed = sessions.close_ended(connection, chat_id, rules.gap, rules.ttl)
-    due = [session.id for session in closed]
-    due += sessions.wanting_rollup(connection, chat_id, rules.rolling_messages, rules.rolling_tokens)
-    counters.add(connection, tenant_id, {"sessions_closed": len(closed)})
-    if not (due and rules.memory and rules.summaries):
-        return 0
-    delay = max(rules.debounce_seconds, chats.settling_seconds(connection, chat_id))
-    keys = [f"session:{key}" for key in due]
-    work.raise_wanted(connection, tenant_id, "summarize", keys, delay_seconds=delay, trace_id=trace_id)
-    return len(due)
 
 
 def _place_key(
@@ -254,7 +194,7 @@ def _place_key(
             sessions.insert(connection, tenant_id, chat_id, session_key, language, shape)
             opened += 1
             continue
-        survivor, brought, brought_tokens = _join(connection, tenant_id, placement.sessions)
+        survivor, brought, brought_tokens = ranges.join(connection, tenant_id, placement.sessions)
         grown = sessions.Shape(
             started_at=placement.started_at,
             ended_at=placement.ended_at,
@@ -264,96 +204,3 @@ def _place_key(
         )
         sessions.grow(connection, survivor, grown)
     counters.add(connection, tenant_id, {"sessions_opened": opened})
-
-
-def _join(connection: Connection, tenant_id: str, joined: Sequence[Session]) -> tuple[int, int, int]:
-    """Unite sessions in the one with the lowest id: `(its id, messages, tokens that the others bring)`."""
-    survivor = min(session.id for session in joined)
-    losers = sorted(session.id for session in joined if session.id != survivor)
-    if not losers:
-        return survivor, 0, 0
-    brought, tokens = sessions.merge(connection, survivor, losers)
-    vectors.drop_sessions(connection, losers)
-    keys = [f"session:{loser}" for loser in losers]
-    work.drop(connection, tenant_id, "embed", keys)
-    work.drop(connection, tenant_id, "summarize", keys)
-    return survivor, brought, tokens
-
-
-def split_anew(connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules) -> None:
-    """Cut a stored session again from its messages, after a close marker or a deletion inside it.
-
-    The earliest part keeps the id; a session that nothing is left of goes.
-    """
-    chat_id, key = session.chat_id, session.session_key
-    closes = sessions.closes(connection, chat_id, key) if key else []
-    rows = messages.stamps(connection, chat_id, key, session.started_at, session.ended_at)
-    parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
-    if not parts:
-        changes.drop_session(connection, tenant_id, session.id)
-        return
-    matches = sessionize.match([session], parts)
-    _rewrite(connection, tenant_id, chat_id, key, language, matches, rows)
-
-
-def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> None:
-    """Cut a chat's sessions again, after the gap has changed; what is the same already is left alone."""
-    chat = chats.lock(connection, chat_id)
-    if chat is None:
-        return
-    rules = rules.for_chat(chat)
-    if not rules.memory:
-        return
-    for key in sessions.keys(connection, chat_id):
-        rows = messages.stamps(connection, chat_id, key, *FOREVER)
-        closes = sessions.closes(connection, chat_id, key) if key else []
-        parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
-        stored = sessions.near(connection, chat_id, key, *FOREVER, timedelta())
-        # what retention has taken messages from stays as it is
-        stored, parts = sessionize.remembered(stored, parts)
-        if parts:
-            _rewrite(
-                connection, tenant_id, chat_id, key, chat.language, sessionize.match(stored, parts), rows
-            )
-    close_sessions(connection, tenant_id, chat_id, rules)
-
-
-def _rewrite(
-    connection: Connection,
-    tenant_id: str,
-    chat_id: str,
-    session_key: str,
-    language: str,
-    matches: Sequence[sessionize.Match],
-    rows: Sequence[tuple[Stamp, str, int]],
-) -> None:
-    """Write the ranges that differ from what is stored: joined ones first, so that no two begin alike."""
-    times = [stamp.sent_at for stamp, _, _ in rows]
-    fresh: list[sessions.Shape] = []
-    for match in matches:
-        inside = rows[bisect_left(times, match.range.started_at) : bisect_right(times, match.range.ended_at)]
-        shape = sessions.Shape(
-            started_at=match.range.started_at,
-            ended_at=match.range.ended_at,
-            message_count=match.range.count,
-            token_count=sum(tokens for _, _, tokens in inside),
-            participants=sorted({speaker for _, speaker, _ in inside}),
-        )
-        if match.session is None:
-            fresh.append(shape)
-            continue
-        if match.merged:
-            _join(connection, tenant_id, [match.session, *match.merged])
-        if match.merged or not _has_shape(match.session, shape):
-            sessions.reshape(connection, match.session.id, shape)
-    for shape in fresh:
-        sessions.insert(connection, tenant_id, chat_id, session_key, language, shape)
-    counters.add(connection, tenant_id, {"sessions_opened": len(fresh)})
-
-
-def _has_shape(session: Session, shape: sessions.Shape) -> bool:
-    return (session.started_at, session.ended_at, session.message_count) == (
-        shape.started_at,
-        shape.ended_at,
-        shape.message_count,
-    )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import text
 
-from pipeline import ingest
-from pipeline.ingest import Rules
+from pipeline import ranges
+from pipeline.rules import Rules
 from pipeline.store import chats, sessions, work
 from pipeline.store.database import Database
 
@@ -43,7 +43,7 @@ def sweep(database: Database, rules: Rules, max_attempts: int) -> Swept:
             # Whoever holds the chat is placing messages in it, and closes what has ended.
             chat = chats.lock(connection, chat_id, wait=False)
             if chat is not None:
-                closed += ingest.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
+                closed += ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:
         due = work.due_by_kind(connection)
     return Swept(sessions_closed=closed, given_up=given_up, due=due)

@@ -11,8 +11,8 @@ from sqlalchemy import text
 from pipeline import changes, embed, ingest, ledger, summarize, tombstones
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.sessions import Message

@@ -9,12 +9,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import context, embed, fence, ingest, ledger, retrieve, summarize, tokens
+from pipeline import context, embed, fence, ingest, ledger, ranges, retrieve, summarize, tokens
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
 from pipeline.memories import remember
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput, NotFound, ProviderUnavailable
@@ -221,7 +221,7 @@ def test_one_chat_can_have_its_memory_off_and_on_again(
     )
     do_all(filled, rules, policy)
     with filled.tenant(TENANT) as connection:
-        ingest.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
+        ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
     with filled.tenant(TENANT) as connection:
         counts = connection.execute(
             text("SELECT message_count FROM conversation_sessions ORDER BY started_at")

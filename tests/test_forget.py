@@ -8,11 +8,11 @@ from sqlalchemy import text
 
 from pipeline import changes, embed, forget, ingest, ledger
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
 from pipeline.memories import remember
 from pipeline.prune import prune
 from pipeline.retention import Retention
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject

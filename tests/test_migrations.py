@@ -5,8 +5,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from pipeline import ingest
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings

@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill, embed, ingest, ledger, summarize
+from pipeline import backfill, embed, ingest, ledger, ranges, summarize
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ingest import Rules
 from pipeline.ledger import Handler, Policy
 from pipeline.prune import prune, retention_of
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.sweep import sweep
 from schemas.backfills import BackfillRequest
@@ -431,5 +431,5 @@ def test_cutting_anew_keeps_the_sessions_whose_messages_retention_has_removed(
     # the first session has lost all its messages, the second some
     prune(database, TENANT, retention_of(settings.model_copy(update={"retention_messages_per_chat": 6})))
     with database.tenant(TENANT) as connection:
-        ingest.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
+        ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
     assert rows(database, kept) == before

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from pipeline import ingest, ledger, quarantine
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.sweep import sweep
 from schemas.messages import ChatIn

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline import ingest, ledger, sessionize, tokens
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import Stamp

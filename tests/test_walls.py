@@ -7,9 +7,9 @@ from sqlalchemy.exc import ProgrammingError
 from pipeline import backfill, changes, embed, ingest
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
 from pipeline.memories import remember
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.errors import SchemaOutdated, SettingsError

@@ -12,8 +12,8 @@ from celery import Celery
 from pipeline import backfill, embed, forget, ingest, ledger, summarize
 from pipeline.clients.factory import make_embedder, make_summarizer
 from pipeline.clients.protocols import Embedder
-from pipeline.ingest import Rules
 from pipeline.ledger import Handler, Outcome, Policy
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings, load_settings
 from workers import queues

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pipeline import sessionize
-from pipeline.ingest import Rules
+from pipeline.rules import Rules
 from schemas.messages import MessageIn
 from schemas.sessions import Stamp
 

@@ -13,7 +13,7 @@ from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline import backfill
-from pipeline.ingest import Rules
+from pipeline.rules import Rules
 from pipeline.store import backfills as store
 from pipeline.store.database import Database
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest

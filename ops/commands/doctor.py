@@ -21,8 +21,8 @@ from pipeline import checkup, diagnosis
 from pipeline.checkup import Sample
 from pipeline.clients.factory import make_embedder
 from pipeline.diagnosis import Broker, Facts, Finding, Login
-from pipeline.ingest import Rules
 from pipeline.ledger import KINDS
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable
 from schemas.settings import Settings

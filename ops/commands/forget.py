@@ -13,8 +13,8 @@ from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline import forget as pipeline_forget
 from pipeline import ledger
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
+from pipeline.rules import Rules
 from pipeline.store import forgetting as store
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput

@@ -10,8 +10,8 @@ from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import embed, ingest, ledger, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings

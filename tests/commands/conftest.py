@@ -21,9 +21,9 @@ from ops.processes import environment
 from pipeline import backfill, embed, importing, ingest, ledger, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ingest import Rules
 from pipeline.ledger import Policy
 from pipeline.platforms.records import ImportOptions
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT

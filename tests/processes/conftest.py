@@ -19,7 +19,7 @@ from sqlalchemy import text
 from ops import processes
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import ingest
-from pipeline.ingest import Rules
+from pipeline.rules import Rules
 from pipeline.status import Progress, progress
 from pipeline.store import work
 from pipeline.store.database import Database

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import ingest
-from pipeline.ingest import Rules
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.settings import Settings

@@ -7,7 +7,8 @@ from pydantic import BaseModel
 
 from pipeline import changes, ingest
 from pipeline.changes import Changed
-from pipeline.ingest import Accepted, Rules
+from pipeline.ingest import Accepted
+from pipeline.rules import Rules
 from schemas.errors import InvalidInput
 from schemas.payloads import EditPayload, IngestPayload, MessageAddress, parse_payload
 from workers.web.auth import Tenant

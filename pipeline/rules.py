@@ -1,0 +1,46 @@
+"""How sessions are cut and when they are summarized: what the settings say, as placing and the sweep need it."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from pipeline.store.chats import Chat
+from schemas.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How sessions are cut and when they are summarized."""
+
+    # between two messages of a session, at most
+    gap: timedelta
+    # the same for sessions that an agent named
+    ttl: timedelta
+    # a closed session's summary waits so long for late messages
+    debounce_seconds: float
+    # an open session is summarized every so many messages or tokens
+    rolling_messages: int
+    rolling_tokens: int
+    # with memory off the messages are kept, and nothing is made of them
+    memory: bool
+    summaries: bool
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Rules":
+        """The rules that the settings ask for."""
+        return cls(
+            gap=timedelta(minutes=settings.session_gap_minutes),
+            ttl=timedelta(minutes=settings.memory_session_ttl_minutes),
+            debounce_seconds=settings.summarize_debounce_seconds,
+            rolling_messages=settings.session_rolling_messages,
+            rolling_tokens=settings.session_rolling_tokens,
+            memory=settings.session_memory_enabled,
+            summaries=settings.session_summarization_enabled,
+        )
+
+    def for_chat(self, chat: Chat) -> "Rules":
+        """The rules for one chat, which may have its memory off."""
+        return self if chat.memory else replace(self, memory=False)
+
+    def gap_of(self, session_key: str) -> timedelta:
+        """The longest pause inside a session of this key."""
+        return self.ttl if session_key else self.gap
