@@ -44,7 +44,7 @@ make_environment() {
     # what is downloaded is shown, by its name alone; the whole of it is in the log
     if ! (
         cd -- "$checkout"
-        "$venv/bin/python" -m pip install --disable-pip-version-check --progress-bar off \
+        "$venv/bin/python" -m pip install --disable-pip-version-check --no-compile --progress-bar off \
             -c ops/constraints.txt -e ".[$extras]" </dev/null 2>&1
     ) | tee -- "$log" | awk '
         $1 == "Downloading" || ($1 == "Using" && $2 == "cached") {
