@@ -153,9 +153,9 @@ def _render(section: Section, entries: Sequence[Entry]) -> str:
 
 def are_alike(one: frozenset[str], other: frozenset[str], jaccard: float) -> bool:
     """Whether two sets of words overlap by more than `jaccard` (intersection over union)."""
-    small, large = sorted((len(one), len(other)))
+    size, its_size = len(one), len(other)
     # the overlap is at most the smaller over the larger; most pairs end here, uncompared
-    if small <= jaccard * large:
+    if size <= jaccard * its_size or its_size <= jaccard * size:
         return False
     common = len(one & other)
-    return common > jaccard * (small + large - common)
+    return common > jaccard * (size + its_size - common)

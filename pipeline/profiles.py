@@ -20,7 +20,7 @@ class Parameters:
     session_chars: int = 420
     session_share: float = 0.1
     # the best messages, of which so many come from one session …
-    messages: int = 150
+    messages: int = 100
     messages_per_session: int = 100
     # … and so many neighbours on either side of the best of them are shown for reading
     neighbours: int = 0

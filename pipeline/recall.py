@@ -140,13 +140,12 @@ def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, 
                 vector=asked.vector,
             )
             found.memories = _memories(connection, query, asked)
-    with asked.timed("rank"):
-        found.ranked = rank.rank(
-            asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights
-        )
-        best = rank.rank_sessions(found.ranked)
-    with asked.timed("sessions"), database.tenant(tenant_id) as connection:
-        found.sessions = _cards(connection, best)
+        with asked.timed("rank"):
+            found.ranked = rank.rank(
+                asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights
+            )
+        with asked.timed("sessions"):
+            found.sessions = _cards(connection, rank.rank_sessions(found.ranked))
     return found
 
 

@@ -21,7 +21,7 @@ from schemas.vectors import EmbeddingSpace, Vector
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
 WHOLE_UP_TO = 1000
 # Above that, so many of each arm …
-CANDIDATES_PER_ARM = 80
+CANDIDATES_PER_ARM = 50
 # … and so many neighbours on either side.
 REACH = 3
 

@@ -52,10 +52,10 @@ class Shipped:
         with psycopg.connect(self._superuser_url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
 
-    def ask(self, chat_id: str, question: str, budget: int) -> Context:
+    def ask(self, chat_id: str, question: str, budget: int, *, explain: bool = True) -> Context:
         """The context for a question that is asked later: recent messages play no part."""
         query = ContextQuery(
-            chat_id=chat_id, query=question, budget_tokens=budget, include_history=False, explain=True
+            chat_id=chat_id, query=question, budget_tokens=budget, include_history=False, explain=explain
         )
         return build_context(
             self.resources.database,
