@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from pipeline import ranges, sessionize
-from pipeline.diagnosis import Server, Spaces, Tenant, Work
+from pipeline.diagnosis.embedding import Spaces
+from pipeline.diagnosis.postgres import Server
+from pipeline.diagnosis.stored import Tenant, Work
 from pipeline.ranges import FOREVER
 from pipeline.rules import Rules
 from pipeline.store import chats, health, messages, retention, sessions, spaces, vectors, work

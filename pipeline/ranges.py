@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from pipeline import sessionize
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, counters, messages, sessions, vectors, work
+from pipeline.store import changes, chats, counters, messages, sessions, summaries, vectors, work
 from schemas.sessions import Session, Stamp
 
 # Every time that a message may have.
@@ -21,7 +21,7 @@ def close_sessions(
     """Close what has come to its end in a chat and owe the summaries that follow; how many sessions those are."""
     closed = sessions.close_ended(connection, chat_id, rules.gap, rules.ttl)
     due = [session.id for session in closed]
-    due += sessions.wanting_rollup(connection, chat_id, rules.rolling_messages, rules.rolling_tokens)
+    due += summaries.wanting_rollup(connection, chat_id, rules.rolling_messages, rules.rolling_tokens)
     counters.add(connection, tenant_id, {"sessions_closed": len(closed)})
     if not (due and rules.memory and rules.summaries):
         return 0

@@ -17,7 +17,7 @@ from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
 from pipeline.rank import Scored, Weights
 from pipeline.retrieve import Retrieved, retrieve
-from pipeline.store import chats, keywords, memories, messages, sessions, spaces, vectors
+from pipeline.store import chats, keywords, memories, messages, sessions, spaces, summaries, vectors
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderRejected, ProviderUnavailable
@@ -151,7 +151,7 @@ def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, 
 
 def _cards(connection: Connection, best: list[tuple[int, Scored]]) -> list[tuple[SessionCard, float]]:
     rows = {
-        row.id: row for row in sessions.cards(connection, [session for session, _ in best[:SESSIONS_READ]])
+        row.id: row for row in summaries.cards(connection, [session for session, _ in best[:SESSIONS_READ]])
     }
     return [
         (

@@ -13,7 +13,7 @@ from sqlalchemy import Row
 from pipeline import ledger
 from pipeline.clients.protocols import Summarizer
 from pipeline.ledger import Claim
-from pipeline.store import chats, counters, messages, sessions, work
+from pipeline.store import chats, counters, messages, sessions, summaries, work
 from pipeline.store.database import Database
 from schemas.errors import Permanent
 from schemas.summaries import Summary
@@ -47,10 +47,10 @@ def _summarize(
         current = row is not None and (row.summary_revision, row.summary_version) == (row.revision, version)
         if row is None or row.id != session_id or small or current:
             if row is not None and row.id == session_id and small:
-                sessions.mark(connection, session_id, row.revision, "skipped")
+                summaries.mark(connection, session_id, row.revision, "skipped")
                 counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
             elif row is not None and current:
-                sessions.mark(connection, row.id, row.revision, "summarized")
+                summaries.mark(connection, row.id, row.revision, "summarized")
             ledger.finish(connection, [claim])
             return False
     started = monotonic()
@@ -58,12 +58,12 @@ def _summarize(
         summary = _read_and_call(database, tenant_id, row, client)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
-            sessions.mark(connection, session_id, row.revision, "failed", str(error))
+            summaries.mark(connection, session_id, row.revision, "failed", str(error))
             counters.add(connection, tenant_id, {"session_summary_failures": 1})
             ledger.finish(connection, [claim])
         return False
     with database.tenant(tenant_id) as connection:
-        saved = sessions.save_summary(
+        saved = summaries.save(
             connection, session_id, row.revision, summary, model=client.model, version=version
         )
         if saved:

@@ -17,10 +17,13 @@ from ops.commands import broker, rendering
 from ops.commands.hints import Hints
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import checkup, diagnosis
+from pipeline import checkup
 from pipeline.checkup import Sample
 from pipeline.clients.factory import make_embedder
-from pipeline.diagnosis import Broker, Facts, Finding, Login
+from pipeline.diagnosis.broker import Broker
+from pipeline.diagnosis.facts import Facts, diagnose
+from pipeline.diagnosis.finding import Finding, Severity, worst
+from pipeline.diagnosis.postgres import Login
 from pipeline.ledger import KINDS
 from pipeline.rules import Rules
 from pipeline.store.database import Database
@@ -30,7 +33,7 @@ from schemas.tables import REVISION
 
 app = typer.Typer(rich_markup_mode="markdown")
 
-EXIT_CODES: dict[diagnosis.Severity | None, int] = {None: 0, "warning": 5, "error": 6}
+EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": 5, "error": 6}
 _REDIS_SECONDS = 2.0
 
 
@@ -65,7 +68,7 @@ def doctor(
         settings = stack.open_stack(data_dir, tenant)
     except DatabaseUnavailable as error:
         facts = Facts(logins=[Login(setting="BACKSCROLL_DATABASE_URL", problem=str(error))])
-        _end(diagnosis.diagnose(facts), [], as_json=as_json)
+        _end(diagnose(facts), [], as_json=as_json)
         return
     database = Database.from_settings(settings)
     done: list[str] = []
@@ -77,7 +80,7 @@ def doctor(
                 facts, _ = examine(database, settings, tenant, model=model, chats=chats, sample=sample)
     finally:
         database.close()
-    _end(diagnosis.diagnose(facts), done, as_json=as_json)
+    _end(diagnose(facts), done, as_json=as_json)
 
 
 def examine(
@@ -213,9 +216,9 @@ def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]
 
 def _end(findings: list[Finding], done: list[str], *, as_json: bool) -> None:
     """Print what was found and done, and exit with the code of the worst."""
-    worst = diagnosis.worst(findings)
+    worst_of_all = worst(findings)
     if as_json:
-        rendering.print_json({"worst": worst, "findings": findings, "mended": done})
+        rendering.print_json({"worst": worst_of_all, "findings": findings, "mended": done})
     else:
         console = rendering.out()
         for sentence in done:
@@ -228,4 +231,4 @@ def _end(findings: list[Finding], done: list[str], *, as_json: bool) -> None:
             console.print(Text(f"  → {finding.remedy}"))
         if not findings:
             console.print(Text("All is well.", style="green"))
-    raise typer.Exit(EXIT_CODES[worst])
+    raise typer.Exit(EXIT_CODES[worst_of_all])

@@ -15,8 +15,14 @@ from sqlalchemy import text
 from ops.commands import broker
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import environment
-from pipeline import checkup, diagnosis, prune
-from pipeline.diagnosis import Broker, Facts, Login, Server, Spaces, Work
+from pipeline import checkup, prune
+from pipeline.diagnosis import facts as diagnosis
+from pipeline.diagnosis.broker import Broker
+from pipeline.diagnosis.embedding import Spaces
+from pipeline.diagnosis.facts import Facts
+from pipeline.diagnosis.finding import worst
+from pipeline.diagnosis.postgres import Login, Server
+from pipeline.diagnosis.stored import Work
 from pipeline.ingest import accept
 from pipeline.retention import Retention
 from pipeline.store.database import Database
@@ -326,7 +332,7 @@ def test_only_the_tenants_own_data_is_looked_at_without_the_maintenance_role(
 def test_clocks_that_differ_are_found() -> None:
     for seconds, severity in ((0.5, None), (-5, "warning"), (90, "error")):
         facts = Facts(logins=LOGINS, skew_seconds=seconds)
-        assert diagnosis.worst(diagnosis.diagnose(facts)) == severity
+        assert worst(diagnosis.diagnose(facts)) == severity
 
 
 def test_clocks_of_one_machine_agree(database: Database) -> None:

@@ -1,0 +1,77 @@
+"""What is wrong with the embedding spaces, their indexes and the model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.diagnosis.finding import Finding
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spaces:
+    """The embedding spaces, and the embedder that the settings name."""
+
+    active: str | None
+    building: Sequence[str]
+    embedder: str
+    # the embedder's space as stored: `active`, `building`, `retired`, or `other` where the name fits and no more
+    embedder_status: str | None
+    missing_indexes: Sequence[str] = ()
+    # rows in retired spaces, by the space's name
+    retired_vectors: Mapping[str, int] | None = None
+    # why the model cannot be used; none: it can, or was not tried
+    model_problem: str | None = None
+
+
+def findings(spaces: Spaces) -> Iterator[Finding]:
+    """The spaces beside the embedder of the settings."""
+    if spaces.active is None:
+        yield Finding(
+            check="space",
+            severity="error",
+            what="no embedding space is active",
+            why="Nothing is embedded or found by meaning.",
+            remedy="Run `backscroll db upgrade` with the settings of the embedder.",
+        )
+    elif spaces.embedder_status in {None, "other", "retired"}:
+        yield Finding(
+            check="space",
+            severity="error",
+            what=f"the settings embed into {spaces.embedder}, and searches compare in {spaces.active}",
+            why="Vectors of two spaces cannot be compared: new messages are not embedded, questions find nothing.",
+            remedy="Set BACKSCROLL_EMBEDDING_PROVIDER and _MODEL as they were, or run `backscroll db upgrade` "
+            "to make the new space.",
+        )
+    elif spaces.embedder_status == "building":
+        yield Finding(
+            check="space",
+            severity="warning",
+            what=f"the settings embed into {spaces.embedder}, which is still being built beside {spaces.active}",
+            why="Searches compare in the active space, which gets nothing new from this embedder.",
+            remedy="Fill it with `backscroll backfills start embed`, then make it the active one.",
+        )
+    if spaces.model_problem:
+        yield Finding(
+            check="model",
+            severity="error",
+            what=f"the embedding model cannot be used: {spaces.model_problem}",
+            why="Messages wait for their vectors, and search goes by keywords.",
+            remedy="See that the model is installed or its provider answers, and that its settings are right.",
+        )
+    if spaces.missing_indexes:
+        yield Finding(
+            check="index",
+            severity="warning",
+            what=f"indexes of vectors are missing: {', '.join(spaces.missing_indexes)}",
+            why="Searches over everything read all vectors one by one.",
+            remedy="Run `backscroll doctor --fix` with BACKSCROLL_OWNER_DATABASE_URL set.",
+            fixable=True,
+        )
+    for name, count in (spaces.retired_vectors or {}).items():
+        if count:
+            yield Finding(
+                check="retired",
+                severity="warning",
+                what=f"{count:,} vectors lie in the retired space {name}",
+                why="They take room, and no search reads them.",
+                remedy="Delete them once you will not go back to it: DELETE FROM …_vectors WHERE space_id = ….",
+            )

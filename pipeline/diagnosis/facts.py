@@ -1,0 +1,39 @@
+"""All that the doctor looked at in one moment, and everything that is wrong with it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeline.diagnosis import broker, embedding, postgres, stored
+from pipeline.diagnosis.broker import Broker
+from pipeline.diagnosis.embedding import Spaces
+from pipeline.diagnosis.finding import Finding
+from pipeline.diagnosis.postgres import Login, Server
+from pipeline.diagnosis.stored import Tenant, Work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything about one moment; what could not be looked at is None."""
+
+    logins: Sequence[Login]
+    server: Server | None = None
+    spaces: Spaces | None = None
+    broker: Broker | None = None
+    # the database's clock minus this machine's
+    skew_seconds: float | None = None
+    work: Sequence[Work] = ()
+    tenants: Sequence[Tenant] = ()
+
+
+def diagnose(facts: Facts) -> list[Finding]:
+    """All findings, errors first."""
+    found = [
+        *postgres.logins(facts.logins),
+        *(postgres.server(facts.server) if facts.server else ()),
+        *(embedding.findings(facts.spaces) if facts.spaces else ()),
+        *(broker.findings(facts.broker) if facts.broker else ()),
+        *postgres.clock(facts.skew_seconds),
+        *stored.work(facts.work),
+        *stored.tenants(facts.tenants),
+    ]
+    return sorted(found, key=lambda finding: finding.severity != "error")
