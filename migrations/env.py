@@ -1,18 +1,16 @@
 """Run migrations on the owner's connection: bounded waits, and never two at once.
 
-The URL comes from the caller (`config.attributes["url"]`, see ops/commands/db.py) or, for the plain
+The URL comes from the caller (`config.attributes["url"]`, see ops/migrate.py) or, for the plain
 `alembic` command, from BACKSCROLL_OWNER_DATABASE_URL.
 """
 
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 
-from schemas.errors import DatabaseUnavailable, SettingsError
+from migrations import patience
+from schemas.errors import SettingsError
 from schemas.settings import load_settings
 from schemas.tables import metadata
-
-# Any constant will do; it names "migrating Backscroll" among the advisory locks of this database.
-MIGRATING = 0x6261636B
 
 
 def _url() -> str:
@@ -27,17 +25,11 @@ def _url() -> str:
 
 
 def run() -> None:
-    """Apply the migrations in one transaction each, unless somebody else is at it."""
+    """Apply the migrations in one transaction each, after whoever else is at it."""
     engine = create_engine(_url(), poolclass=pool.NullPool)
-    with engine.connect() as connection:
-        # A migration that cannot get its lock gives up soon: the messages behind it would wait as long.
-        connection.execute(text("SET lock_timeout = '4s'"))
-        connection.execute(text("SET statement_timeout = '600s'"))
-        if not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": MIGRATING}):
-            raise DatabaseUnavailable(
-                "another migration is running on this database: wait for it and try again"
-            )
-        connection.commit()
+
+    def migrate() -> None:
+        # those that are done stay done when a later one does not get its locks
         context.configure(
             connection=connection,
             target_metadata=metadata,
@@ -48,8 +40,12 @@ def run() -> None:
         )
         with context.begin_transaction():
             context.run_migrations()
-        connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": MIGRATING})
+
+    with engine.connect() as connection:
+        connection.execute(text("SET statement_timeout = '600s'"))
         connection.commit()
+        with patience.alone(connection):
+            patience.persistently(connection, migrate)
     engine.dispose()
 
 

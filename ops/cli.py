@@ -23,6 +23,7 @@ from schemas.errors import (
     NotFound,
     Permanent,
     Retryable,
+    SchemaOutdated,
 )
 
 # What the command is called, and where its `app` is; listed in this order.
@@ -49,7 +50,13 @@ COMMANDS = {
 }
 
 # The first that fits counts; the order is from the special to the general.
-EXIT_CODES: dict[type[BackscrollError], int] = {Retryable: 1, InvalidInput: 2, NotFound: 3, Permanent: 4}
+EXIT_CODES: dict[type[BackscrollError], int] = {
+    SchemaOutdated: 4,
+    Retryable: 1,
+    InvalidInput: 2,
+    NotFound: 3,
+    Permanent: 4,
+}
 DEFECT = 70
 INTERRUPTED = 130
 

@@ -18,6 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, pool, text
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from migrations import patience
 from pipeline.clients.factory import make_embedder
 from pipeline.store import spaces, vectors
 from schemas.errors import DatabaseUnavailable, SchemaOutdated
@@ -54,28 +55,35 @@ def config(owner_url: str) -> Config:
 def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> State:
     """Apply the missing migrations, make the vector tables once pgvector is there, and register the space.
 
-    Without a space none is registered. Does nothing where nothing is missing. Raises `DatabaseUnavailable`,
-    also when another migration runs, and `SchemaOutdated` when the database is newer than this program.
+    Without a space none is registered. Does nothing where nothing is missing. May run while workers and the door
+    do, and twice at once: the second waits for the first. Raises `DatabaseUnavailable`, also when a table stays
+    locked, and `SchemaOutdated` when the database is newer than this program.
     """
     before = state(owner_url)
     if before.found != before.newest:
         _require_known(before)
         with _explained():
             command.upgrade(config(owner_url), "head")
-    with _connected(owner_url) as engine:
+    with _connected(owner_url) as engine, engine.connect() as connection, patience.alone(connection):
         if before.pgvector:
-            with engine.begin() as connection:
-                if not vectors.exist(connection):
-                    with Operations.context(MigrationContext.configure(connection)):
-                        importlib.import_module(VECTORS_MODULE).create_tables()
+            patience.persistently(connection, lambda: _make_vector_tables(connection))
         if space is not None:
-            with engine.begin() as connection:
-                stored = spaces.register(connection, space)
-                searchable = vectors.exist(connection)
+            stored = spaces.register(connection, space)
+            searchable = vectors.exist(connection)
+            connection.commit()
             if searchable:
-                with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                    spaces.build_indexes(connection, stored)
+                # an index is built concurrently, outside of any transaction
+                with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as building:
+                    spaces.build_indexes(building, stored)
     return state(owner_url)
+
+
+def _make_vector_tables(connection: Connection) -> None:
+    """Make them where they are missing; pgvector is there."""
+    with connection.begin():
+        if not vectors.exist(connection):
+            with Operations.context(MigrationContext.configure(connection)):
+                importlib.import_module(VECTORS_MODULE).create_tables()
 
 
 def reset(owner_url: str, space: EmbeddingSpace | None = None) -> State:

@@ -5,12 +5,12 @@
     │   ├── ProviderUnavailable      an embedding or language model did not answer
     │   ├── DatabaseUnavailable      Postgres cannot be reached
     │   ├── QueueUnavailable         Redis cannot be reached
-    │   └── LeaseLost                somebody else has claimed the work since; the result is thrown away
+    │   ├── LeaseLost                somebody else has claimed the work since; the result is thrown away
+    │   └── SchemaOutdated           the database's tables are not those that this program needs
     └── Permanent                trying again cannot help
         ├── InvalidInput             a value is wrong; names the field and what is allowed
         ├── NotFound                 there is no such chat, session, backfill …
         ├── SettingsError            the configuration is wrong; names the variable
-        ├── SchemaOutdated           the database is not at this program's migration
         └── ProviderRejected         a model refuses this very input
 
 The message is for the user: what is wrong, where, and what to do.
@@ -41,6 +41,10 @@ class LeaseLost(Retryable):
     """The work was claimed by somebody else since; this result must not be saved."""
 
 
+class SchemaOutdated(Retryable):
+    """The database's tables are not those that this program needs; it works once either is brought up to date."""
+
+
 class Permanent(BackscrollError):
     """Trying again cannot help."""
 
@@ -62,10 +66,6 @@ class NotFound(Permanent):
 
 class SettingsError(Permanent):
     """A setting is missing or wrong."""
-
-
-class SchemaOutdated(Permanent):
-    """The database's tables are not those that this program needs."""
 
 
 class ProviderRejected(Permanent):

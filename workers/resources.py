@@ -5,8 +5,11 @@ Never made at import, and never shared over a fork: a child finds its parent's i
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
+import structlog
 from celery import Celery
 
 from pipeline import backfill, embed, forget, ingest, ledger, summarize
@@ -15,8 +18,11 @@ from pipeline.clients.protocols import Embedder
 from pipeline.ledger import Handler, Outcome, Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
+from schemas.errors import SchemaOutdated
 from schemas.settings import Settings, load_settings
 from workers import queues
+
+log = structlog.get_logger(__name__)
 
 _lock = threading.Lock()
 _current: "Resources | None" = None
@@ -95,10 +101,20 @@ def current() -> Resources:
         return _current
 
 
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Tables of an earlier migration are told in one line: what is owed there waits until they are upgraded."""
+    try:
+        yield
+    except SchemaOutdated as error:
+        log.warning("waits_for_upgrade", error=str(error))
+
+
 def run(app: Celery, kind: str, handler: Handler) -> Outcome:
     """Do one batch of a kind of work and hint at what follows, and at what is left."""
-    held = current()
-    outcome = ledger.run(held.database, kind, handler, held.policy(kind))
+    held, outcome = current(), Outcome()
+    with waiting():
+        outcome = ledger.run(held.database, kind, handler, held.policy(kind))
     for follower in sorted(outcome.follows):
         queues.hint(app, follower)
     if outcome.more:

@@ -5,11 +5,22 @@ import uuid
 from typing import Any
 
 import structlog
-from celery.signals import before_task_publish, setup_logging, task_postrun, task_prerun, worker_process_init
+from celery.signals import (
+    before_task_publish,
+    setup_logging,
+    task_postrun,
+    task_prerun,
+    worker_process_init,
+    worker_ready,
+)
 
+from pipeline.store.database import Database
+from schemas.errors import BackscrollError
 from schemas.settings import load_settings
 from workers import resources
 from workers.logging import configure_logging
+
+log = structlog.get_logger(__name__)
 
 REQUEST_ID = "request_id"
 # It goes into logs, task headers and the database: nothing that could be mistaken there.
@@ -52,3 +63,16 @@ def _unbind(**_: Any) -> None:
 def _drop_inherited(**_: Any) -> None:
     # The parent's connections must not be used by two; `current` makes new ones for this process.
     resources.current()
+
+
+@worker_ready.connect
+def _tell_what_it_waits_for(**_: Any) -> None:
+    """Say at the start why nothing will be done: no task may come to tell it."""
+    database = Database.from_settings(load_settings())
+    try:
+        database.check()
+    except BackscrollError as error:
+        log.warning("worker_waits", error=str(error))
+    finally:
+        # whoever is forked off later must not find this connection
+        database.close()

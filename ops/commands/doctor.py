@@ -99,8 +99,8 @@ def examine(
         return Facts(logins=logins, broker=asked), sample
     server = checkup.server(database)
     skew = checkup.skew_seconds(database)
-    if server.migration != REVISION:
-        # what follows reads tables that may not be there
+    if (server.migration or "") < REVISION or any(login.unbound for login in logins):
+        # what follows reads tables that may not be there, or may not read them
         return Facts(logins=logins, server=server, broker=asked, skew_seconds=skew), sample
     everybody = tenant is None and settings.maintenance_database_url is not None
     scope = None if everybody else settings.tenant

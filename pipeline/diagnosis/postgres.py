@@ -79,13 +79,22 @@ def server(server: Server) -> Iterator[Finding]:
             why=f"Backscroll needs {OLDEST_POSTGRES} or later.",
             remedy="Upgrade Postgres.",
         )
-    if server.migration != server.needed:
+    # migrations are numbered in a fixed width
+    if (server.migration or "") < server.needed:
         yield Finding(
             check="migration",
             severity="error",
             what=f"the database is at migration {server.migration or 'none'}, this program needs {server.needed}",
-            why="No process of this version works on these tables.",
-            remedy="Run `backscroll db upgrade`, or update the program.",
+            why="Processes of this version wait: the door answers 503, work piles up.",
+            remedy="Run `backscroll db upgrade`.",
+        )
+    elif server.migration != server.needed:
+        yield Finding(
+            check="migration",
+            severity="warning",
+            what=f"the database is at migration {server.migration}, this program is of {server.needed}",
+            why="It goes on beside a newer version, but not beside the one after that.",
+            remedy="Update this program.",
         )
     if server.unwalled:
         yield Finding(

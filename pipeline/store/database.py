@@ -1,6 +1,8 @@
 """The connections to Postgres: one tenant at a time as the app role, all of them as maintenance.
 
 A transaction says first which tenant it serves; one that has not said so sees nothing (row-level security).
+Before the first one the login and the tables are looked at: a program may work on tables that are newer than it
+needs, as migrations expand first, and waits while they are older.
 No transaction is held across a call to a model or to Redis.
 """
 
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
@@ -20,6 +22,8 @@ from schemas.tables import REVISION
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
 # A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
 _LIMITS = "54"
+# There is no such table or column.
+_MISSING = {"42P01", "42703"}
 
 
 class Database:
@@ -32,6 +36,9 @@ class Database:
     def __init__(self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5) -> None:
         self._app = _engine(app_url, pool_size)
         self._maintenance = _engine(maintenance_url, 2) if maintenance_url else None
+        # the login and the tables were as they must be: neither changes behind a running program's back,
+        # but for a reset, which `_transaction` finds out
+        self._fits = False
 
     @classmethod
     def from_settings(cls, settings: Settings, *, pool_size: int = 5) -> Self:
@@ -49,8 +56,8 @@ class Database:
 
     @contextmanager
     def tenant(self, tenant_id: str) -> Iterator[Connection]:
-        """A transaction that sees and writes one tenant's rows; commits at the end."""
-        with _transaction(self._app) as connection:
+        """A transaction that sees and writes one tenant's rows; commits at the end. Raises as `check` does."""
+        with self._fitting(self._app) as connection:
             connection.execute(
                 text("SELECT set_config('app.tenant_id', :tenant, true)"), {"tenant": tenant_id}
             )
@@ -58,19 +65,33 @@ class Database:
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:
-        """A transaction over all tenants' work, without their texts; commits at the end."""
+        """A transaction over all tenants' work, without their texts; commits at the end. Raises as `check` does."""
         if self._maintenance is None:
             raise SettingsError(
                 "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role"
             )
-        with _transaction(self._maintenance) as connection:
+        with self._fitting(self._maintenance) as connection:
+            yield connection
+
+    @contextmanager
+    def unscoped(self) -> Iterator[Connection]:
+        """A transaction of no tenant, on tables of whatever migration: for what is no tenant's."""
+        with _transaction(self._app) as connection:
             yield connection
 
     def check(self) -> None:
-        """Refuse a login that walls do not hold, and tables of another migration.
+        """Refuse a login that walls do not hold, and tables of an earlier migration than this program's.
 
         Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
         """
+        try:
+            self._inspect()
+        except (SettingsError, SchemaOutdated):
+            self._fits = False
+            raise
+        self._fits = True
+
+    def _inspect(self) -> None:
         with _transaction(self._app) as connection:
             role = connection.execute(
                 text(
@@ -85,15 +106,16 @@ class Database:
             if not connection.scalar(text("SELECT to_regclass('alembic_version')")):
                 raise SchemaOutdated("the database has no tables yet: run `backscroll db upgrade`")
             found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
-            if found != REVISION:
+            # of a fixed width, so that they compare as text
+            if found is None or found < REVISION:
                 raise SchemaOutdated(
-                    f"the database is at migration {found}, this program needs {REVISION}: "
-                    "run `backscroll db upgrade`, or update the program"
+                    f"the database is at migration {found or 'none'}, this program needs {REVISION}: "
+                    "run `backscroll db upgrade`"
                 )
 
     def has_vectors(self) -> bool:
         """Whether the vector tables are there; without pgvector everything works on keywords."""
-        with _transaction(self._app) as connection:
+        with self._fitting(self._app) as connection:
             return connection.scalar(text("SELECT to_regclass('message_vectors')")) is not None
 
     def close(self) -> None:
@@ -101,6 +123,30 @@ class Database:
         self._app.dispose()
         if self._maintenance is not None:
             self._maintenance.dispose()
+
+    @contextmanager
+    def _fitting(self, engine: Engine) -> Iterator[Connection]:
+        """A transaction on tables that this program can work on."""
+        if not self._fits:
+            self.check()
+        try:
+            with _transaction(engine) as connection:
+                yield connection
+        except ProgrammingError as error:
+            if getattr(error.orig, "sqlstate", None) in _MISSING:
+                self._blame_the_tables(error)
+            raise
+
+    def _blame_the_tables(self, error: ProgrammingError) -> None:
+        """Raise `SchemaOutdated` where a table or column is missing because of the database's migration."""
+        self.check()
+        with self.unscoped() as connection:
+            found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+        if found != REVISION:
+            raise SchemaOutdated(
+                f"the database is at migration {found}, which no longer has what this program (of {REVISION}) "
+                "needs: update the program"
+            ) from error
 
 
 def _engine(url: str, pool_size: int) -> Engine:

@@ -169,7 +169,13 @@ def test_a_database_at_another_migration_is_told(
 ) -> None:
     with psycopg.connect(postgres.superuser_dsn(database_name)) as server:
         server.execute("UPDATE alembic_version SET version_num = '0000'")
-    assert client.get("/readyz").json() == {"status": "not ready", "postgres": "outdated", "redis": "ok"}
+    told = client.get("/readyz").json()
+    assert (told["status"], told["postgres"], told["redis"]) == ("not ready", "outdated", "ok")
+    assert "backscroll db upgrade" in told["remedy"]
+    # and nothing is tried on them
+    refused = client.post("/v1/messages", json=body())
+    assert "Retry-After" in refused.headers
+    assert "not those that this version needs" in problem_of(refused, 503)["detail"]
 
 
 def test_a_login_that_walls_do_not_hold_is_refused(

@@ -10,5 +10,6 @@ def embed(self: Task) -> None:
     """Claim a batch of messages, sessions and memories and write their vectors."""
     held = resources.current()
     # Without pgvector there is nowhere to write: vectors stay owed until `db upgrade` finds the extension.
-    if held.database.has_vectors():
-        resources.run(self.app, "embed", held.embed)
+    with resources.waiting():
+        if held.database.has_vectors():
+            resources.run(self.app, "embed", held.embed)

@@ -11,7 +11,7 @@ from celery.worker.request import Request
 from kombu.exceptions import OperationalError
 
 from pipeline import ingest as pipeline_ingest
-from schemas.errors import InvalidInput, Retryable
+from schemas.errors import InvalidInput, Retryable, SettingsError
 from schemas.payloads import IngestPayload, parse_payload
 from workers import queues, resources
 from workers.signals import current_request_id
@@ -39,7 +39,7 @@ class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
 # A payload is not owed in the database before it is accepted: this task alone goes back when its worker dies.
 @shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, Request=PayloadRequest)
 def ingest(self: Task, *args: Any, **payload: Any) -> None:
-    """With messages: store them, waiting while Postgres is away. Without anything: place what waits."""
+    """With messages: store them, waiting while Postgres is away or not upgraded. Without: place what waits."""
     if not args and not payload:
         resources.run(self.app, "ingest", resources.current().placer)
         return
@@ -61,7 +61,8 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
                 trace_id=current_request_id(),
             )
             break
-        except Retryable as error:
+        except (Retryable, SettingsError) as error:
+            # its sender is not to blame
             log.warning("accept_waits", error=str(error))
             time.sleep(WAIT_SECONDS)
         except Exception as error:  # noqa: BLE001 - a task that fails is acknowledged, and its messages would be lost

@@ -14,7 +14,11 @@ log = structlog.get_logger(__name__)
 @shared_task(name="backscroll.prune")
 def prune() -> None:
     """Prune every tenant by the settings."""
-    held = resources.current()
+    with resources.waiting():
+        _prune(resources.current())
+
+
+def _prune(held: resources.Resources) -> None:
     with held.database.maintenance() as connection:
         tenants = retention.tenants(connection)
     for tenant_id in tenants:

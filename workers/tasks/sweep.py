@@ -3,7 +3,7 @@
 import math
 
 import structlog
-from celery import Task, shared_task
+from celery import Celery, Task, shared_task
 
 from pipeline import sweep as pipeline_sweep
 from workers import queues, resources
@@ -18,7 +18,11 @@ def sweep(self: Task) -> None:
     A queue gets hints while it is shorter than twice its workers: more would only wait, fewer would leave
     workers idle. Nothing remembers what was hinted, so nothing can be remembered wrongly.
     """
-    held = resources.current()
+    with resources.waiting():
+        _sweep(self.app, resources.current())
+
+
+def _sweep(app: Celery, held: resources.Resources) -> None:
     swept = pipeline_sweep.sweep(held.database, held.rules, held.settings.work_max_attempts)
     # a queue may serve several kinds, and a backfill can wait
     for kind, due in sorted(swept.due.items(), key=lambda item: (item[0] == "backfill", item[0])):
@@ -26,7 +30,7 @@ def sweep(self: Task) -> None:
         if queue is None:
             log.warning("work_of_unknown_kind", kind=kind, rows=due)
             continue
-        room = 2 * queue.concurrency - queues.length(self.app, queue.full_name)
-        queues.hint(self.app, kind, max(0, min(room, math.ceil(due / queue.batch))))
+        room = 2 * queue.concurrency - queues.length(app, queue.full_name)
+        queues.hint(app, kind, max(0, min(room, math.ceil(due / queue.batch))))
     if swept.sessions_closed or swept.given_up:
         log.info("swept", closed=swept.sessions_closed, given_up=swept.given_up)

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
 from pipeline.store.database import Database
-from schemas.errors import BackscrollError, DatabaseUnavailable, SchemaOutdated, SettingsError
+from schemas.errors import BackscrollError, Retryable, SettingsError
 from schemas.settings import Settings, load_settings
 
 # `signals`: publishing puts the request's id into a hint's headers only where its handlers are connected
@@ -135,7 +135,7 @@ def _check(database: Database) -> None:
     """Refuse a wrong login; a Postgres that is not there yet, or not migrated, is told by /readyz."""
     try:
         database.check()
-    except (DatabaseUnavailable, SchemaOutdated) as error:
+    except Retryable as error:
         log.warning("not_ready", error=str(error))
 
 

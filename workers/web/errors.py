@@ -22,6 +22,7 @@ from schemas.errors import (
     InvalidInput,
     NotFound,
     Retryable,
+    SchemaOutdated,
 )
 from schemas.messages import clean_text
 from workers.signals import REQUEST_ID
@@ -35,7 +36,7 @@ MAX_DETAIL_CHARS = 1000
 MAX_FIELD_CHARS = 200
 
 OUTAGE_SECONDS = 5
-"""When to come again while Postgres is away."""
+"""When to come again while Postgres is away or its tables are being upgraded."""
 SOON_SECONDS = 1
 
 TITLES = {
@@ -132,6 +133,11 @@ def as_problem(error: Exception) -> HttpError:
         case DatabaseUnavailable():
             log.warning("database_unavailable", error=str(error))
             return _unavailable("Postgres cannot be reached. Nothing was done.", OUTAGE_SECONDS)
+        case SchemaOutdated():
+            log.warning("waits_for_upgrade", error=str(error))
+            return _unavailable(
+                "The tables are not those that this version needs. Nothing was done.", OUTAGE_SECONDS
+            )
         case Retryable():
             log.warning("try_again", error=str(error))
             return _unavailable("Others are changing the same chat. Nothing was done.", SOON_SECONDS)

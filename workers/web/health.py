@@ -20,7 +20,7 @@ router = APIRouter(tags=["health"])
 
 REDIS_SECONDS = 2.0
 
-# `outdated`: its tables are of another migration; `misconfigured`: its login is not as it must be
+# `outdated`: its tables are of an earlier migration; `misconfigured`: its login is not as it must be
 State = Literal["ok", "unreachable", "outdated", "misconfigured"]
 
 
@@ -36,6 +36,8 @@ class Readiness(BaseModel):
     status: Literal["ready", "not ready"]
     postgres: State
     redis: State
+    # what to do, where somebody has to do something
+    remedy: str | None = None
 
 
 # async: it answers even when every thread is busy
@@ -48,10 +50,11 @@ async def healthz() -> Health:
 @router.get(
     "/readyz",
     summary="Whether requests can be served",
+    response_model_exclude_none=True,
     responses={503: {"model": Readiness, "description": "Something is missing; the log says why."}},
 )
 def readyz(door: HeldDoor, response: Response) -> Readiness:
-    """Postgres answers and is at the right migration, and Redis answers.
+    """Postgres answers and has the tables that are needed, and Redis answers.
 
     Without Redis messages are still accepted and contexts served: what is owed waits in Postgres.
     """
@@ -59,16 +62,21 @@ def readyz(door: HeldDoor, response: Response) -> Readiness:
     ready = postgres == broker == "ok"
     if not ready:
         response.status_code = 503
-    return Readiness(status="ready" if ready else "not ready", postgres=postgres, redis=broker)
+    return Readiness(
+        status="ready" if ready else "not ready",
+        postgres=postgres,
+        redis=broker,
+        remedy="run `backscroll db upgrade`" if postgres == "outdated" else None,
+    )
 
 
 def _postgres(database: Database) -> State:
     try:
         database.check()
-    except Retryable as error:
-        return _not_ok("unreachable", error)
     except SchemaOutdated as error:
         return _not_ok("outdated", error)
+    except Retryable as error:
+        return _not_ok("unreachable", error)
     except SettingsError as error:
         return _not_ok("misconfigured", error)
     return "ok"
