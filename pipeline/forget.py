@@ -18,7 +18,7 @@ from pipeline import changes, ledger, ranges, tombstones
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
 from pipeline.store import changes as store_changes
-from pipeline.store import chats, counters, work
+from pipeline.store import chats, counters, members, users, work
 from pipeline.store import forgetting as store
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
@@ -42,15 +42,20 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     Raises `DatabaseUnavailable`; then nothing was done.
     """
     known: dict[str, Any] = subject.model_dump(exclude_none=True)
+    called = [subject.names]
     if subject.sender_id is not None:
         with database.tenant(tenant_id) as connection:
-            known["names"] = [*store.names_of(connection, subject.sender_id), subject.sender_id]
+            ids = users.ids_of(connection, subject.sender_id)
+            known |= {"senders": ids, "names": [*store.names_of(connection, ids), *ids]}
+            called = [(each,) for each in ids]
     with database.tenant(tenant_id) as connection:
         stones.lock(connection, tenant_id, alone=True)
-        stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), subject.kind, *subject.names)
+        key = stones.ensure_key(connection, tenant_id)
+        stone = tombstones.hash_of(key, subject.kind, *subject.names)
         until = store.clock(connection)
         ever = subject.kind == "message"
-        stones.put(connection, tenant_id, subject.kind, [stone], None if ever else until)
+        hashes = [tombstones.hash_of(key, subject.kind, *names) for names in called]
+        stones.put(connection, tenant_id, subject.kind, hashes, None if ever else until)
         receipt_id = store.insert(connection, tenant_id, subject.kind, known, stone, until)
         work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
@@ -71,7 +76,7 @@ def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]
         row = store.plan(
             connection,
             chat_id=subject.chat_id,
-            sender_id=subject.sender_id,
+            senders=None if subject.sender_id is None else users.ids_of(connection, subject.sender_id),
             external_id=subject.external_id,
         )
     return dict(row._mapping)
@@ -113,6 +118,8 @@ class _Forgetting:
         self.claim = claim
         self.rules = rules
         self.id = int(claim.key)
+        # every id of the person who is forgotten
+        self.senders: list[str] | None = None
         self.probes = _Probes()
         self.follows: set[str] = set()
 
@@ -125,6 +132,7 @@ class _Forgetting:
                 ledger.finish(connection, [self.claim])
                 return set()
         names = known.pop("names", [])
+        self.senders = known.pop("senders", None)
         subject = Subject.model_validate(known)
         for _ in self._steps(subject, receipt, names):
             if monotonic() - started > SECONDS_AT_ONCE:
@@ -143,9 +151,7 @@ class _Forgetting:
             if subject.external_id is not None:
                 store_changes.drop_pending(connection, str(subject.chat_id), [subject.external_id])
             spoken_in = (
-                [subject.chat_id]
-                if subject.chat_id is not None
-                else store.chats_of(connection, subject.sender_id)
+                [subject.chat_id] if subject.chat_id is not None else store.chats_of(connection, self.senders)
             )
         for chat_id in spoken_in:
             yield from self._messages(chat_id, subject, receipt)
@@ -159,6 +165,11 @@ class _Forgetting:
                 yield from self._pruned(chat_id, names)
         if subject.kind != "message":
             yield from self._memories(subject, receipt)
+        if self.senders is not None:
+            with self.database.tenant(self.tenant_id) as connection:
+                stones.lock(connection, self.tenant_id, alone=True)
+                members.unname(connection, senders=self.senders)
+                store.add(connection, self.id, {"links": users.forget(connection, self.senders)})
         if subject.kind == "tenant":
             with self.database.tenant(self.tenant_id) as connection:
                 store.empty_tenant(connection, self.tenant_id, receipt.until)
@@ -169,7 +180,7 @@ class _Forgetting:
                 connection,
                 chat_id,
                 receipt.until,
-                sender_id=subject.sender_id,
+                senders=self.senders,
                 external_id=subject.external_id,
             )
         for start_at in range(0, len(doomed), BATCH):
@@ -243,6 +254,8 @@ class _Forgetting:
             # nobody may be storing a message there while the chat goes
             stones.lock(connection, self.tenant_id, alone=True)
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
+            if not gone:
+                members.unname(connection, chat_id=chat_id)
             store.add(connection, self.id, {"chats": gone})
         if gone:
             yield
@@ -254,14 +267,23 @@ class _Forgetting:
                     connection,
                     self.tenant_id,
                     receipt.until,
-                    user_id=subject.sender_id,
+                    senders=self.senders,
                     chat_id=subject.chat_id,
                     limit=BATCH,
                 )
-                store.add(connection, self.id, {"memories": gone})
+                key = stones.ensure_key(connection, self.tenant_id)
+                hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
+                stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
+                store.add(connection, self.id, {"memories": len(gone)})
             if not gone:
                 return
             yield
+
+    def _called(self, gone: Sequence[Row[Any]]) -> Iterator[tuple[str, ...]]:
+        """What the memories that go were called, or might be under another id of the same person."""
+        for row in gone:
+            for user_id in self.senders or [row.user_id]:
+                yield tombstones.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
 
     def _count(self, connection: Connection, erased: changes.Erased) -> None:
         """Add to the receipt, in the transaction that deletes."""

@@ -15,7 +15,7 @@ from pipeline import ledger, quarantine, ranges, sessionize, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, counters, messages, sessions, work
+from pipeline.store import changes, chats, counters, members, messages, sessions, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
@@ -59,6 +59,8 @@ def accept(
         admitted = tombstones.admit(connection, chat.chat_id, list(unique.values()))
         if admitted.kept_out:
             changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
+        if admitted.unnamed:
+            members.note_unknown(connection, tenant_id, chat.chat_id)
         if not admitted.messages:
             return Accepted(new=0, duplicates=0, kept_out=len(given))
         sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]

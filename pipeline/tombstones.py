@@ -14,10 +14,12 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from pipeline.store import tombstones as store
+from pipeline.store import users
 from pipeline.store.database import Database
+from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
-Kind = Literal["message", "user", "chat", "tenant", "unremembered"]
+Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered"]
 
 
 def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
@@ -31,6 +33,8 @@ class Admitted:
 
     messages: list[MessageIn]
     kept_out: list[str]
+    # of somebody among them who is in the chat and will not be remembered
+    unnamed: bool = False
 
 
 def admit(connection: Connection, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
@@ -54,7 +58,11 @@ def admit(connection: Connection, chat_id: str, given: Sequence[MessageIn]) -> A
 
     kept_out = [m.external_id for m in given if stones and stopped(m)]
     out = set(kept_out)
-    return Admitted(messages=[m for m in given if m.external_id not in out], kept_out=kept_out)
+    unnamed = any(
+        m.role == "user" and senders[m.sender_id][1] in stones for m in given if m.external_id in out
+    )
+    admitted = [m for m in given if m.external_id not in out]
+    return Admitted(messages=admitted, kept_out=kept_out, unnamed=unnamed)
 
 
 def _reaches(until: datetime | None, sent_at: datetime) -> bool:
@@ -71,21 +79,71 @@ def stands(connection: Connection, kind: Kind, *names: str) -> bool:
     return found is not None and found.until is None
 
 
-def remember_user(database: Database, tenant_id: str, sender_id: str, *, remembered: bool) -> None:
-    """Switch a sender's memory on or off: while it is off nothing that they say is kept.
+def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> bool:
+    """Whether a memory must not be written, as of somebody or of a place that was forgotten, or off.
+
+    To be called under the tenant's lock. A memory that does not say when it was learned counts as learned now,
+    unless the same was there when it was forgotten: then it is that which comes again.
+    """
+    key = store.key(connection)
+    if key is None:
+        return False
+    own = hash_of(key, "memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
+    around = [hash_of(key, "tenant")]
+    if memory.learned_in is not None:
+        around.append(hash_of(key, "chat", memory.learned_in))
+    if memory.user_id is not None:
+        around += [hash_of(key, "user", memory.user_id), hash_of(key, "unremembered", memory.user_id)]
+    stones = store.among(connection, [own, *around])
+    at = memory.said_at
+    if own in stones and (at is None or _reaches(stones[own].until, at)):
+        return True
+    return any(
+        stones[stone].until is None or (at is not None and _reaches(stones[stone].until, at))
+        for stone in around
+        if stone in stones
+    )
+
+
+def memory_names(
+    scope: str, user_id: str | None, agent_id: str | None, content_hash: bytes
+) -> tuple[str, ...]:
+    """What a memory is called in its tombstone."""
+    return scope, user_id or "", agent_id or "", content_hash.hex()
+
+
+def any_unremembered(connection: Connection, ids: Sequence[str]) -> bool:
+    """Whether one of these senders is not to be remembered."""
+    key = store.key(connection)
+    if key is None:
+        return False
+    return bool(store.among(connection, [hash_of(key, "unremembered", each) for each in ids]))
+
+
+def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
+    """Remember none of these senders from now on."""
+    key = store.ensure_key(connection, tenant_id)
+    hashes = [hash_of(key, "unremembered", each) for each in ids]
+    store.put(connection, tenant_id, "unremembered", hashes, None)
+
+
+def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
+    """Switch a person's memory on or off, under all their ids: while it is off nothing that they say is kept.
 
     What there is already stays until it is forgotten.
     """
     with database.tenant(tenant_id) as connection:
         store.lock(connection, tenant_id, alone=True)
-        stone = hash_of(store.ensure_key(connection, tenant_id), "unremembered", sender_id)
+        ids = users.ids_of(connection, any_id)
         if remembered:
-            store.remove(connection, stone)
+            key = store.ensure_key(connection, tenant_id)
+            for each in ids:
+                store.remove(connection, hash_of(key, "unremembered", each))
         else:
-            store.put(connection, tenant_id, "unremembered", [stone], None)
+            put_unremembered(connection, tenant_id, ids)
 
 
-def is_remembered(database: Database, tenant_id: str, sender_id: str) -> bool:
-    """Whether what a sender says is kept."""
+def is_remembered(database: Database, tenant_id: str, any_id: str) -> bool:
+    """Whether what a person says is kept."""
     with database.tenant(tenant_id) as connection:
-        return not stands(connection, "unremembered", sender_id)
+        return not any_unremembered(connection, users.ids_of(connection, any_id))

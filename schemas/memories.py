@@ -37,6 +37,8 @@ class MemoryIn(BaseModel):
     agent_id: OptionalId = None
     # 0 to 10: 1 by default, 5 for what is written by hand, facts as they are judged
     importance: Annotated[float, Field(ge=0, le=10)] = 1.0
+    # when it was said or learned; none: now. What was forgotten since does not come back by it
+    said_at: Time | None = None
     expires_at: Time | None = None
     source: Annotated[str, Field(max_length=MAX_ID_CHARS)] = ""
     document_id: OptionalId = None

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 from sqlalchemy.types import TypeEngine
 
-REVISION = "0004"
+REVISION = "0006"
 """The migration that this program needs; a test holds it to the newest one."""
 
 metadata = MetaData(
@@ -369,6 +369,41 @@ forget_receipts = Table(
     _may("finished_at", TIME),
     PrimaryKeyConstraint("tenant_id", "id"),
     _refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
+)
+
+# people; a sender that is linked to nobody is a user of its own, by its own id
+users = Table(
+    "users",
+    metadata,
+    _need("tenant_id"),
+    _need("user_id"),
+    _need("created_at", TIME),
+    PrimaryKeyConstraint("tenant_id", "user_id"),
+    _refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
+)
+
+# senders, and users that were merged into others; a `user_id` is never linked itself
+user_senders = Table(
+    "user_senders",
+    metadata,
+    _need("tenant_id"),
+    _need("sender_id"),
+    _need("user_id"),
+    _need("linked_at", TIME),
+    PrimaryKeyConstraint("tenant_id", "sender_id"),
+    _refers("tenant_id user_id", "users(tenant_id user_id)", ondelete="CASCADE"),
+)
+
+# who is in a chat: a trigger on `messages` notes whoever speaks there, the bots themselves aside
+chat_members = Table(
+    "chat_members",
+    metadata,
+    _need("tenant_id"),
+    _need("chat_id"),
+    # empty: somebody whose name is not kept
+    _need("sender_id"),
+    PrimaryKeyConstraint("tenant_id", "chat_id", "sender_id"),
+    _refers("tenant_id chat_id", "chats(tenant_id chat_id)", ondelete="CASCADE"),
 )
 
 

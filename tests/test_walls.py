@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline import backfill, changes, embed, ingest
+from pipeline import backfill, changes, embed, ingest, users
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Policy
@@ -41,6 +41,7 @@ def two_tenants(database: Database, rules: Rules, policy: Policy) -> Database:
         backfill.start(database, tenant, BackfillRequest(kind="embed"), current)
         changes.edit(database, tenant, "test:same", "not yet come", f"secret of {tenant}", None, rules)
         changes.delete(database, tenant, "test:same", "never comes", rules)
+        users.link(database, tenant, "test:ann", "ann")
         with database.tenant(tenant) as connection:
             connection.execute(
                 text("""

@@ -92,28 +92,35 @@ def add(connection: Connection, receipt_id: int, counts: Mapping[str, int], *, d
     )
 
 
-def names_of(connection: Connection, sender_id: str) -> list[str]:
-    """The names that a sender went by."""
+def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """The names that a person went by."""
     return sorted(
         connection.scalars(
-            text("SELECT DISTINCT sender_name FROM messages WHERE sender_id = :sender AND sender_name <> ''"),
-            {"sender": sender_id},
+            text("""
+                SELECT DISTINCT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
+            """),
+            {"senders": list(senders)},
         )
     )
 
 
-def chats_of(connection: Connection, sender_id: str | None) -> list[str]:
-    """The chats that a sender spoke in, or all."""
+def chats_of(connection: Connection, senders: Sequence[str] | None) -> list[str]:
+    """The chats that a person spoke in, or all."""
     statement = (
         "SELECT chat_id FROM chats ORDER BY chat_id"
-        if sender_id is None
-        else "SELECT DISTINCT chat_id FROM messages WHERE sender_id = :sender ORDER BY chat_id"
+        if senders is None
+        else "SELECT DISTINCT chat_id FROM messages WHERE sender_id = ANY(:senders) ORDER BY chat_id"
     )
-    return list(connection.scalars(text(statement), {"sender": sender_id}))
+    return list(connection.scalars(text(statement), {"senders": senders}))
 
 
 def doomed(
-    connection: Connection, chat_id: str, until: datetime, *, sender_id: str | None, external_id: str | None
+    connection: Connection,
+    chat_id: str,
+    until: datetime,
+    *,
+    senders: Sequence[str] | None,
+    external_id: str | None,
 ) -> list[int]:
     """The ids of a chat's messages that are to go, those of one session together."""
     return list(
@@ -121,11 +128,11 @@ def doomed(
             text(f"""
                 SELECT id FROM messages WHERE chat_id = :chat
                     AND (CAST(:external AS text) IS NOT NULL OR {_UNTIL})
-                    AND (CAST(:sender AS text) IS NULL OR sender_id = :sender)
+                    AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
                     AND (CAST(:external AS text) IS NULL OR external_id = :external)
                 ORDER BY session_key, sent_at, id
             """),
-            {"chat": chat_id, "until": until, "sender": sender_id, "external": external_id},
+            {"chat": chat_id, "until": until, "senders": senders, "external": external_id},
         )
     )
 
@@ -197,7 +204,7 @@ def unname_merged(connection: Connection, names: Sequence[str]) -> None:
 
 # Which memories go with a subject; `IS NULL` of both is a tenant's.
 _MEMORIES = """
-    created_at <= :until AND (CAST(:user AS text) IS NULL OR user_id = :user)
+    created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
         AND (CAST(:chat AS text) IS NULL OR chat_id = :chat OR learned_in = :chat)
 """
 
@@ -207,25 +214,26 @@ def delete_memories(
     tenant_id: str,
     until: datetime,
     *,
-    user_id: str | None,
+    senders: Sequence[str] | None,
     chat_id: str | None,
     limit: int,
-) -> int:
-    """Delete a user's, a chat's or all memories with their vectors and work, at most so many; how many."""
-    gone = list(
-        connection.scalars(
-            text(f"""
-                DELETE FROM memories WHERE id IN (
-                    SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit) RETURNING id
-            """),
-            {"until": until, "user": user_id, "chat": chat_id, "limit": limit},
-        )
-    )
+) -> Sequence[Row[Any]]:
+    """Delete a person's, a chat's or all memories with their vectors and work, at most so many.
+
+    Rows of `(id, scope, user_id, agent_id, content_hash)`: what their tombstones are made of.
+    """
+    gone = connection.execute(
+        text(f"""
+            DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
+            RETURNING id, scope, user_id, agent_id, content_hash
+        """),
+        {"until": until, "senders": senders, "chat": chat_id, "limit": limit},
+    ).all()
     connection.execute(
         text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = ANY(:keys)"),
-        {"tenant": tenant_id, "keys": [f"memory:{identity}" for identity in gone]},
+        {"tenant": tenant_id, "keys": [f"memory:{row.id}" for row in gone]},
     )
-    return len(gone)
+    return gone
 
 
 def old_sessions(connection: Connection, chat_id: str, until: datetime, limit: int) -> list[int]:
@@ -266,6 +274,7 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     given = {"tenant": tenant_id, "until": until}
     for statement in (
         "UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant",
+        "DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until",
         "DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until",
         "DELETE FROM daily_counters WHERE tenant_id = :tenant",
         "DELETE FROM work WHERE tenant_id = :tenant AND kind = 'backfill' AND owed_since <= :until",
@@ -274,23 +283,23 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
 
 
 def plan(
-    connection: Connection, *, chat_id: str | None, sender_id: str | None, external_id: str | None
+    connection: Connection, *, chat_id: str | None, senders: Sequence[str] | None, external_id: str | None
 ) -> Row[Any]:
     """How many messages, chats and memories a forgetting would take: a row with these names."""
     return connection.execute(
         text("""
             WITH gone AS (
                 SELECT chat_id FROM messages WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-                    AND (CAST(:sender AS text) IS NULL OR sender_id = :sender)
+                    AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
                     AND (CAST(:external AS text) IS NULL OR external_id = :external)
             )
             SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
                 (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
-                    AND (CAST(:sender AS text) IS NULL OR user_id = :sender)
+                    AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
                     AND (CAST(:chat AS text) IS NULL OR chat_id = :chat OR learned_in = :chat)) AS memories
             FROM gone
         """),
-        {"chat": chat_id, "sender": sender_id, "external": external_id},
+        {"chat": chat_id, "senders": senders, "external": external_id},
     ).one()
 
 

@@ -1,0 +1,88 @@
+"""SQL of who is in a chat: whoever has spoken there, as a trigger notes, or whom the bot has named.
+
+An empty sender is somebody whose name is not kept: with such a one there nobody knows who listens.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, text
+
+UNKNOWN = ""
+
+
+def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
+    """Note that somebody is in a chat whose name is not kept; nothing where there is no such chat."""
+    connection.execute(
+        text("""
+            INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+            SELECT :tenant, chat_id, :unknown FROM chats WHERE chat_id = :chat ON CONFLICT DO NOTHING
+        """),
+        {"tenant": tenant_id, "chat": chat_id, "unknown": UNKNOWN},
+    )
+
+
+def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
+    """Let exactly these be in a chat, whoever was before; `UNKNOWN` may be among them."""
+    given = {"tenant": tenant_id, "chat": chat_id, "senders": list(senders)}
+    connection.execute(
+        text("DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)"), given
+    )
+    connection.execute(
+        text("""
+            INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+            SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
+            ON CONFLICT DO NOTHING
+        """),
+        given,
+    )
+
+
+def of_chat(connection: Connection, chat_id: str) -> list[str]:
+    """The senders that are in a chat."""
+    return list(
+        connection.scalars(
+            text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id"),
+            {"chat": chat_id},
+        )
+    )
+
+
+def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """The chats that these senders are in."""
+    return list(
+        connection.scalars(
+            text(
+                "SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id"
+            ),
+            {"senders": list(senders)},
+        )
+    )
+
+
+def unname(
+    connection: Connection, *, senders: Sequence[str] | None = None, chat_id: str | None = None
+) -> int:
+    """Name no more whom no message is left of: these senders, or those of a chat; how many rows that took.
+
+    They may be there still, so that each chat notes somebody unknown instead. To be called while nothing is
+    accepted.
+    """
+    return int(
+        connection.execute(
+            text("""
+                WITH gone AS (
+                    DELETE FROM chat_members c WHERE sender_id <> :unknown
+                        AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
+                        AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+                        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
+                            AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
+                    RETURNING tenant_id, chat_id
+                ), noted AS (
+                    INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+                    SELECT DISTINCT tenant_id, chat_id, CAST(:unknown AS text) FROM gone ON CONFLICT DO NOTHING
+                )
+                SELECT count(*) FROM gone
+            """),
+            {"unknown": UNKNOWN, "senders": senders if senders is None else list(senders), "chat": chat_id},
+        ).scalar_one()
+    )

@@ -1,0 +1,103 @@
+"""SQL of users: which senders are one person, and since when.
+
+A user's id is never linked itself, so that one look at `user_senders` tells whose a sender is.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+
+def user_of(connection: Connection, any_id: str) -> str:
+    """The user whom a sender or a merged user belongs to; whoever is linked to nobody is their own."""
+    found = connection.scalar(text("SELECT user_id FROM user_senders WHERE sender_id = :id"), {"id": any_id})
+    return str(found) if found is not None else any_id
+
+
+def ids_of(connection: Connection, any_id: str) -> list[str]:
+    """Every id of the person that one of them belongs to: the user's own first, then the linked ones."""
+    user = user_of(connection, any_id)
+    linked = connection.scalars(
+        text("SELECT sender_id FROM user_senders WHERE user_id = :user ORDER BY sender_id"), {"user": user}
+    )
+    return [user, *linked]
+
+
+def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) -> None:
+    """Link these ids to a user, wherever they were linked before; users that nobody is left of go."""
+    given = {"tenant": tenant_id, "ids": list(ids), "user": user}
+    before = connection.scalars(
+        text("SELECT DISTINCT user_id FROM user_senders WHERE sender_id = ANY(:ids)"), given
+    ).all()
+    connection.execute(
+        text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"), {"tenant": tenant_id}
+    )
+    connection.execute(
+        text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING"), given
+    )
+    connection.execute(
+        text("""
+            INSERT INTO user_senders (tenant_id, sender_id, user_id)
+            SELECT :tenant, id, :user FROM unnest(CAST(:ids AS text[])) AS id ORDER BY id
+            ON CONFLICT (tenant_id, sender_id) DO UPDATE SET user_id = excluded.user_id, linked_at = now()
+        """),
+        given,
+    )
+    _drop_empty(connection, [*before, *ids])
+
+
+def unlink(connection: Connection, sender_id: str) -> None:
+    """Let a sender be their own user again."""
+    before = connection.scalars(
+        text("DELETE FROM user_senders WHERE sender_id = :id RETURNING user_id"), {"id": sender_id}
+    ).all()
+    _drop_empty(connection, before)
+
+
+def _drop_empty(connection: Connection, users: Sequence[str]) -> None:
+    connection.execute(
+        text("""
+            DELETE FROM users u WHERE user_id = ANY(:users) AND NOT EXISTS (
+                SELECT 1 FROM user_senders s WHERE s.tenant_id = u.tenant_id AND s.user_id = u.user_id)
+        """),
+        {"users": list(users)},
+    )
+
+
+def forget(connection: Connection, ids: Sequence[str]) -> int:
+    """Delete a person with all their links, by all their ids; how many rows that took."""
+    given = {"ids": list(ids)}
+    links = connection.execute(
+        text("DELETE FROM user_senders WHERE sender_id = ANY(:ids) OR user_id = ANY(:ids)"), given
+    ).rowcount
+    return links + connection.execute(text("DELETE FROM users WHERE user_id = ANY(:ids)"), given).rowcount
+
+
+def forget_all(connection: Connection) -> None:
+    """Delete all links and users of the tenant."""
+    connection.execute(text("DELETE FROM users"))
+
+
+def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
+    """Users with linked senders and ids after `after`, in their order: `(user_id, created_at, senders)`."""
+    return connection.execute(
+        text("""
+            SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
+            FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
+            JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
+            GROUP BY u.user_id, u.created_at ORDER BY u.user_id
+        """),
+        {"after": after, "limit": limit},
+    ).all()
+
+
+def known(connection: Connection, ids: Sequence[str]) -> Row[Any]:
+    """How much there is of a person: a row of `chats` and `memories`."""
+    return connection.execute(
+        text("""
+            SELECT (SELECT count(DISTINCT chat_id) FROM chat_members WHERE sender_id = ANY(:ids)) AS chats,
+                (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids)) AS memories
+        """),
+        {"ids": list(ids)},
+    ).one()

@@ -1,0 +1,119 @@
+"""Say which senders, of one platform or of several, are one person, and take it back.
+
+Whoever is linked to nobody is a user of their own, by their sender's id, so that everything works without
+links. Nothing is written anew when people are linked: memories, messages and tombstones keep the id that they
+came under, and whatever asks for a person asks for all their ids. So unlinking parts again exactly what linking
+has joined.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from pipeline import tombstones
+from pipeline.store import tombstones as stones
+from pipeline.store import users as store
+from pipeline.store.database import Database
+from schemas.errors import InvalidInput
+from schemas.users import User
+
+MAX_IDS = 100
+"""Ids of one person: every question in their name looks for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linked:
+    """What became of a change, and the person as they are now."""
+
+    outcome: Literal["linked", "unlinked", "merged", "unchanged"]
+    user: User
+
+
+def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Linked:
+    """Let a sender belong to a user, whomever they belonged to before; what is linked to them comes along.
+
+    Raises `InvalidInput` when the person would have more than `MAX_IDS` ids, `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id, alone=True)
+        user = store.user_of(connection, user_id)
+        if store.user_of(connection, sender_id) == user:
+            return Linked(outcome="unchanged", user=_user(connection, user))
+        own = store.user_of(connection, sender_id) == sender_id
+        moving = store.ids_of(connection, sender_id) if own else [sender_id]
+        _move(connection, tenant_id, moving, user)
+        return Linked(outcome="linked", user=_user(connection, user))
+
+
+def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked:
+    """Let a user, with all their senders, be another; their id goes on naming the person. Raises as `link` does."""
+    with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id, alone=True)
+        user, gone = store.user_of(connection, into), store.user_of(connection, user_id)
+        if gone == user:
+            return Linked(outcome="unchanged", user=_user(connection, user))
+        _move(connection, tenant_id, store.ids_of(connection, gone), user)
+        return Linked(outcome="merged", user=_user(connection, user))
+
+
+def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | None = None) -> Linked:
+    """Let a sender be their own user again; with `user_id` only when it is this one that they belong to.
+
+    What was learned of them under their own id goes with them, what was learned under the user's or another
+    sender's stays. Raises `InvalidInput` for a user's own id that others are linked to, `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id, alone=True)
+        user = store.user_of(connection, sender_id)
+        if user_id is not None and store.user_of(connection, user_id) != user:
+            return Linked(outcome="unchanged", user=_user(connection, store.user_of(connection, user_id)))
+        if user == sender_id:
+            others = store.ids_of(connection, user)[1:]
+            if others:
+                raise InvalidInput(
+                    f"{sender_id} is the user's own id: unlink the others from it ({', '.join(others[:5])}"
+                    f"{' …' if len(others) > 5 else ''})",
+                    field="sender_id",
+                )
+            return Linked(outcome="unchanged", user=_user(connection, user))
+        store.unlink(connection, sender_id)
+        return Linked(outcome="unlinked", user=_user(connection, user))
+
+
+def show(database: Database, tenant_id: str, any_id: str) -> User:
+    """The person whom a sender or a user belongs to; somebody unknown is their own. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        return _user(connection, store.user_of(connection, any_id))
+
+
+def listing(database: Database, tenant_id: str, *, after: str = "", limit: int = 100) -> list[User]:
+    """The users that have linked senders, by id, those after `after`. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        rows = store.listing(connection, after, limit)
+        return [_user(connection, row.user_id) for row in rows]
+
+
+def _move(connection: Connection, tenant_id: str, ids: list[str], user: str) -> None:
+    there = store.ids_of(connection, user)
+    if len(there) + len(ids) > MAX_IDS:
+        raise InvalidInput(
+            f"{user} would have {len(there) + len(ids)} ids; one person may have {MAX_IDS}", field="user_id"
+        )
+    store.move(connection, tenant_id, ids, user)
+    everyone = [*there, *ids]
+    # whoever will not be remembered will not be so under any of their ids
+    if tombstones.any_unremembered(connection, everyone):
+        tombstones.put_unremembered(connection, tenant_id, everyone)
+
+
+def _user(connection: Connection, user: str) -> User:
+    ids = store.ids_of(connection, user)
+    counts = store.known(connection, ids)
+    return User(
+        user_id=user,
+        senders=ids[1:],
+        chats=counts.chats,
+        memories=counts.memories,
+        remembered=not tombstones.any_unremembered(connection, ids),
+    )

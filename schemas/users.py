@@ -1,0 +1,44 @@
+"""People: a user and the senders, of one platform or of several, that are linked to them."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.messages import MAX_ID_CHARS, Id
+
+UserId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+class User(BaseModel):
+    """A person, and how much there is of them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    user_id: str
+    # linked senders, and users that were merged into this one; the user's own id is one of theirs as well
+    senders: list[str]
+    # in which they are
+    chats: int
+    # of the scope `user`
+    memories: int
+    # off: nothing new of theirs is kept
+    remembered: bool
+
+
+class UserAddress(BaseModel):
+    """A user, and perhaps a sender, as they stand in a path."""
+
+    model_config = ConfigDict(frozen=True)
+
+    user_id: UserId
+    sender_id: UserId | None = None
+
+
+class MergePayload(BaseModel):
+    """The body of `POST /v1/users/{user_id}/merge`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    v: Literal[1] = 1
+    # the user that both are from now on
+    into: UserId
