@@ -32,6 +32,7 @@ COMMANDS = {
     "import": "ops.commands.import_",
     "context": "ops.commands.context",
     "search": "ops.commands.search",
+    "more": "ops.commands.more",
     "chats": "ops.commands.chats",
     "sessions": "ops.commands.sessions",
     "status": "ops.commands.status",

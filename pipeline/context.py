@@ -1,6 +1,10 @@
 """The context for a bot's answer: retrieve, rank, drill down, assemble. The thin module that bots import.
 
-from pipeline.context import build_context, search
+    from pipeline.context import build_context, more, search
+
+`build_context` is what a bot puts before its model when it must answer. `search` (`pipeline.search`) finds
+messages or sessions in one of five modes. `more` (`pipeline.more`) fetches what was said around what an earlier
+answer showed. All three take the process's own `Database`, `Embedder` and `Settings`; see the README.
 """
 
 from time import monotonic
@@ -8,14 +12,16 @@ from time import monotonic
 from pipeline import recall
 from pipeline.answer import answer
 from pipeline.clients.protocols import Embedder
-from pipeline.explain import message_hits
+from pipeline.more import more
 from pipeline.recall import Found
+from pipeline.search import search
 from pipeline.store import counters, memories
 from pipeline.store.database import Database
-from schemas.context import Context, Hit
-from schemas.errors import InvalidInput
+from schemas.context import Context
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
+
+__all__ = ["build_context", "more", "search"]
 
 
 def build_context(
@@ -42,26 +48,6 @@ def build_context(
     if context.explain is not None:
         context.explain.timings_ms.update(asked.timings_ms)
     return context
-
-
-def search(
-    database: Database,
-    tenant_id: str,
-    query: ContextQuery,
-    *,
-    limit: int = 10,
-    embedder: Embedder | None,
-    settings: Settings,
-) -> list[Hit]:
-    """The best messages of a chat for a query, best first, at most `limit` (up to 100).
-
-    Raises as `build_context` does.
-    """
-    if not 1 <= limit <= 100:
-        raise InvalidInput("limit must be from 1 to 100", field="limit")
-    asked = recall.ask(database, tenant_id, query, embedder, settings)
-    found = recall.find(database, tenant_id, query, asked, settings)
-    return message_hits(found.ranked[:limit])
 
 
 def _note(database: Database, tenant_id: str, context: Context, found: Found, seconds: float) -> None:

@@ -87,7 +87,7 @@ def ask(
         parameters=parameters,
         weights=weights,
     )
-    if not _remembers(chat, settings):
+    if not remembers(chat, settings):
         return asked
     with asked.timed("embed"):
         if space is None:
@@ -107,7 +107,8 @@ def ask(
     return asked
 
 
-def _remembers(chat: Chat, settings: Settings) -> bool:
+def remembers(chat: Chat, settings: Settings) -> bool:
+    """Whether memory is on: off, messages are kept, and neither made anything of nor searched."""
     return settings.session_memory_enabled and chat.memory
 
 
@@ -128,7 +129,7 @@ def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, 
     with database.tenant(tenant_id) as connection:
         if query.include_history and asked.parameters.history_tokens:
             found.recent = messages.recent(connection, asked.chat.chat_id, RECENT, query.session_key)
-        if not _remembers(asked.chat, settings):
+        if not remembers(asked.chat, settings):
             return found
         with asked.timed("retrieve"):
             found.retrieved = retrieve(

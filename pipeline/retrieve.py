@@ -105,11 +105,9 @@ def _large(
     near = nearest.VectorHits()
     if space is not None and vector is not None:
         near = nearest.nearest(connection, scope, space, vector, limit=CANDIDATES_PER_ARM)
-    placed = around.around(connection, scope, list(dict.fromkeys([*found.scores, *near.cosines])), REACH)
-    ids = list(placed)
-    cosines = around.cosines(connection, scope, space, vector, ids) if space and vector is not None else {}
+    ids = list(dict.fromkeys([*found.scores, *near.cosines]))
     return Retrieved(
-        candidates=_candidates(around.these_messages(connection, ids, words), placed, cosines),
+        candidates=gathered(connection, scope, ids, words, space, vector),
         statistics=Statistics(
             messages=chat.message_count,
             mean_length=mean_length,
@@ -119,6 +117,21 @@ def _large(
         vector_search=near.search,
         rows_compared=near.compared,
     )
+
+
+def gathered(
+    connection: Connection,
+    scope: Scope,
+    ids: Sequence[int],
+    words: Sequence[str],
+    space: EmbeddingSpace | None,
+    vector: Vector | None,
+) -> list[Candidate]:
+    """These messages with `REACH` neighbours on either side, as candidates."""
+    placed = around.around(connection, scope, ids, REACH)
+    every = list(placed)
+    cosines = around.cosines(connection, scope, space, vector, every) if space and vector is not None else {}
+    return _candidates(around.these_messages(connection, every, words), placed, cosines)
 
 
 def _placed(rows: Sequence[Row[Any]], ranges: Sequence[SessionRange]) -> dict[int, int]:

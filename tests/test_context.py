@@ -334,15 +334,6 @@ def test_a_large_scope_is_searched_by_its_best_candidates_with_the_same_result(
     assert large.explain.messages[0].score == pytest.approx(whole.explain.messages[0].score, abs=0.01)
 
 
-def test_search_lists_the_best_messages(filled: Database, settings: Settings) -> None:
-    query = ContextQuery(chat_id=CHAT.chat_id, query="boat")
-    hits = context.search(filled, TENANT, query, limit=3, embedder=DeterministicEmbedder(), settings=settings)
-    assert [hit.rank for hit in hits] == [1, 2, 3]
-    assert {"h4", "h5"} <= {hit.external_id for hit in hits}
-    with pytest.raises(InvalidInput, match="limit must be from 1 to 100"):
-        context.search(filled, TENANT, query, limit=101, embedder=None, settings=settings)
-
-
 def test_an_edit_of_settings_does_not_mix_spaces(filled: Database, settings: Settings) -> None:
     """A process on another model than the active space's goes by keywords instead of comparing apples."""
     query = ContextQuery(chat_id=CHAT.chat_id, query="plumber")

@@ -20,6 +20,7 @@ from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
 from schemas.messages import LANGUAGES
 from schemas.payloads import ContextQuery, IngestPayload, parse_payload
+from schemas.search import MoreQuery, SearchMode, SearchQuery
 from schemas.settings import PREFIX, Settings
 from tests.conftest import CHECKOUT
 from workers import queues
@@ -172,7 +173,11 @@ def test_the_task_that_bots_send_is_one_that_a_worker_of_that_queue_takes() -> N
 
 
 def test_bodies_that_curl_sends_are_taken() -> None:
-    bodies: dict[str, Any] = {"/v1/messages": IngestPayload, "/v1/context": ContextQuery}
+    bodies: dict[str, Any] = {
+        "/v1/messages": IngestPayload,
+        "/v1/context": ContextQuery,
+        "/v1/more": MoreQuery,
+    }
     sent = []
     for line in "\n".join(SHELL).replace("\\\n", " ").splitlines():
         if line.startswith("curl") and " -d " in line:
@@ -243,6 +248,12 @@ def test_the_context_is_described_field_by_field() -> None:
     assert query is not None
     assert set(re.findall(r"`(\w+)`", query[0])) == set(ContextQuery.model_fields)
     assert f"[{len(LANGUAGES)} configurations]" in README
+
+
+def test_every_mode_and_filter_of_a_search_is_named() -> None:
+    (section,) = re.findall(r"^## Searching.*?(?=^## )", PROSE, re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) - {"mode"} == set(get_args(SearchMode))
+    assert set(SearchQuery.model_fields) - {"chat_id", "query"} <= set(re.findall(r"`(\w+)`", section))
 
 
 def test_every_exit_code_is_explained() -> None:

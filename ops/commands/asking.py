@@ -1,34 +1,40 @@
 """What `backscroll context` and `backscroll search` share: the question and the model that reads it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pydantic import BaseModel
 from rich.table import Table
 
 from ops.commands import rendering
 from ops.commands.opening import find_chat
 from pipeline.store.chats import Chat
 from schemas.context import Hit
-from schemas.payloads import ContextQuery, parse_payload
+from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.clients.protocols import Embedder
     from pipeline.store.database import Database
 
+Q = TypeVar("Q", bound=BaseModel)
+
 PREVIEW = 200
 PARTS_WIDTH = 44
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Generic[Q]):
     """A question in its chat."""
 
     chat: Chat
-    query: ContextQuery
+    query: Q
 
 
-def asked(database: "Database", settings: Settings, chat: str | None, **given: Any) -> Asked:
+def asked(
+    database: "Database", settings: Settings, chat: str | None, kind: type[Q], **given: Any
+) -> Asked[Q]:
     """The question of the command line; what is None there is left to the query's defaults.
 
     Raises `InvalidInput` that names a wrong field, and `NotFound` for a chat that is not there.
@@ -36,7 +42,7 @@ def asked(database: "Database", settings: Settings, chat: str | None, **given: A
     with database.tenant(settings.tenant) as connection:
         found = find_chat(connection, chat)
     said = {name: value for name, value in given.items() if value is not None}
-    return Asked(chat=found, query=parse_payload(ContextQuery, {"chat_id": found.chat_id, **said}))
+    return Asked(chat=found, query=parse_payload(kind, {"chat_id": found.chat_id, **said}))
 
 
 def make_embedder(settings: Settings) -> "Embedder":
@@ -52,7 +58,7 @@ def make_embedder(settings: Settings) -> "Embedder":
     )
 
 
-def hits_table(hits: list[Hit], zone: str, *, title: str | None = None, why: bool = False) -> Table:
+def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None, why: bool = False) -> Table:
     """Hits with their place and score, in the chat's local time; with `why` what each score is made of."""
     why = why and any(hit.components for hit in hits)
     headings = ["#", "score", *(["made of"] if why else []), "what", "when", "who", "text"]

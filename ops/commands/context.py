@@ -11,6 +11,7 @@ from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from schemas.context import Context, Explanation
+from schemas.payloads import ContextQuery
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -56,6 +57,7 @@ def context(
             database,
             settings,
             chat,
+            ContextQuery,
             query=question,
             profile=profile,
             budget_tokens=budget,

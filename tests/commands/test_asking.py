@@ -58,6 +58,38 @@ def test_search_finds_by_words_best_first(run: Run) -> None:
     assert "score" in shown
 
 
+def test_search_has_every_mode_and_filter_of_the_door(run: Run) -> None:
+    exact = run("search", "PRESSURE sensor", "--mode", "exact", "--json").json
+    assert exact["hits"]
+    assert all("pressure sensor" in hit["text"].lower() for hit in exact["hits"])
+    sender = exact["hits"][0]["speaker"]
+    theme = run(
+        "search", "boiler", "--mode", "topic", "--since", "2020-01-01T00:00Z", "--limit", 50, "--json"
+    ).json
+    times = [hit["started_at"] for hit in theme["sessions"]]
+    assert len(times) > 3
+    assert times == sorted(times)
+    told = run("search", "the boiler's pressure sensor", "--mode", "contextual").out
+    assert "•" in told
+    assert sender in told
+    assert run("search", "boiler", "--role", "assistant", "--sender", "nobody", "--json").json["hits"] == []
+    assert run("search", "boiler", "--metadata", "a=b", "--json").json["hits"] == []
+    assert "Nothing in" in run("search", "zeppelin", "--mode", "exact").out
+    for wrong in (["--mode", "wild"], ["--limit", 101], ["--metadata", "a"], ["--since", "then"]):
+        assert run("search", "boiler", *wrong).code == 2, wrong
+
+
+def test_more_goes_through_a_session_page_by_page(run: Run) -> None:
+    hit = run("search", "pressure sensor", "--limit", 1, "--json").json["hits"][0]
+    page = run("more", hit["session_id"], "--shown", hit["id"], "--limit", 4, "--json").json
+    assert len(page["messages"]) == 4
+    assert hit["id"] not in [line["id"] for line in page["messages"]]
+    told = run("more", hit["session_id"], "--shown", hit["id"], "--limit", 4)
+    assert f"backscroll more {hit['session_id']} --shown {hit['id']} --shown" in told.out
+    assert "That is all of this session." in run("more", hit["session_id"], "--limit", 100).out
+    assert run("more", 1_000_000).code == 3
+
+
 def test_the_chat_must_be_named_where_there_are_several(run: Run) -> None:
     run("import", FIXTURES / "jsonl/garden.jsonl")
     for command in ("context", "search"):

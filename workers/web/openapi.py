@@ -13,6 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload
+from schemas.search import MoreQuery, SearchQuery
 from workers.web.bodies import MAX_BODY_BYTES
 from workers.web.errors import Problem
 
@@ -87,6 +88,24 @@ CONTEXT_BODY = _body(
     },
 )
 
+SEARCH_BODY = _body(
+    "SearchQuery",
+    By_words_and_meaning={"chat_id": "telegram:-100200", "query": "boiler repair", "roles": ["user"]},
+    These_very_characters={"chat_id": "telegram:-100200", "query": "E41", "mode": "exact"},
+    Sessions_on_a_theme_in_order_of_time={
+        "chat_id": "telegram:-100200",
+        "query": "boiler",
+        "mode": "topic",
+        "since": "2026-01-01T00:00:00Z",
+        "limit": 100,
+    },
+)
+
+MORE_BODY = _body(
+    "MoreQuery",
+    Around_what_was_shown={"chat_id": "telegram:-100200", "session_id": 30, "shown": [812, 815]},
+)
+
 
 def version() -> str:
     """The version of Backscroll that is installed."""
@@ -110,6 +129,8 @@ def install(app: FastAPI) -> None:
                     (IngestPayload, "validation"),
                     (EditPayload, "validation"),
                     (ContextQuery, "validation"),
+                    (SearchQuery, "validation"),
+                    (MoreQuery, "validation"),
                     (Problem, "serialization"),
                 ],
                 ref_template=REFERENCE,

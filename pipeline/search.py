@@ -1,0 +1,208 @@
+"""Search a chat: by meaning, by words, by both, by session, or for the very characters.
+
+- `hybrid` finds messages by words and meaning, ranked as in a context; `components` add up to the score. A
+  `min_similarity` is compared with the cosine of message and query.
+- `similar` finds the messages nearest in meaning; the score is the cosine.
+- `exact` finds messages that hold these characters, in upper or lower case, the newest first.
+- `contextual` finds the 3 best sessions, the 5 best messages of each with a neighbour on either side, and 2 related
+  sessions. When no session fits by 0.5 or more it finds what `hybrid` does, and says so by `fell_back`.
+- `topic` finds sessions that fit by 0.25 or more: the best first, or all in order of time where a time window is named.
+
+How sessions are scored, and what fitting is, says `pipeline.themes`; `min_similarity` replaces 0.5 and 0.25.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from pipeline import assemble, recall, themes
+from pipeline.clients.protocols import Embedder
+from pipeline.explain import message_hits
+from pipeline.rank import Scored
+from pipeline.searching import Searching, ranked
+from pipeline.store import around, keywords, messages, searches, sessions
+from pipeline.store.database import Database
+from pipeline.store.filters import Filter, Inside
+from pipeline.store.scope import Scope
+from schemas.errors import NotFound
+from schemas.payloads import ContextQuery
+from schemas.search import MessageHit, SearchQuery, SearchResult
+from schemas.sessions import Message
+from schemas.settings import Settings
+
+SCANNED = 100_000
+"""Messages that `exact` reads before it says how far back it came; some 100 ms of work."""
+
+
+def search(
+    database: Database,
+    tenant_id: str,
+    query: SearchQuery,
+    *,
+    embedder: Embedder | None,
+    settings: Settings,
+) -> SearchResult:
+    """What a chat's memory holds for a query: at most `query.limit` messages or sessions.
+
+    Never leaves the tenant and the chat. `embedder` is the process's own; without it, or when it does not
+    answer, keywords find alone and `degraded` says so. Where memory is off nothing is searched, and `degraded`
+    says that. Raises `NotFound` for an unknown chat or session, `DatabaseUnavailable`.
+
+        found = search(
+            database,
+            "default",
+            SearchQuery(chat_id="telegram:-100420", query="boiler", mode="hybrid", roles=["user"]),
+            embedder=embedder,
+            settings=settings,
+        )
+        for hit in found.hits:
+            print(hit.at, hit.speaker, hit.text)
+    """
+    context = ContextQuery(chat_id=query.chat_id, query=query.query, session_key=query.session_key)
+    # the very characters need no model
+    asked = recall.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)
+    if not recall.remembers(asked.chat, settings):
+        return SearchResult(mode=query.mode, degraded=["memory: it is off here, so nothing is searched"])
+    degraded = [] if query.mode == "exact" else asked.degraded
+    with database.tenant(tenant_id) as connection:
+        searching = Searching(
+            connection=connection,
+            query=query,
+            asked=asked,
+            scope=Scope(chat_id=query.chat_id, language=asked.chat.language, session_key=query.session_key),
+            which=_filter(connection, query),
+            words=keywords.lexemes(connection, asked.chat.language, asked.question.content),
+        )
+        match query.mode:
+            case "exact":
+                return _exact(searching)
+            case "topic":
+                return SearchResult(mode=query.mode, sessions=themes.on(searching), degraded=degraded)
+            case "contextual":
+                return _contextual(searching)
+            case "similar" if asked.vector is not None:
+                return SearchResult(mode=query.mode, hits=_similar(searching), degraded=degraded)
+            case _:
+                return SearchResult(mode=query.mode, hits=_hybrid(searching), degraded=degraded)
+
+
+def _filter(connection: Connection, query: SearchQuery) -> Filter:
+    """What the query asks of a message. Raises `NotFound` for a session that is not of this chat."""
+    inside = None
+    if query.session_id is not None:
+        row = sessions.find(connection, query.session_id)
+        if row is None or row.chat_id != query.chat_id:
+            raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
+        inside = Inside(row.session_key, row.started_at, row.ended_at)
+    senders = query.sender_ids
+    if query.user_id is not None:
+        senders = [query.user_id] if senders is None or query.user_id in senders else []
+    return Filter(
+        sender_ids=senders,
+        agent_id=query.agent_id,
+        session_key=query.session_key,
+        session=inside,
+        roles=query.roles,
+        since=query.since,
+        until=query.until,
+        metadata=query.metadata,
+    )
+
+
+def _hybrid(searching: Searching) -> list[MessageHit]:
+    """Words and meaning, ranked as a context ranks them: every neighbour counts, what is filtered is not shown."""
+    asked, least = searching.asked, searching.query.min_similarity
+    hits = ranked(searching).hits
+    if not searching.which.is_open:
+        ids = [hit.candidate.id for hit in hits]
+        passing = searches.allowed(searching.connection, searching.scope.chat_id, searching.which, ids)
+        hits = [hit for hit in hits if hit.candidate.id in passing]
+    if least is not None and asked.vector is not None:
+        hits = [hit for hit in hits if (hit.candidate.cosine or 0.0) >= least]
+    return _hits([hit for hit in hits if hit.candidate.text.strip()][: searching.query.limit])
+
+
+def _similar(searching: Searching) -> list[MessageHit]:
+    """Meaning alone."""
+    asked = searching.asked
+    if asked.space is None or asked.vector is None:
+        raise RuntimeError("a search by meaning without a vector")
+    near = searches.nearest(
+        searching.connection,
+        searching.scope.chat_id,
+        searching.which,
+        asked.space,
+        asked.vector,
+        limit=searching.query.limit,
+        min_cosine=-1.0 if searching.query.min_similarity is None else searching.query.min_similarity,
+    )
+    found = {m.id: m for m in messages.by_id(searching.connection, [identity for identity, _ in near])}
+    return _message_hits(
+        searching,
+        [(found[identity], cosine, {"meaning": round(cosine, 6)}) for identity, cosine in near],
+    )
+
+
+def _exact(searching: Searching) -> SearchResult:
+    """The very characters, in the newest `SCANNED` messages and as many more as their last session holds."""
+    query = searching.query
+    since = searches.scan_from(searching.connection, query.chat_id, SCANNED, query.until)
+    found = searches.exact(
+        searching.connection, query.chat_id, searching.which, query.query, since=since, limit=query.limit
+    )
+    beyond = since is not None and (query.since is None or query.since < since)
+    return SearchResult(
+        mode="exact",
+        hits=_message_hits(searching, [(message, 1.0, {}) for message in found], piece=query.query),
+        searched_back_to=since if beyond and len(found) < query.limit else None,
+    )
+
+
+def _contextual(searching: Searching) -> SearchResult:
+    """Sessions first, then what was said in them; the whole scope where no session fits."""
+    found = themes.narrowed(searching)
+    if found is None:
+        return SearchResult(
+            mode="contextual", hits=_hybrid(searching), fell_back=True, degraded=searching.asked.degraded
+        )
+    return SearchResult(
+        mode="contextual", sessions=found.sessions, related=found.related, degraded=searching.asked.degraded
+    )
+
+
+def _hits(best: Sequence[Scored]) -> list[MessageHit]:
+    return [
+        MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
+        for hit, scored in zip(message_hits(best), best, strict=True)
+    ]
+
+
+def _message_hits(
+    searching: Searching, found: Sequence[tuple[Message, float, dict[str, float]]], piece: str = ""
+) -> list[MessageHit]:
+    """Messages with their score as hits; the preview begins a little before `piece`."""
+    ids = [message.id for message, _, _ in found]
+    session_of = around.around(searching.connection, searching.scope, ids, 0) if ids else {}
+    return [
+        MessageHit(
+            kind="message",
+            id=str(message.id),
+            external_id=message.external_id,
+            session_id=session_of.get(message.id) or None,
+            at=message.sent_at,
+            speaker=message.speaker,
+            preview=_preview(message.content, piece),
+            rank=number,
+            score=round(score, 6),
+            components=components,
+            role=message.role,
+            text=message.content,
+        )
+        for number, (message, score, components) in enumerate(found, start=1)
+    ]
+
+
+def _preview(content: str, piece: str) -> str:
+    at = content.casefold().find(piece.casefold()) if piece else 0
+    start = max(0, at - 60)
+    return assemble.shortened((assemble.ELLIPSIS if start else "") + assemble.one_line(content[start:]), 160)

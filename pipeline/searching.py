@@ -1,0 +1,81 @@
+"""A search on its way, and the candidates that its modes share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from pipeline import rank
+from pipeline.rank import Candidate, Scored, Statistics
+from pipeline.recall import Asked
+from pipeline.retrieve import CANDIDATES_PER_ARM, WHOLE_UP_TO, gathered, retrieve
+from pipeline.store import searches
+from pipeline.store.filters import Filter
+from pipeline.store.scope import Scope
+from schemas.search import SearchQuery
+
+
+@dataclass(frozen=True, kw_only=True)
+class Searching:
+    """A search on its way."""
+
+    connection: Connection
+    query: SearchQuery
+    asked: Asked
+    scope: Scope
+    which: Filter
+    # the query's lexemes
+    words: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """Candidates, best first, and the statistics of the scope that they were scored by."""
+
+    hits: list[Scored]
+    statistics: Statistics
+
+
+def is_whole(searching: Searching) -> bool:
+    """Whether every message of the scope is a candidate."""
+    return searching.asked.chat.message_count <= WHOLE_UP_TO
+
+
+def ranked(searching: Searching) -> Ranked:
+    """The candidates as a context ranks them: in a large chat with a filter, what it lets through and around."""
+    asked = searching.asked
+    found = retrieve(
+        searching.connection,
+        asked.chat,
+        session_key=searching.scope.session_key,
+        content=asked.question.content,
+        space=asked.space,
+        vector=asked.vector,
+    )
+    candidates = found.candidates
+    if not (is_whole(searching) or searching.which.is_open):
+        candidates = filtered_candidates(searching, searching.which)
+    return Ranked(
+        hits=rank.rank(asked.question, candidates, found.statistics, asked.weights),
+        statistics=found.statistics,
+    )
+
+
+def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
+    """The best of each arm among what a filter lets through, with their neighbours."""
+    asked, connection, chat_id = searching.asked, searching.connection, searching.scope.chat_id
+    by_word = searches.keywords(
+        connection,
+        chat_id,
+        which,
+        searching.words,
+        mean_size=asked.chat.lexeme_count / max(1, asked.chat.message_count),
+        limit=2 * CANDIDATES_PER_ARM,
+    )
+    near: list[tuple[int, float]] = []
+    if asked.space is not None and asked.vector is not None:
+        near = searches.nearest(
+            connection, chat_id, which, asked.space, asked.vector, limit=2 * CANDIDATES_PER_ARM
+        )
+    ids = list(dict.fromkeys([*by_word, *(identity for identity, _ in near)]))
+    return gathered(connection, searching.scope, ids, searching.words, asked.space, asked.vector)
