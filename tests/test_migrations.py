@@ -1,5 +1,8 @@
 """Migrations apply and revert, on an empty and on a filled database, and give the tables that the program knows."""
 
+import re
+
+import psycopg
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
@@ -11,8 +14,11 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from schemas.tables import REVISION
-from tests.conftest import TENANT, alembic_config, message
+from tests.conftest import CHECKOUT, TENANT, alembic_config, message
 from tests.test_pipeline import place, run, summarizer
+
+# Migrations that write a whole table anew and keep everybody waiting for it, with the reason why they may.
+REWRITES: dict[str, str] = {}
 
 
 def owner_url(settings: Settings) -> str:
@@ -51,3 +57,37 @@ def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
     ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 1
+
+
+def versions() -> dict[str, str]:
+    """The text of each migration by its number."""
+    return {path.name[:4]: path.read_text() for path in (CHECKOUT / "migrations/versions").glob("[0-9]*.py")}
+
+
+def test_indexes_of_tables_that_may_be_large_are_built_beside_running_work() -> None:
+    for revision, source in versions().items():
+        made = set(re.findall(r"CREATE TABLE (\w+)", source))
+        indexes = re.findall(r"CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\w+\s+ON (\w+)", source)
+        assert set(indexes) <= made, (
+            f"{revision}: CREATE INDEX CONCURRENTLY, in op.get_context().autocommit_block()"
+        )
+
+
+def test_no_migration_writes_a_table_anew(settings: Settings) -> None:
+    config = alembic_config(owner_url(settings))
+    command.downgrade(config, "base")
+    command.upgrade(config, "0001")
+    with psycopg.connect(owner_url(settings), autocommit=True) as owner:
+
+        def files() -> dict[str, int]:
+            rows = owner.execute(
+                "SELECT relname, relfilenode FROM pg_class WHERE relkind = 'r' AND relowner > 16383"
+            )
+            return {str(name): int(file) for name, file in rows}
+
+        for revision in sorted(versions())[1:]:
+            before = files()
+            command.upgrade(config, revision)
+            after = files()
+            anew = [table for table in before.keys() & after.keys() if before[table] != after[table]]
+            assert not anew or revision in REWRITES, (revision, anew)

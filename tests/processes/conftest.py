@@ -45,6 +45,8 @@ SECONDS = 60
 class Deployment:
     """What runs, and ways to look at it."""
 
+    # of its database
+    name: str
     settings: Settings
     environment: Mapping[str, str]
     folder: Path
@@ -147,26 +149,26 @@ class Deployment:
     @contextmanager
     def as_owner(self) -> Iterator[psycopg.Connection]:
         """A transaction of the role that owns the tables."""
-        with psycopg.connect(self.postgres.dsn("owner", database=DATABASE)) as connection:
+        with psycopg.connect(self.postgres.dsn("owner", database=self.name)) as connection:
             yield connection
 
     @contextmanager
     def postgres_away(self) -> Iterator[None]:
         """While this holds nobody gets into the database, and who was in it is out."""
         with psycopg.connect(self.postgres.superuser_dsn(), autocommit=True) as connection:
-            connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS false")
+            connection.execute(f"ALTER DATABASE {self.name} WITH ALLOW_CONNECTIONS false")
             try:
                 connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [DATABASE]
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self.name]
                 )
                 yield
             finally:
-                connection.execute(f"ALTER DATABASE {DATABASE} WITH ALLOW_CONNECTIONS true")
+                connection.execute(f"ALTER DATABASE {self.name} WITH ALLOW_CONNECTIONS true")
 
     @contextmanager
     def locked(self, table: str) -> Iterator[None]:
         """While this holds nobody writes to the table, and who wants to is stuck in the middle of its work."""
-        with psycopg.connect(self.postgres.superuser_dsn(DATABASE)) as connection:
+        with psycopg.connect(self.postgres.superuser_dsn(self.name)) as connection:
             # it holds as long as the story wants
             connection.execute("SET idle_in_transaction_session_timeout = 0")
             connection.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
@@ -174,7 +176,7 @@ class Deployment:
 
     def wait_until_stuck(self, table: str) -> None:
         """Wait until somebody waits for the lock on the table."""
-        with psycopg.connect(self.postgres.superuser_dsn(DATABASE), autocommit=True) as connection:
+        with psycopg.connect(self.postgres.superuser_dsn(self.name), autocommit=True) as connection:
             statement = "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
             until(
                 lambda: connection.execute(statement, [table]).fetchone() != (0,),
@@ -212,17 +214,16 @@ def talk(count: int, *, word: str = "lighthouse") -> list[dict[str, Any]]:
     return told
 
 
-@pytest.fixture(scope="package")
-def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A Redis and a worker of each queue on a database of their own, for all stories of this folder."""
-    folder = tmp_path_factory.mktemp("processes")
+@contextmanager
+def deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[Deployment]:
+    """A Redis and a database of its own; workers are started by the story, and ended here."""
     server = RedisProcess.start(folder)
     with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {DATABASE} TEMPLATE backscroll OWNER backscroll_owner")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE backscroll OWNER backscroll_owner")
     settings = Settings(
         _env_file=None,
-        database_url=postgres.dsn("app", database=DATABASE),
-        maintenance_database_url=postgres.dsn("maintenance", database=DATABASE),
+        database_url=postgres.dsn("app", database=name),
+        maintenance_database_url=postgres.dsn("maintenance", database=name),
         redis_url=server.url,
         data_dir=folder,
         embedding_provider="deterministic",
@@ -238,6 +239,7 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
     client = redis_client.Redis.from_url(server.url, decode_responses=True)
     database = Database.from_settings(settings)
     running = Deployment(
+        name=name,
         settings=settings,
         environment=told,
         folder=folder,
@@ -248,7 +250,6 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
         app=make_app(settings),
     )
     try:
-        running.start_workers()
         yield running
     finally:
         for worker in running.workers.values():
@@ -261,4 +262,12 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
         database.close()
         server.teardown()
         with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="package")
+def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A Redis and a worker of each queue on a database of their own, for all stories of this folder."""
+    with deployed(postgres, tmp_path_factory.mktemp("processes"), DATABASE) as running:
+        running.start_workers()
+        yield running
