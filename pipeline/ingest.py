@@ -4,7 +4,7 @@ Accepting is one short transaction: the messages, the note that they have arrive
 Placing reads what has arrived, asks the pure function what changes, and writes ranges, never messages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -89,12 +89,11 @@ def _without_recalled(message: MessageIn) -> MessageIn:
 def placer(database: Database, rules: Rules) -> ledger.Handler:
     """The handler of `ingest` work: each claim is a chat whose arrivals are placed."""
 
-    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        follows: set[str] = set()
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
         for claim in claims:
             with database.tenant(tenant_id) as connection:
                 finish = _finisher(connection, claim)
-                follows |= place(
+                follows = place(
                     connection,
                     tenant_id,
                     claim.key,
@@ -103,7 +102,7 @@ def placer(database: Database, rules: Rules) -> ledger.Handler:
                     trace_id=claim.trace_id,
                     failed_before=claim.attempts > 1,
                 )
-        return follows
+            yield from follows
 
     return handle
 

@@ -70,7 +70,10 @@ class Outcome:
 
 
 Handler = Callable[[str, Sequence[Claim]], Iterable[str]]
-"""Does the work of one tenant's claims and finishes them; returns the kinds that are owed something now."""
+"""Does the work of one tenant's claims and finishes them; gives the kinds that are owed something now.
+
+A generator gives them as they come: what follows from the first claim need not wait for the last one.
+"""
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
@@ -85,8 +88,16 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
     return ceiling * (0.5 + jitter / 2)
 
 
-def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outcome:
+def run(
+    database: Database,
+    kind: str,
+    handler: Handler,
+    policy: Policy,
+    tell: Callable[[str], None] = lambda _kind: None,
+) -> Outcome:
     """Claim a batch of a kind and let `handler` do it, tenant by tenant.
+
+    `tell` hears of each kind that is owed something as soon as the handler gives it.
 
     What the handler raises releases its claims: to be tried again with a growing delay, or given up when
     the error is permanent or the attempts are used up. When it fails for several at once, each is done alone,
@@ -103,11 +114,16 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> Outc
         )
     claims = sorted((Claim(**row._mapping) for row in rows), key=lambda c: (c.tenant_id, c.key))
     follows: set[str] = set()
+
+    def follow(owed: str) -> None:
+        follows.add(owed)
+        tell(owed)
+
     finished = failed = 0
     for tenant_id, group in groupby(claims, key=lambda c: c.tenant_id):
         mine = list(group)
         try:
-            lost = _do(database, tenant_id, mine, handler, policy, follows)
+            lost = _do(database, tenant_id, mine, handler, policy, follow)
         except BaseException:
             # The process is being stopped: what it held goes back, untried.
             give_back(database, claims, policy)
@@ -128,17 +144,18 @@ def _do(
     claims: Sequence[Claim],
     handler: Handler,
     policy: Policy,
-    follows: set[str],
+    follow: Callable[[str], None],
 ) -> int:
-    """Let the handler do one tenant's claims, adding to `follows` what is owed then; how many failed."""
+    """Let the handler do one tenant's claims, calling `follow` with what is owed then; how many failed."""
     try:
-        follows.update(handler(tenant_id, claims))
+        for owed in handler(tenant_id, claims):
+            follow(owed)
     except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
         # An outage befalls all of them alike.
         if len(claims) > 1 and not isinstance(error, Retryable):
             left = _still_ours(database, claims)
             log.info("batch_taken_apart", kind=claims[0].kind, rows=len(left), error=reason_of(error))
-            return sum(_do(database, tenant_id, [claim], handler, policy, follows) for claim in left)
+            return sum(_do(database, tenant_id, [claim], handler, policy, follow) for claim in left)
         _release(database, claims, error, policy)
         return len(claims)
     return 0

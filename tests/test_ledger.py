@@ -1,6 +1,6 @@
 """The ledger: what is owed is done once, whatever dies, and nobody waits for somebody else's trouble."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from sqlalchemy import text
@@ -182,3 +182,35 @@ def test_one_tenants_failure_leaves_the_others_of_the_batch_alone(database: Data
     outcome = ledger.run(database, "embed", handle, POLICY)
     assert (outcome.finished, outcome.failed) == (1, 1)
     assert row(database, "message:1", tenant="b")["due_at"] is None
+
+
+def test_what_follows_is_told_before_the_rest_of_the_batch_is_done(database: Database) -> None:
+    owe(database, "test:1", "test:2", kind="ingest")
+    happened: list[str] = []
+
+    def one_by_one(tenant: str, claims: Sequence[Claim]) -> Iterator[str]:
+        for claim in claims:
+            with database.tenant(tenant) as connection:
+                ledger.finish(connection, [claim])
+            happened.append(claim.key)
+            yield "embed"
+
+    outcome = ledger.run(database, "ingest", one_by_one, POLICY, happened.append)
+    assert happened == ["test:1", "embed", "test:2", "embed"]
+    assert outcome.follows == {"embed"}
+
+
+def test_what_follows_is_told_even_if_the_rest_of_the_batch_fails(database: Database) -> None:
+    owe(database, "test:1", "test:2", kind="ingest")
+    told: list[str] = []
+
+    def half(tenant: str, claims: Sequence[Claim]) -> Iterator[str]:
+        with database.tenant(tenant) as connection:
+            ledger.finish(connection, claims[:1])
+        yield "embed"
+        raise ProviderUnavailable("it is away")
+
+    ledger.run(database, "ingest", half, POLICY, told.append)
+    assert told == ["embed"]
+    assert row(database, "test:1")["due_at"] is None
+    assert row(database, "test:2")["due_at"] is not None

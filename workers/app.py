@@ -11,6 +11,7 @@ from kombu import Queue
 from schemas.errors import SettingsError
 from schemas.settings import Settings, load_settings
 from workers import beat, queues
+from workers.connection import Amqp
 
 TASKS = [
     "workers.tasks.ingest",
@@ -43,7 +44,10 @@ def make_app(settings: Settings) -> Celery:
             "BACKSCROLL_REDIS_URL is not set and no embedded Redis runs: start one with `backscroll up`"
         )
     app = Celery(
-        "backscroll", broker=settings.redis_url.get_secret_value(), include=[*TASKS, "workers.signals"]
+        "backscroll",
+        broker=settings.redis_url.get_secret_value(),
+        include=[*TASKS, "workers.signals"],
+        amqp=Amqp,
     )
     app.conf.update(
         # The database says what was done; a result backend would only say it less well.

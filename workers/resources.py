@@ -3,8 +3,10 @@
 Never made at import, and never shared over a fork: a child finds its parent's id in them and makes its own.
 """
 
+import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -23,6 +25,9 @@ from schemas.settings import Settings, load_settings
 from workers import queues
 
 log = structlog.get_logger(__name__)
+
+# Within a batch what follows is hinted at no more often than so: a hint covers many rows.
+HINT_SECONDS = 0.2
 
 _lock = threading.Lock()
 _current: "Resources | None" = None
@@ -111,11 +116,21 @@ def waiting() -> Iterator[None]:
 
 
 def run(app: Celery, kind: str, handler: Handler) -> Outcome:
-    """Do one batch of a kind of work and hint at what follows, and at what is left."""
+    """Do one batch of a kind of work and hint at what follows, as it comes, and at what is left."""
     held, outcome = current(), Outcome()
+    hinted: dict[str, float] = {}
+    left: set[str] = set()
+
+    def tell(follower: str) -> None:
+        left.add(follower)
+        if time.monotonic() - hinted.get(follower, -math.inf) >= HINT_SECONDS:
+            queues.hint(app, follower)
+            hinted[follower] = time.monotonic()
+            left.discard(follower)
+
     with waiting():
-        outcome = ledger.run(held.database, kind, handler, held.policy(kind))
-    for follower in sorted(outcome.follows):
+        outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell)
+    for follower in sorted(left):
         queues.hint(app, follower)
     if outcome.more:
         queues.hint(app, kind)

@@ -1,15 +1,20 @@
 """What happens around tasks: JSON logs, a request id from door to last task, connections of a process's own."""
 
+import os
 import re
+import signal
+import threading
 import uuid
 from typing import Any
 
 import structlog
+from billiard import active_children
 from celery.signals import (
     before_task_publish,
     setup_logging,
     task_postrun,
     task_prerun,
+    worker_init,
     worker_process_init,
     worker_ready,
 )
@@ -25,6 +30,9 @@ log = structlog.get_logger(__name__)
 REQUEST_ID = "request_id"
 # It goes into logs, task headers and the database: nothing that could be mistaken there.
 ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+# A worker that is told to end gives its tasks their time; closing pools and connections then takes a moment,
+# unless a thread or a Redis that is away holds it up for ever.
+CLOSING_SECONDS = 10.0
 
 
 def current_request_id() -> str | None:
@@ -76,3 +84,25 @@ def _tell_what_it_waits_for(**_: Any) -> None:
     finally:
         # whoever is forked off later must not find this connection
         database.close()
+
+
+@worker_init.connect
+def _bound_shutdown(sender: Any, **_: Any) -> None:
+    # Celery has no signal between the tasks' time and the closing, which waits for threads without end.
+    give_time = sender.wait_for_soft_shutdown
+
+    def give_time_then_watch() -> None:
+        give_time()
+        watchdog = threading.Timer(CLOSING_SECONDS, _end_now)
+        watchdog.daemon = True
+        watchdog.start()
+
+    sender.wait_for_soft_shutdown = give_time_then_watch
+
+
+def _end_now() -> None:
+    """End this process and its children; what they held is done by others after the lease."""
+    log.error("shutdown_hung", seconds=CLOSING_SECONDS)
+    for child in active_children():
+        os.kill(child.pid, signal.SIGKILL)
+    os._exit(1)

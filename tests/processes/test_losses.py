@@ -11,6 +11,7 @@ from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
 from tests.processes.nodes import BeatProcess, Process
 from workers import queues
+from workers.signals import CLOSING_SECONDS
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -165,3 +166,38 @@ def test_workers_go_on_when_redis_comes_back_and_what_was_enqueued_is_there(depl
     deployment.broker.restart()
     deployment.workers["accept"].restart()
     deployment.wait_for("test:restarted", 10)
+
+
+def test_a_task_in_hand_while_redis_goes_and_comes_back_does_not_end_its_worker(
+    deployment: Deployment,
+) -> None:
+    chat, worker = "test:in-hand", deployment.workers["summarize"]
+    deployment.accept_and_place(chat, talk(10))
+    with deployment.locked("conversation_sessions"):
+        deployment.make_due()
+        queues.hint(deployment.app, "summarize")
+        deployment.wait_until_stuck("conversation_sessions")
+        deployment.broker.kill()
+        until(lambda: "Connection to broker lost" in worker.logs(), "the loss is noticed", SECONDS)
+        deployment.broker.restart()
+    # Then it is acknowledged over the new connection, soon
+    deployment.wait_for(chat, 10)
+    until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
+    assert worker.container.status == "running"
+    assert "Unrecoverable" not in worker.logs()
+
+
+def test_a_worker_told_to_end_ends_even_if_a_thread_hangs_and_redis_is_away(deployment: Deployment) -> None:
+    chat, worker = "test:hung", deployment.workers["summarize"]
+    deployment.accept_and_place(chat, talk(10))
+    with deployment.locked("conversation_sessions"):
+        deployment.make_due()
+        queues.hint(deployment.app, "summarize")
+        deployment.wait_until_stuck("conversation_sessions")
+        deployment.broker.kill()
+        worker.kill("SIGTERM")
+        until(lambda: worker.container.status == "exited", "ended", SOFT_SECONDS + 2 * CLOSING_SECONDS)
+    assert "shutdown_hung" in worker.logs()
+    deployment.broker.restart()
+    worker.restart()
+    deployment.wait_for(chat, 10)

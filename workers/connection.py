@@ -1,0 +1,33 @@
+"""The connection to Redis, mended where a worker would not outlive its loss.
+
+Written against kombu 5.7 (`pyproject.toml` bounds it); what each mend is for stands beside it, and
+`tests/processes/test_losses.py` tells whether it is still needed.
+"""
+
+from typing import Any
+
+from celery.app.amqp import AMQP
+from kombu import Connection
+
+# By default a worker waits 2 s longer after each try, up to 30 s: Redis would be back long before the worker.
+PAUSES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
+
+
+class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no types
+    """A connection that is tried again soon, and whose loss leaves tasks in hand able to be acknowledged."""
+
+    def ensure_connection(self, *args: Any, **kwargs: Any) -> Connection:
+        """Connect, trying again and again; the pauses between tries stay short."""
+        return super().ensure_connection(*args, **(PAUSES | kwargs))
+
+    def _do_close_transport(self) -> None:
+        # kombu takes the address away from the transport as well. A task that was taken before the loss and ends
+        # after it is acknowledged through that transport, by its tag, on whatever socket: without an address this
+        # is `'NoneType' object has no attribute 'hostname'`, which ends a worker of threads, and one that shuts down.
+        self._transport = None
+
+
+class Amqp(AMQP):  # type: ignore[misc] # Celery ships no types
+    """Celery's view of the broker, over such connections."""
+
+    Connection = LastingConnection
