@@ -25,7 +25,7 @@ from pipeline import rank
 from pipeline.profiles import PROFILES
 from pipeline.rank import Scored, Statistics
 from pipeline.searching import Ranked, Searching, filtered_candidates, is_whole, ranked
-from pipeline.store import around, messages, nearest, searches, sessions
+from pipeline.store import around, messages, nearest, searches, summaries
 from pipeline.store.filters import Filter, Inside
 from schemas.search import Line, SessionHit
 from schemas.sessions import Message, Stamp
@@ -205,7 +205,7 @@ def _alike(chosen: Sequence[Theme], others: Sequence[Theme], cards: Mapping[int,
 
 
 def _cards(searching: Searching, themes: Sequence[Theme]) -> dict[int, Row[Any]]:
-    return {row.id: row for row in sessions.cards(searching.connection, [t.row.id for t in themes])}
+    return {row.id: row for row in summaries.cards(searching.connection, [t.row.id for t in themes])}
 
 
 def _hits(
