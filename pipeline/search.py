@@ -20,7 +20,7 @@ from pipeline.clients.protocols import Embedder
 from pipeline.explain import message_hits
 from pipeline.rank import Scored
 from pipeline.searching import Searching, ranked
-from pipeline.store import around, keywords, messages, searches, sessions
+from pipeline.store import around, keywords, messages, searches, sessions, users
 from pipeline.store.database import Database
 from pipeline.store.filters import Filter, Inside
 from pipeline.store.scope import Scope
@@ -96,7 +96,8 @@ def _filter(connection: Connection, query: SearchQuery) -> Filter:
         inside = Inside(row.session_key, row.started_at, row.ended_at)
     senders = query.sender_ids
     if query.user_id is not None:
-        senders = [query.user_id] if senders is None or query.user_id in senders else []
+        theirs = users.ids_of(connection, query.user_id)
+        senders = theirs if senders is None else [sender for sender in senders if sender in theirs]
     return Filter(
         sender_ids=senders,
         agent_id=query.agent_id,

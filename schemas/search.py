@@ -36,7 +36,7 @@ class SearchQuery(BaseModel):
     mode: SearchMode = "hybrid"
     # so many messages; sessions, with the mode `topic`
     limit: Limit = 10
-    # messages that this user sent
+    # messages that this user sent, under any of their ids
     user_id: SomeId | None = None
     # messages that this agent said or was told
     agent_id: SomeId | None = None

@@ -18,6 +18,7 @@ from pipeline.ledger import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.store.searches import pattern
+from pipeline.users import link
 from schemas.errors import InvalidInput, NotFound
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery, parse_payload
@@ -79,6 +80,7 @@ def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) 
         secret = [message(n, f"the boiler of somebody else {n}", id=f"s{n}") for n in range(5)]
         ingest.accept(database, TENANT, OTHER, secret)
         ingest.accept(database, "stranger", CHAT, secret)
+        link(database, TENANT, "test:Bob", "bob")
         do_all(database, Rules.of(settings), Policy(batch=1000, lease_seconds=60, max_attempts=3))
         database.close()
         yield settings
@@ -144,6 +146,7 @@ def test_hybrid_lists_the_best_messages_whole_and_with_the_parts_of_their_scores
     [
         ({"sender_ids": ["test:Bob", "test:nobody"]}, BOBS),
         ({"user_id": "test:Bob"}, BOBS),
+        ({"user_id": "bob"}, BOBS),
         ({"user_id": "test:Bob", "sender_ids": ["test:Ann"]}, set()),
         ({"roles": ["assistant"]}, {"k2"}),
         ({"agent_id": "planner"}, {"k1", "k2"}),

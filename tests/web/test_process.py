@@ -115,7 +115,8 @@ def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
     assert "swagger" in client.get("/docs").text
     described = client.get("/openapi.json").json()
     change = "/v1/messages/{chat_id}/{external_id}"
-    assert set(described["paths"]) == {"/healthz", "/readyz", "/v1/messages", change, "/v1/context"}
+    asking = {"/v1/context", "/v1/search", "/v1/more"}
+    assert set(described["paths"]) == {"/healthz", "/readyz", "/v1/messages", change, *asking}
     schemas = described["components"]["schemas"]
     references = set(_references(described))
     assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
