@@ -9,19 +9,27 @@ answer showed. All three take the process's own `Database`, `Embedder` and `Sett
 
 from time import monotonic
 
-from pipeline import recall
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from pipeline import querylog, recall
 from pipeline.answer import answer
 from pipeline.clients.protocols import Embedder
+from pipeline.ledger import reason_of
 from pipeline.more import more
-from pipeline.recall import Found
+from pipeline.recall import Asked, Found
 from pipeline.search import search
 from pipeline.store import counters, memories
+from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from schemas.context import Context
+from schemas.errors import Retryable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
 __all__ = ["build_context", "more", "search"]
+
+log = structlog.get_logger(__name__)
 
 
 def build_context(
@@ -44,29 +52,51 @@ def build_context(
     with asked.timed("assemble"):
         context = answer(query, asked, found, query.budget_tokens or settings.context_budget_tokens)
     with asked.timed("note"):
-        _note(database, tenant_id, context, found, monotonic() - started)
+        _note(database, tenant_id, query, context, asked, found, settings, monotonic() - started)
     if context.explain is not None:
         context.explain.timings_ms.update(asked.timings_ms)
     return context
 
 
-def _note(database: Database, tenant_id: str, context: Context, found: Found, seconds: float) -> None:
-    """Add the request to the daily counters, and note which memories were shown."""
+def _note(
+    database: Database,
+    tenant_id: str,
+    query: ContextQuery,
+    context: Context,
+    asked: Asked,
+    found: Found,
+    settings: Settings,
+    seconds: float,
+) -> None:
+    """Record the request, add it to the daily counters, and note which memories were shown.
+
+    A context is served without that, too, and says so.
+    """
     shown = {
         item.id for block in context.blocks if block.kind in {"memories", "documents"} for item in block.items
     }
     tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
-    with database.tenant(tenant_id) as connection:
-        if shown:
-            memories.touch(connection, sorted(shown))
-        counters.add(
-            connection,
-            tenant_id,
-            {
-                "contexts": 1,
-                "context_seconds": seconds,
-                "contexts_degraded": bool(context.degraded),
-                "sessions_retrieved": len(found.sessions),
-                **tokens,
-            },
+    try:
+        with database.tenant(tenant_id) as connection:
+            if settings.query_log_enabled:
+                stones.lock(connection, tenant_id)
+                remembered = recall.remembers(asked.chat, settings)
+                querylog.record(connection, tenant_id, query, context, seconds, remembered=remembered)
+            if shown:
+                memories.touch(connection, sorted(shown))
+            counters.add(
+                connection,
+                tenant_id,
+                {
+                    "contexts": 1,
+                    "context_seconds": seconds,
+                    "contexts_degraded": bool(context.degraded),
+                    "sessions_retrieved": len(found.sessions),
+                    **tokens,
+                },
+            )
+    except (Retryable, SQLAlchemyError) as error:
+        log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
+        context.degraded.append(
+            "query_log: this context is not recorded, and an answer to it cannot be reported"
         )

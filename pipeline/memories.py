@@ -5,7 +5,7 @@ import time
 from hashlib import blake2b
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from pipeline.store import memories, work
 from pipeline.store.database import Database
@@ -21,16 +21,23 @@ def remember(
     The same words in the same scope are the same memory; saying it again keeps the higher importance and the
     later expiry. Raises `DatabaseUnavailable`.
     """
+    with database.tenant(tenant_id) as connection:
+        return write(connection, tenant_id, memory, language=language)
+
+
+def write(
+    connection: Connection, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
+) -> tuple[UUID, bool]:
+    """Write a memory in a transaction of the caller's: `(its id, whether it is new)`."""
     words = " ".join(memory.content.split()).casefold()
     digest = blake2b(words.encode(), digest_size=16).digest()
-    with database.tenant(tenant_id) as connection:
-        connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
-            {"tenant": tenant_id},
-        )
-        identity, new = memories.insert(connection, tenant_id, _uuid7(), memory, digest, language)
-        if new:
-            work.raise_wanted(connection, tenant_id, "embed", [f"memory:{identity}"])
+    connection.execute(
+        text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
+        {"tenant": tenant_id},
+    )
+    identity, new = memories.insert(connection, tenant_id, _uuid7(), memory, digest, language)
+    if new:
+        work.raise_wanted(connection, tenant_id, "embed", [f"memory:{identity}"])
     return identity, new
 
 

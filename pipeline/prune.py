@@ -27,6 +27,8 @@ def retention_of(settings: Settings) -> Retention:
         messages_per_chat=settings.retention_messages_per_chat,
         memories_per_session=settings.memory_session_max,
         memories_per_user=settings.memory_user_max,
+        query_log_age=timedelta(days=settings.query_log_days),
+        pending_edit_age=timedelta(days=settings.pending_edit_days),
     )
 
 
@@ -41,7 +43,8 @@ def prune(
 ) -> dict[str, int]:
     """Delete one tenant's expired rows; how many by rule (with `dry_run`, how many there are, up to `max_rows`)."""
     with database.tenant(tenant_id) as connection:
-        before = keep.oldest_message(chats.database_now(connection))
+        now = chats.database_now(connection)
+    before = keep.oldest_message(now)
     rules: list[tuple[str, str, str, dict[str, Any]]] = []
     if before is not None:
         rules.append(("messages_by_age", "messages", store.MESSAGES_BY_AGE, {"before": before}))
@@ -62,6 +65,8 @@ def prune(
             store.MEMORIES_OVER_USER_CAP,
             {"keep": keep.memories_per_user},
         ),
+        ("query_log", "query_log", store.QUERY_LOG, {"before": now - keep.query_log_age}),
+        ("pending_edits", "pending_changes", store.PENDING_EDITS, {"before": now - keep.pending_edit_age}),
         ("merged_sessions", "conversation_sessions", store.MERGED_SESSIONS, {}),
     ]
     pruned = {}

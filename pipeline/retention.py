@@ -16,12 +16,17 @@ class Retention:
     memories_per_session: int
     # memories of one user, the most important and the newest first
     memories_per_user: int
+    # the query log, by when was asked
+    query_log_age: timedelta
+    # edits whose message has not come, by when they came
+    pending_edit_age: timedelta
 
     def oldest_message(self, now: datetime) -> datetime | None:
         """Messages sent before this have expired.
 
         >>> kept = Retention(message_age=timedelta(days=1), messages_per_chat=None,
-        ...                  memories_per_session=100, memories_per_user=200)
+        ...                  memories_per_session=100, memories_per_user=200,
+        ...                  query_log_age=timedelta(days=90), pending_edit_age=timedelta(days=30))
         >>> kept.oldest_message(datetime(2026, 5, 2))
         datetime.datetime(2026, 5, 1, 0, 0)
         """
@@ -40,5 +45,7 @@ class Retention:
             "memories_expired": "memories whose time is up",
             "memories_over_session_cap": f"memories beyond the newest {self.memories_per_session} of a session",
             "memories_over_user_cap": f"memories beyond the {self.memories_per_user} that matter most of a user",
+            "query_log": f"questions, and answers to them, older than {self.query_log_age.days} days",
+            "pending_edits": f"edits whose message has not come for {self.pending_edit_age.days} days",
             "merged_sessions": "pointers of sessions that were joined into others over a month ago",
         }

@@ -20,6 +20,8 @@ from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 
 Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered"]
+Named = tuple[Kind, *tuple[str, ...]]
+"""What a tombstone may stand for: its kind, and its names."""
 
 
 def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
@@ -77,6 +79,15 @@ def stands(connection: Connection, kind: Kind, *names: str) -> bool:
     stone = hash_of(key, kind, *names)
     found = store.among(connection, [stone]).get(stone)
     return found is not None and found.until is None
+
+
+def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
+    """Whether what was said or asked then must not be stored, as one of these was forgotten since."""
+    key = store.key(connection)
+    if key is None:
+        return False
+    found = store.among(connection, [hash_of(key, *each) for each in named])
+    return any(_reaches(stone.until, at) for stone in found.values())
 
 
 def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> bool:

@@ -104,10 +104,19 @@ class Settings(BaseSettings):
     context_budget_tokens: Annotated[int, Field(ge=50, le=1_000_000)] = 2000
     context_history_tokens: Annotated[int, Field(ge=0, le=100_000)] = 800
 
+    # off: what was asked, shown and answered is not recorded
+    query_log_enabled: bool = True
+    # whether a reported answer becomes, with its question, a memory of whoever asked
+    remember_answers: bool = False
+
     # raw messages older than so many days are pruned; none: they are kept
     retention_days: Annotated[int, Field(ge=1)] | None = None
     # messages beyond so many in one chat are pruned, the oldest first; none: they are kept
     retention_messages_per_chat: Annotated[int, Field(ge=1)] | None = None
+    # rows of the query log, with the answers in them, older than so many days are pruned
+    query_log_days: Annotated[int, Field(ge=1)] = 90
+    # edits whose message has not come for so many days are pruned
+    pending_edit_days: Annotated[int, Field(ge=1)] = 30
 
     sweep_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 5
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 120

@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 from sqlalchemy.types import TypeEngine
 
-REVISION = "0006"
+REVISION = "0007"
 """The migration that this program needs; a test holds it to the newest one."""
 
 metadata = MetaData(
@@ -404,6 +404,45 @@ chat_members = Table(
     _need("sender_id"),
     PrimaryKeyConstraint("tenant_id", "chat_id", "sender_id"),
     _refers("tenant_id chat_id", "chats(tenant_id chat_id)", ondelete="CASCADE"),
+)
+
+
+# contexts served, and what was answered: see pipeline/querylog.py
+query_log = Table(
+    "query_log",
+    metadata,
+    _need("tenant_id"),
+    _need("context_id"),
+    _need("chat_id"),
+    _may("user_id"),
+    _may("agent_id"),
+    _may("session_key"),
+    _need("profile"),
+    # when the question came
+    _need("asked_at", TIME),
+    # none: redacted
+    _may("query"),
+    # the block that each item stood in, by `message:ID`, `session:ID`, `memory:ID`, `document:ID`
+    _need("shown", JSONB),
+    # by source: recent, message, session, memory, document
+    _need("tokens", JSONB),
+    _need("chars", JSONB),
+    _need("used_tokens", Integer),
+    _need("budget", Integer),
+    _need("latency_ms", REAL),
+    # what could not be done, by its first word
+    _need("degraded", ARRAY(Text)),
+    # as the bot reported it
+    _may("answer"),
+    # the items that the bot says it used
+    _may("used", JSONB),
+    _may("answered_at", TIME),
+    # the memory that question and answer were kept as
+    _may("memory_id", Uuid),
+    # since when something of it was forgotten
+    _may("redacted_at", TIME),
+    PrimaryKeyConstraint("tenant_id", "context_id"),
+    _refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
 )
 
 

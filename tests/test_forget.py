@@ -1,7 +1,6 @@
 """Forgetting is for good: nothing is left, nothing comes back, and a kill in the middle changes neither."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
@@ -10,8 +9,7 @@ from pipeline import changes, embed, forget, ingest, ledger
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Policy
 from pipeline.memories import remember
-from pipeline.prune import prune
-from pipeline.retention import Retention
+from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
@@ -19,6 +17,7 @@ from schemas.forgetting import Receipt, Subject
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import parse_payload
+from schemas.settings import Settings
 from schemas.tables import metadata
 from tests.conftest import TENANT, message
 from tests.test_pipeline import place, rows, run, summarizer
@@ -247,9 +246,7 @@ def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
 def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
     remembered: Database, rules: Rules, policy: Policy
 ) -> None:
-    keep = Retention(
-        message_age=timedelta(days=1), messages_per_chat=None, memories_per_session=99, memories_per_user=99
-    )
+    keep = retention_of(Settings(_env_file=None, retention_days=1))
     place(remembered, rules, policy)
     assert prune(remembered, TENANT, keep)["messages_by_age"] == 165
     assert everywhere(remembered, "zora") != []

@@ -7,6 +7,7 @@ from sqlalchemy.exc import ProgrammingError
 from pipeline import backfill, changes, embed, ingest, users
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import build_context
 from pipeline.ledger import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
@@ -15,6 +16,7 @@ from schemas.backfills import BackfillRequest
 from schemas.errors import SchemaOutdated, SettingsError
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from schemas.tables import metadata
 from tests.conftest import message
@@ -42,6 +44,8 @@ def two_tenants(database: Database, rules: Rules, policy: Policy) -> Database:
         changes.edit(database, tenant, "test:same", "not yet come", f"secret of {tenant}", None, rules)
         changes.delete(database, tenant, "test:same", "never comes", rules)
         users.link(database, tenant, "test:ann", "ann")
+        asked = ContextQuery(chat_id="test:same", query=f"secret of {tenant}?")
+        build_context(database, tenant, asked, embedder=None, settings=Settings(_env_file=None))
         with database.tenant(tenant) as connection:
             connection.execute(
                 text("""

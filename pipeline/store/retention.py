@@ -32,6 +32,18 @@ MERGED_SESSIONS = """
     SELECT id FROM conversation_sessions s WHERE status = 'merged' AND created_at < now() - interval '30 days'
     ORDER BY id LIMIT :batch
 """
+QUERY_LOG = """
+    SELECT tenant_id, context_id FROM query_log WHERE asked_at < :before ORDER BY asked_at LIMIT :batch
+"""
+PENDING_EDITS = """
+    SELECT tenant_id, chat_id, external_id FROM pending_changes WHERE received_at < :before
+    ORDER BY chat_id, external_id LIMIT :batch
+"""
+# What a row is known by, where that is not its `id`.
+_KEYS = {
+    "query_log": ("tenant_id", "context_id"),
+    "pending_changes": ("tenant_id", "chat_id", "external_id"),
+}
 
 
 def count(connection: Connection, doomed: str, **given: object) -> int:
@@ -41,7 +53,8 @@ def count(connection: Connection, doomed: str, **given: object) -> int:
 
 def delete(connection: Connection, table: str, doomed: str, **given: object) -> int:
     """Delete the rows that one of the statements finds; their vectors go with them."""
-    statement = text(f"DELETE FROM {table} t USING ({doomed}) doomed WHERE t.id = doomed.id")
+    same = " AND ".join(f"t.{name} = doomed.{name}" for name in _KEYS.get(table, ("id",)))
+    statement = text(f"DELETE FROM {table} t USING ({doomed}) doomed WHERE {same}")
     return connection.execute(statement, given).rowcount
 
 

@@ -24,7 +24,6 @@ from pipeline.diagnosis.finding import worst
 from pipeline.diagnosis.postgres import Login, Server
 from pipeline.diagnosis.stored import Work
 from pipeline.ingest import accept
-from pipeline.retention import Retention
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -247,7 +246,7 @@ def test_sessions_whose_messages_retention_has_removed_are_well_and_keep_their_s
 ) -> None:
     kept = "SELECT id, message_count, summary_text FROM conversation_sessions ORDER BY id"
     before = as_tenant(database, kept)
-    keep = Retention(message_age=None, messages_per_chat=3, memories_per_session=100, memories_per_user=100)
+    keep = prune.retention_of(Settings(_env_file=None, retention_messages_per_chat=3))
     assert sum(prune.prune(database, TENANT, keep).values()) == 7
     assert found(run) == {}
     run("doctor", "--fix")

@@ -1,0 +1,140 @@
+"""SQL of the query log: what was asked and shown, what was answered, and what forgetting takes out of it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.sql import bindparam
+
+QUOTED_CHARS = 8
+"""A message as long as this that stands in a question, or a question in a message, is the same text."""
+
+COLUMNS = (
+    "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
+    "used_tokens, budget, latency_ms, degraded, answer, used, answered_at, memory_id, redacted_at"
+)
+
+_INSERT = text("""
+    INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query,
+        shown, tokens, chars, used_tokens, budget, latency_ms, degraded, redacted_at)
+    VALUES (:tenant, :context_id, :chat_id, :user_id, :agent_id, :session_key, :profile, :asked_at, :query,
+        :shown, :tokens, :chars, :used_tokens, :budget, :latency_ms, :degraded, :redacted_at)
+""").bindparams(*(bindparam(name, type_=JSONB) for name in ("shown", "tokens", "chars")))
+
+
+def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
+    """Record a context that is being served."""
+    connection.execute(_INSERT, {**row, "tenant": tenant_id})
+
+
+def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
+    """A row by its context's id."""
+    return connection.execute(
+        text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id {'FOR UPDATE' if locked else ''}"),
+        {"id": context_id},
+    ).one_or_none()
+
+
+def listing(connection: Connection, chat_id: str | None, limit: int) -> Sequence[Row[Any]]:
+    """The newest rows, of one chat or of all."""
+    return connection.execute(
+        text(f"""
+            SELECT {COLUMNS} FROM query_log WHERE CAST(:chat AS text) IS NULL OR chat_id = :chat
+            ORDER BY asked_at DESC, context_id LIMIT :limit
+        """),
+        {"chat": chat_id, "limit": limit},
+    ).all()
+
+
+def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
+    """Keep what was answered."""
+    connection.execute(
+        text("""
+            UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
+        """).bindparams(bindparam("used", type_=JSONB(none_as_null=True))),
+        {"id": context_id, "answer": answer, "used": list(used) if used is not None else None},
+    )
+
+
+def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None:
+    """Note which memory question and answer were kept as."""
+    connection.execute(
+        text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id"),
+        {"id": context_id, "memory": memory_id},
+    )
+
+
+def hold_messages(connection: Connection, ids: Sequence[int]) -> int:
+    """Keep these messages from being deleted until the transaction ends; how many there are."""
+    return len(
+        connection.execute(
+            text("SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"),
+            {"ids": list(ids)},
+        ).all()
+    )
+
+
+# What goes of a row that something was taken out of: the answer, as it may repeat what was shown. Its figures stay.
+_REDACT = """
+    answer = NULL, used = NULL, answered_at = NULL, memory_id = NULL,
+    redacted_at = coalesce(redacted_at, now())
+"""
+
+
+def redact_shown(connection: Connection, gone: Sequence[str], chat_id: str | None = None) -> int:
+    """Take items, by `kind:id`, out of what a chat's (or all) contexts showed, and the answers to these; how many."""
+    if not gone:
+        return 0
+    return connection.execute(
+        text(f"""
+            UPDATE query_log SET shown = shown - CAST(:gone AS text[]), {_REDACT}
+            WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat) AND shown ?| CAST(:gone AS text[])
+        """),
+        {"gone": list(gone), "chat": chat_id},
+    ).rowcount
+
+
+def redact_quoting(connection: Connection, chat_id: str, texts: Sequence[str]) -> int:
+    """Take out of a chat's rows the questions that say what these messages said, with their answers; how many.
+
+    A bot asks with the very message that it reacts to, or with a part of it, and need not say who wrote it.
+    """
+    if not texts:
+        return 0
+    return connection.execute(
+        text(f"""
+            WITH said AS MATERIALIZED (
+                SELECT DISTINCT btrim(lower(s)) AS said FROM unnest(CAST(:texts AS text[])) s WHERE btrim(s) <> ''
+            )
+            UPDATE query_log SET query = NULL, user_id = NULL, {_REDACT}
+            WHERE chat_id = :chat AND query IS NOT NULL AND EXISTS (
+                SELECT 1 FROM said WHERE said = btrim(lower(query))
+                    OR length(said) >= {QUOTED_CHARS} AND strpos(lower(query), said) > 0
+                    OR length(btrim(query)) >= {QUOTED_CHARS} AND strpos(said, btrim(lower(query))) > 0)
+        """),
+        {"chat": chat_id, "texts": list(texts)},
+    ).rowcount
+
+
+def redact_askers(connection: Connection, user_ids: Sequence[str], until: datetime) -> int:
+    """Take out what these users asked until then, what was shown and answered; the figures stay. How many."""
+    return connection.execute(
+        text(f"""
+            UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}
+            WHERE user_id = ANY(:users) AND asked_at <= :until
+        """),
+        {"users": list(user_ids), "until": until},
+    ).rowcount
+
+
+def delete(connection: Connection, until: datetime, chat_id: str | None = None) -> int:
+    """Delete a chat's rows, or all, that were asked until then; how many."""
+    return connection.execute(
+        text("""
+            DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+        """),
+        {"until": until, "chat": chat_id},
+    ).rowcount
