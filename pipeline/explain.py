@@ -39,6 +39,7 @@ def explanation(
         parameters={**asdict(asked.parameters), **asdict(asked.weights)},
         vector_search=found.retrieved.vector_search if found.retrieved else "off",
         rows_compared=found.retrieved.rows_compared if found.retrieved else 0,
+        keyword_search=found.retrieved.keyword_search if found.retrieved else "off",
         sessions=[
             Hit(
                 kind="session",

@@ -15,6 +15,7 @@ from pipeline.rank import Candidate, Statistics
 from pipeline.store import around, keywords, nearest
 from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat
+from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -35,6 +36,8 @@ class Retrieved:
     # how the vector arm searched, and how many vectors it compared
     vector_search: Literal["exact", "hnsw", "off"]
     rows_compared: int
+    # whether every message with a word of the query was scored
+    keyword_search: KeywordSearch
 
 
 def retrieve(
@@ -81,6 +84,7 @@ def _whole(
         ),
         vector_search="exact" if vector is not None else "off",
         rows_compared=len(cosines),
+        keyword_search="exact",
     )
 
 
@@ -116,6 +120,7 @@ def _large(
         ),
         vector_search=near.search,
         rows_compared=near.compared,
+        keyword_search=found.search,
     )
 
 

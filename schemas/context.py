@@ -92,6 +92,8 @@ class Explanation(BaseModel):
     # how the vector arm searched: `exact`, `hnsw` or `off`, and the rows it compared
     vector_search: Literal["exact", "hnsw", "off"]
     rows_compared: int
+    # how the keyword arm searched: `exact`, or `bounded` to the messages with the rarest of the words
+    keyword_search: Literal["exact", "bounded", "off"]
     # narrowing found nothing good enough, so the whole scope was searched
     fell_back: bool = False
     sessions: list[Hit] = Field(default_factory=list)

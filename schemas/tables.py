@@ -31,7 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 from sqlalchemy.types import TypeEngine
 
-REVISION = "0007"
+REVISION = "0008"
 """The migration that this program needs; a test holds it to the newest one."""
 
 metadata = MetaData(

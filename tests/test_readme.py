@@ -15,7 +15,7 @@ from ops.commands import doctor, up
 from pipeline import profiles, rank, retrieve
 from pipeline.profiles import PROFILES, Parameters
 from pipeline.rank import Weights
-from pipeline.store import nearest
+from pipeline.store import keywords, nearest
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
 from schemas.messages import LANGUAGES
@@ -235,6 +235,7 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[retrieve.REACH]
     assert f"each with {neighbours} neighbours on either side" in " ".join(PROSE.split())
     assert f"over {nearest.EXACT_UP_TO:,} of them" in PROSE
+    assert f"in more than {keywords.CANDIDATES:,} messages together" in " ".join(PROSE.split())
     assert f"(k1 = {rank.K1}, b = {rank.B})" in PROSE
 
 

@@ -118,6 +118,7 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str) ->
     facts.show_header = False
     rendering.row(facts, "tokens", f"{found.used_tokens:,} of {found.budget:,}: {tokens}")
     rendering.row(facts, "vectors", f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}")
+    rendering.row(facts, "keywords", why.keyword_search)
     rendering.row(facts, "milliseconds", times)
     rendering.row(facts, "profile", why.profile)
     console.print()

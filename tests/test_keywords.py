@@ -1,0 +1,248 @@
+"""Keyword search: BM25 as the book has it, by its index, and behind the walls although it looks past them."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from time import perf_counter
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
+
+from pipeline.store import keywords
+from pipeline.store.database import Database
+from pipeline.store.keywords import KeywordHits
+from pipeline.store.scope import Scope
+from tests.conftest import TENANT
+
+# "simple" stems nothing; some of them are not one word for Postgres, which is why the test reads what it stored.
+WORDS = ["boiler", "it's", "naïve", "back\\slash", "42", "日本", "x"]
+SCOPE = Scope(chat_id="test:1", language="simple")
+
+
+def search(connection: Connection, words: list[str], scope: Scope = SCOPE, **given: float) -> KeywordHits:
+    asked = {"messages": 100, "mean_size": 3.0, "limit": 50} | given
+    return keywords.keywords(connection, scope, words, **asked)  # type: ignore[arg-type]
+
+
+def write(
+    connection: Connection, bags: list[list[str]], tenant: str = TENANT, chat: str = "test:1"
+) -> list[int]:
+    """Messages of exactly these words; their ids."""
+    connection.execute(
+        text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": tenant}
+    )
+    connection.execute(
+        text(
+            "INSERT INTO chats (tenant_id, chat_id, language) VALUES (:t, :c, 'simple') ON CONFLICT DO NOTHING"
+        ),
+        {"t": tenant, "c": chat},
+    )
+    rows = connection.execute(
+        text("""
+            INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at,
+                language)
+            SELECT :t, :c, n::text, 's', 'user', content, 1, TIMESTAMPTZ '2026-01-01 00:00Z' + n * interval '1 min',
+                'simple'
+            FROM unnest(CAST(:contents AS text[])) WITH ORDINALITY AS given (content, n) RETURNING id
+        """),
+        {"t": tenant, "c": chat, "contents": [" ".join(bag) for bag in bags]},
+    )
+    return [row[0] for row in rows]
+
+
+def bm25(bags: list[list[str]], words: list[str], mean: float) -> dict[int, float]:
+    """By the formula, from the words themselves: k1 = 1.2, b = 0.75."""
+    scores: dict[int, float] = {}
+    for word in set(words):
+        df = sum(word in bag for bag in bags)
+        for n, bag in enumerate(bags):
+            if tf := Counter(bag)[word]:
+                idf = math.log(1 + (len(bags) - df + 0.5) / (df + 0.5))
+                norm = 1.2 * (1 - 0.75 + 0.75 * len(set(bag)) / mean)
+                scores[n] = scores.get(n, 0.0) + idf * tf * 2.2 / (tf + norm)
+    return scores
+
+
+@hypothesis_settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=300), min_size=1, max_size=12),
+    st.lists(st.sampled_from(WORDS), min_size=1, unique=True),
+)
+def test_scores_are_those_of_the_formula(database: Database, bags: list[list[str]], words: list[str]) -> None:
+    with database.tenant(TENANT) as connection:
+        ids = write(connection, bags)
+        stored = connection.execute(
+            text(
+                "SELECT id, (SELECT array_agg(t.lexeme || ' ' || p) FROM unnest(tsv) t, unnest(t.positions) p)"
+                " FROM messages ORDER BY id"
+            )
+        ).all()
+        really = [[place.rpartition(" ")[0] for place in row[1] or []] for row in stored]
+        asked = keywords.lexemes(connection, "simple", " ".join(words))
+        found = search(connection, asked, messages=len(ids))
+        connection.rollback()
+    expected = bm25(really, asked, 3.0)
+    assert found.search == "exact"
+    assert found.scores == pytest.approx({ids[n]: score for n, score in expected.items()})
+    assert list(found.scores.values()) == sorted(found.scores.values(), reverse=True)
+    assert found.document_frequency == {
+        word: df for word in asked if (df := sum(word in bag for bag in really))
+    }
+
+
+@pytest.fixture
+def large(database: Database) -> Iterator[Connection]:
+    """A transaction on two chats of 4,000 messages: `everywhere` in all, `often` in half, `rare` in forty."""
+    with database.tenant(TENANT) as connection:
+        for chat in ("test:1", "test:2"):
+            write(
+                connection,
+                [
+                    ["everywhere", f"word{n}"] + ["often"] * (n % 2) + ["rare"] * (n % 100 == 0)
+                    for n in range(4000)
+                ],
+                chat=chat,
+            )
+        yield connection
+
+
+def test_above_the_cap_the_rarest_words_say_who_is_scored_and_all_words_how(
+    large: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["everywhere", "often", "rare"]
+    monkeypatch.setattr(keywords, "CANDIDATES", 10_000)
+    exact = search(large, words, messages=4000)
+    monkeypatch.setattr(keywords, "CANDIDATES", 1000)
+    bounded = search(large, words, messages=4000)
+
+    assert (exact.search, bounded.search) == ("exact", "bounded")
+    assert list(exact.scores)[:40] == list(bounded.scores)
+    assert exact.document_frequency == {"everywhere": 4000, "often": 2000, "rare": 40}
+    # counted where it is cheap, and else estimated from messages of all the chat's time
+    assert bounded.document_frequency["rare"] == 40
+    assert bounded.document_frequency["often"] == pytest.approx(2000, rel=0.1)
+    assert bounded.document_frequency["everywhere"] == 4000
+
+
+def test_words_that_stand_almost_everywhere_still_find_something(
+    large: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keywords, "CANDIDATES", 1000)
+    found = search(large, ["everywhere", "often"], messages=4000)
+    assert found.search == "bounded"
+    assert len(found.scores) == 50
+
+
+def test_the_index_is_used_by_the_role_that_walls_hold(database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        write(connection, [["boiler"]] * 10)
+
+    def scans() -> tuple[int, int]:
+        with database.tenant(TENANT) as connection:
+            row = connection.execute(
+                text("""
+                    SELECT i.idx_scan, t.seq_scan FROM pg_stat_user_indexes i JOIN pg_stat_user_tables t USING (relid)
+                    WHERE i.indexrelname = 'messages_keys'
+                """)
+            ).one()
+            return row[0], row[1]
+
+    used, read_whole = scans()
+    with database.tenant(TENANT) as connection:
+        assert len(search(connection, ["boiler"]).scores) == 10
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    # once to count the word, once to score
+    assert scans() == (used + 2, read_whole)
+
+
+def test_the_index_makes_it_many_times_as_fast(database: Database) -> None:
+    """Beside the same lookup behind the wall, which keeps the planner from any index on words."""
+    with database.tenant(TENANT) as connection:
+        write(connection, [["some", "talk", "of", f"word{n}"] for n in range(30_000)])
+
+        def best_of(times: int, statement: str) -> float:
+            spent = []
+            for _ in range(times):
+                started = perf_counter()
+                assert connection.execute(text(statement)).one()
+                spent.append(perf_counter() - started)
+            return min(spent)
+
+        behind = best_of(5, "SELECT id FROM messages WHERE chat_id = 'test:1' AND tsv @@ 'word77'::tsquery")
+        by_function = best_of(
+            5, "SELECT * FROM keyword_search('test:1', NULL, ARRAY['word77'], 30000, 4, 5000, 50)"
+        )
+    assert behind > 3 * by_function
+
+
+def test_only_its_own_thread_is_searched(database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        ids = write(connection, [["boiler"], ["boiler"]])
+        connection.execute(text("UPDATE messages SET session_key = 'k' WHERE id = :id"), {"id": ids[1]})
+        thread = Scope(chat_id="test:1", language="simple", session_key="k")
+        assert list(search(connection, ["boiler"], thread).scores) == [ids[1]]
+        assert set(search(connection, ["boiler"]).scores) == set(ids)
+
+
+def test_no_caller_finds_what_another_tenant_wrote(database: Database) -> None:
+    with database.tenant("one") as connection:
+        write(connection, [["boiler"]], tenant="one")
+    hostile = [["boiler"], ["' | 'boiler"], ["x') OR true --"], ["\\"], ["'"], [""]]
+    for tenant in ("two", "", "one' OR 'a'='a"):
+        with database.tenant(tenant) as connection:
+            for words in hostile[:-1]:
+                assert search(connection, words).scores == {}
+            for chat in ("test:1", "%", "' OR true --"):
+                assert search(connection, ["boiler"], Scope(chat_id=chat, language="simple")).scores == {}
+    with database.tenant("one") as connection:
+        assert len(search(connection, ["boiler"]).scores) == 1
+        # without a tenant nothing, whatever the transaction said before
+        connection.execute(text("SELECT set_config('app.tenant_id', '', true)"))
+        assert search(connection, ["boiler"]).scores == {}
+
+
+def test_names_that_a_caller_shadows_are_not_what_the_function_reads(database: Database) -> None:
+    with database.tenant("one") as connection:
+        write(connection, [["boiler"]], tenant="one")
+    with database.tenant("two") as connection:
+        connection.execute(text("CREATE TEMPORARY TABLE messages AS SELECT 1"))
+        connection.execute(
+            text("""
+                CREATE FUNCTION pg_temp.nullif(text, text) RETURNS text LANGUAGE sql AS $$ SELECT 'one' $$;
+                CREATE FUNCTION pg_temp.current_setting(text, boolean) RETURNS text LANGUAGE sql AS $$ SELECT 'one' $$;
+            """)
+        )
+        connection.execute(text("SET LOCAL search_path = pg_temp, pg_catalog, public"))
+        found = connection.execute(
+            text("SELECT scores FROM public.keyword_search('test:1', NULL, ARRAY['boiler'], 1, 1, 10, 10)")
+        ).scalar_one()
+        assert found is None
+
+
+def test_nobody_but_the_app_may_call_it_and_nobody_may_change_it(database: Database) -> None:
+    call = "SELECT keyword_search('test:1', NULL, ARRAY['boiler'], 1, 1, 10, 10)"
+    with pytest.raises(ProgrammingError, match="permission denied"), database.maintenance() as connection:
+        connection.execute(text(call))
+    for change in (
+        "ALTER FUNCTION keyword_search OWNER TO backscroll_app",
+        "ALTER FUNCTION keyword_search SET search_path = pg_temp",
+        "DROP FUNCTION keyword_search",
+        "SET ROLE backscroll_search",
+    ):
+        with pytest.raises(ProgrammingError), database.tenant("one") as connection:
+            connection.execute(text(change))
+    with database.tenant("one") as connection:
+        owner = connection.execute(
+            text("""
+                SELECT r.rolname, r.rolcanlogin, p.prosecdef,
+                    has_column_privilege(r.oid, 'messages', 'content', 'SELECT')
+                FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner WHERE proname = 'keyword_search'
+            """)
+        ).one()
+    assert tuple(owner) == ("backscroll_search", False, True, False)
