@@ -132,7 +132,11 @@ def downgrade() -> None:
     op.execute(
         "REVOKE SELECT (tenant_id, chat_id, session_key, id, sent_at, tsv) ON messages FROM backscroll_search"
     )
-    for name in INDEXES:
-        op.execute(f"DROP INDEX IF EXISTS {name}")
-    op.execute("CREATE INDEX messages_tsv ON messages USING gin (tsv)")
+    with op.get_context().autocommit_block():
+        op.execute("SET lock_timeout = 0")
+        for name in INDEXES:
+            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        op.execute("DROP INDEX CONCURRENTLY IF EXISTS messages_tsv")
+        op.execute("CREATE INDEX CONCURRENTLY messages_tsv ON messages USING gin (tsv)")
+        op.execute("SET lock_timeout = '1s'")
     op.execute("DROP FUNCTION lexeme_keys(text, text, tsvector)")
