@@ -43,7 +43,8 @@ def keywords(
                 FROM scope CROSS JOIN LATERAL unnest(scope.tsv) t
                 WHERE scope.tsv @@ CAST(:any AS tsquery) AND t.lexeme = ANY(:lexemes)
             ), documents AS (
-                SELECT lexeme, count(*) AS df, (SELECT CAST(count(*) AS float8) FROM scope) AS n FROM frequency GROUP BY lexeme
+                SELECT lexeme, count(*) AS df, (SELECT CAST(count(*) AS float8) FROM scope) AS n
+                FROM frequency GROUP BY lexeme
             )
             SELECT id FROM frequency JOIN documents USING (lexeme) GROUP BY id
             ORDER BY sum(ln(1 + (n - df + 0.5) / (df + 0.5))
