@@ -1,7 +1,12 @@
 """A real Postgres and a real Redis for the whole run, and a database of its own for each test."""
 
 import itertools
-from collections.abc import Iterator
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,7 +30,25 @@ from schemas.settings import Settings
 CHECKOUT = Path(__file__).parents[1]
 TENANT = "default"
 EPOCH = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
+MIGRATED = "backscroll"
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+MEMORY_BYTES = 4 * 1024**3
+# How work is claimed in tests: all of it, for a minute.
+POLICY = Policy(batch=1000, lease_seconds=60, max_attempts=3)
+Templates = Callable[[str, Callable[[Database], None]], str]
 _numbers = itertools.count(1)
+
+# A run that was started in the background may have been told to ignore Ctrl-C, and what it starts would, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Two processes share the tests by files, as fixtures of modules and packages serve all that need them."""
+    for item in items:
+        path = item.path.relative_to(CHECKOUT)
+        shares_fixtures = "deployment" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group(str(path.parent if shares_fixtures else path)))
 
 
 def alembic_config(owner_url: str) -> Config:
@@ -42,9 +65,19 @@ def _logs_of_its_own() -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def memory_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in memory where there is room for it: making and dropping databases is making and unlinking files."""
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        with tempfile.TemporaryDirectory(dir=MEMORY, prefix="backscroll-") as folder:
+            yield Path(folder)
+    else:
+        yield tmp_path_factory.mktemp("postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
     """The server; its database `backscroll` is migrated and holds the deterministic space, nothing else."""
-    with EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), durable=False) as server:
+    with EmbeddedPostgres(memory_folder, durable=False) as server:
         owner_url = server.dsn("owner")
         command.upgrade(alembic_config(owner_url), "head")
         engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
@@ -62,14 +95,48 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
         yield server
 
 
-@pytest.fixture
-def database_name(postgres: EmbeddedPostgres) -> Iterator[str]:
-    """A database of this test's own, copied from the migrated one."""
-    name = f"test_{next(_numbers)}"
+@contextmanager
+def copied(postgres: EmbeddedPostgres, name: str, template: str = MIGRATED) -> Iterator[str]:
+    """A database of this name that holds what the other holds."""
     with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE backscroll OWNER backscroll_owner")
+        # without fsync it takes half of what a copy through the log takes
+        connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE {template} OWNER backscroll_owner STRATEGY file_copy"
+        )
         yield name
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def templates(postgres: EmbeddedPostgres) -> Iterator[Templates]:
+    """`templates(name, fill)`: the name of a database that was filled once, to be copied by each test."""
+    with ExitStack() as stack:
+        made = set()
+
+        def template(name: str, fill: Callable[[Database], None]) -> str:
+            if name not in made:
+                made.add(stack.enter_context(copied(postgres, name)))
+                database = Database(
+                    postgres.dsn("app", database=name), postgres.dsn("maintenance", database=name)
+                )
+                fill(database)
+                database.close()
+            return name
+
+        yield template
+
+
+@pytest.fixture
+def template() -> str:
+    """What this test's database is a copy of; a module that begins with more than nothing says what."""
+    return MIGRATED
+
+
+@pytest.fixture
+def database_name(postgres: EmbeddedPostgres, template: str) -> Iterator[str]:
+    """A database of this test's own."""
+    with copied(postgres, f"test_{next(_numbers)}", template) as name:
+        yield name
 
 
 @pytest.fixture
@@ -106,8 +173,8 @@ def rules(settings: Settings) -> Rules:
 
 @pytest.fixture
 def policy() -> Policy:
-    """How work is claimed in tests: all of it, for a minute."""
-    return Policy(batch=1000, lease_seconds=60, max_attempts=3)
+    """How work is claimed in tests."""
+    return POLICY
 
 
 def message(minute: float, content: str = "hello", *, id: str | None = None, **fields: object) -> MessageIn:  # noqa: A002

@@ -23,7 +23,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
-from tests.conftest import TENANT, message
+from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
 
 CHAT = ChatIn(chat_id="test:house", title="The house", time_zone="Europe/Lisbon")
 DAY = 24 * 60
@@ -62,10 +62,19 @@ def do_all(database: Database, rules: Rules, policy: Policy) -> None:
             pass
 
 
-@pytest.fixture
-def filled(database: Database, rules: Rules, policy: Policy) -> Database:
+def fill(database: Database) -> None:
     ingest.accept(database, TENANT, CHAT, house())
-    do_all(database, rules, policy)
+    do_all(database, Rules.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest, templates: Templates) -> str:
+    return templates("filled", fill) if "filled" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def filled(database: Database) -> Database:
+    """This test's database, in which everything that `house` says is in memory."""
     return database
 
 

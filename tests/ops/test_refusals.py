@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ops import cli
-from tests.ops.running import backscroll
+from tests.ops.conftest import Here
 
 NOWHERE = "postgresql://backscroll_app:secret@127.0.0.1:1/backscroll"
 
@@ -37,45 +37,45 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(cli.app, arguments).exit_code == 2
 
 
-def test_a_queue_that_does_not_exist_is_answered_with_those_that_do(tmp_path: Path) -> None:
-    refused = backscroll("worker", "mail", cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "accept, ingest, embed" in refused.stderr
+def test_a_queue_that_does_not_exist_is_answered_with_those_that_do(here: Here) -> None:
+    told = here("worker", "mail")
+    assert told.returncode == 2
+    assert "accept, ingest, embed" in told.stderr
 
 
-def test_a_wrong_setting_is_named_with_its_value(tmp_path: Path) -> None:
-    refused = backscroll("up", cwd=tmp_path, BACKSCROLL_SESSION_GAP_MINUTES="soon")
-    assert refused.returncode == 4
-    assert "BACKSCROLL_SESSION_GAP_MINUTES='soon'" in refused.stderr
-    assert "Traceback" not in refused.stderr
+def test_a_wrong_setting_is_named_with_its_value(here: Here) -> None:
+    told = here("up", BACKSCROLL_SESSION_GAP_MINUTES="soon")
+    assert told.returncode == 4
+    assert "BACKSCROLL_SESSION_GAP_MINUTES='soon'" in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 @pytest.mark.parametrize("option", ["--port", "--flower-port"])
-def test_a_taken_port_is_named_before_anything_is_started(tmp_path: Path, option: str) -> None:
+def test_a_taken_port_is_named_before_anything_is_started(here: Here, tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         free = "--flower-port" if option == "--port" else "--port"
         data_dir = tmp_path / "data"
-        refused = backscroll("up", option, port, free, "0", "--data-dir", str(data_dir), cwd=tmp_path)
-    assert refused.returncode == 4
-    assert f"Port {port}" in refused.stderr
-    assert option in refused.stderr
+        told = here("up", option, port, free, "0", "--data-dir", str(data_dir))
+    assert told.returncode == 4
+    assert f"Port {port}" in told.stderr
+    assert option in told.stderr
     assert not (data_dir / "postgres.log").exists()
 
 
-def test_a_data_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_a_data_folder_that_cannot_be_written_to_is_named(here: Here, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "data"
     if os.geteuid() != 0:
         folder = tmp_path / "closed"
         folder.mkdir(mode=0o500)
-    refused = backscroll("up", "--port", "0", "--flower-port", "0", "--data-dir", str(folder), cwd=tmp_path)
-    assert refused.returncode == 4
-    assert str(folder) in refused.stderr
-    assert "BACKSCROLL_DATA_DIR" in refused.stderr
+    told = here("up", "--port", "0", "--flower-port", "0", "--data-dir", str(folder))
+    assert told.returncode == 4
+    assert str(folder) in told.stderr
+    assert "BACKSCROLL_DATA_DIR" in told.stderr
 
 
-def test_a_postgres_that_is_not_there_may_come_later(tmp_path: Path) -> None:
+def test_a_postgres_that_is_not_there_may_come_later(here: Here, tmp_path: Path) -> None:
     settings = {
         "BACKSCROLL_DATABASE_URL": NOWHERE,
         "BACKSCROLL_MAINTENANCE_DATABASE_URL": NOWHERE,
@@ -84,33 +84,33 @@ def test_a_postgres_that_is_not_there_may_come_later(tmp_path: Path) -> None:
         "BACKSCROLL_DATA_DIR": str(tmp_path / "data"),
     }
     for arguments in (("db", "status"), ("up", "--port", "0", "--no-flower")):
-        refused = backscroll(*arguments, cwd=tmp_path, **settings)
-        assert refused.returncode == 1, refused.stderr
-        assert "Postgres cannot be reached" in refused.stderr
-        assert "secret" not in refused.stderr
-        assert "Traceback" not in refused.stderr
+        told = here(*arguments, **settings)
+        assert told.returncode == 1, told.stderr
+        assert "Postgres cannot be reached" in told.stderr
+        assert "secret" not in told.stderr
+        assert "Traceback" not in told.stderr
 
 
-def test_a_redis_that_is_not_there_is_named_before_anything_waits_for_it(tmp_path: Path) -> None:
+def test_a_redis_that_is_not_there_is_named_before_anything_waits_for_it(here: Here, tmp_path: Path) -> None:
     settings = {
         "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0",
         "BACKSCROLL_DATA_DIR": str(tmp_path / "data"),
     }
-    refused = backscroll("up", "--port", "0", "--no-flower", "--light", cwd=tmp_path, **settings)
-    assert refused.returncode == 1, refused.stderr
-    assert "Redis cannot be reached" in refused.stderr
-    assert "BACKSCROLL_REDIS_URL" in refused.stderr
+    told = here("up", "--port", "0", "--no-flower", "--light", **settings)
+    assert told.returncode == 1, told.stderr
+    assert "Redis cannot be reached" in told.stderr
+    assert "BACKSCROLL_REDIS_URL" in told.stderr
 
 
-def test_without_the_owners_url_migrations_say_what_is_missing(tmp_path: Path) -> None:
+def test_without_the_owners_url_migrations_say_what_is_missing(here: Here) -> None:
     settings = {"BACKSCROLL_DATABASE_URL": NOWHERE, "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0"}
-    refused = backscroll("db", "upgrade", cwd=tmp_path, **settings)
-    assert refused.returncode == 4
-    assert "BACKSCROLL_OWNER_DATABASE_URL" in refused.stderr
+    told = here("db", "upgrade", **settings)
+    assert told.returncode == 4
+    assert "BACKSCROLL_OWNER_DATABASE_URL" in told.stderr
 
 
-def test_the_door_does_not_open_without_a_key(tmp_path: Path) -> None:
+def test_the_door_does_not_open_without_a_key(here: Here) -> None:
     settings = {"BACKSCROLL_DATABASE_URL": NOWHERE, "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0"}
-    refused = backscroll("web", cwd=tmp_path, **settings)
-    assert refused.returncode == 4
-    assert "BACKSCROLL_API_KEY" in refused.stderr
+    told = here("web", **settings)
+    assert told.returncode == 4
+    assert "BACKSCROLL_API_KEY" in told.stderr

@@ -25,7 +25,7 @@ from pipeline.store import work
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
-from tests.conftest import EPOCH, TENANT
+from tests.conftest import EPOCH, TENANT, copied
 from tests.ops.running import until
 from tests.processes.nodes import Process, RedisProcess, WorkerProcess
 from workers.app import REDIS_TRANSPORT, make_app
@@ -217,9 +217,12 @@ def talk(count: int, *, word: str = "lighthouse") -> list[dict[str, Any]]:
 @contextmanager
 def deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[Deployment]:
     """A Redis and a database of its own; workers are started by the story, and ended here."""
+    with copied(postgres, name):
+        yield from _deployed(postgres, folder, name)
+
+
+def _deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[Deployment]:
     server = RedisProcess.start(folder)
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE backscroll OWNER backscroll_owner")
     settings = Settings(
         _env_file=None,
         database_url=postgres.dsn("app", database=name),
@@ -261,8 +264,6 @@ def deployed(postgres: EmbeddedPostgres, folder: Path, name: str) -> Iterator[De
         client.close()
         database.close()
         server.teardown()
-        with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(scope="package")

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
 import redis as redis_client
 import uvicorn
@@ -16,6 +15,7 @@ import uvicorn
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.redis import EmbeddedRedis
 from schemas.settings import Settings
+from tests.conftest import copied
 from workers.queues import INGEST
 from workers.web.app import make_web_app
 
@@ -68,17 +68,15 @@ def serve() -> Iterator[Callable[[Settings], httpx.Client]]:
 @pytest.fixture(scope="module")
 def standing_client(postgres: EmbeddedPostgres, redis: EmbeddedRedis) -> Iterator[httpx.Client]:
     """A client of one door for a whole module, for what leaves nothing behind that another test sees."""
-    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
-        server.execute("CREATE DATABASE standing TEMPLATE backscroll OWNER backscroll_owner")
+    with copied(postgres, "standing") as database:
         settings = Settings(
             _env_file=None,
-            database_url=postgres.dsn("app", database="standing"),
+            database_url=postgres.dsn("app", database=database),
             redis_url=redis.url,
             api_key="test-key",
         )
         with served(settings.model_copy(update={"embedding_provider": "deterministic"})) as client:
             yield client
-        server.execute("DROP DATABASE standing WITH (FORCE)")
 
 
 @pytest.fixture

@@ -109,9 +109,8 @@ def test_wrong_settings_end_it_with_one_clear_line(
 
 
 def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
-    door: tuple[subprocess.Popen[bytes], httpx.Client],
+    client: httpx.Client,
 ) -> None:
-    _, client = door
     assert "swagger" in client.get("/docs").text
     described = client.get("/openapi.json").json()
     change = "/v1/messages/{chat_id}/{external_id}"
