@@ -4,56 +4,22 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline import backfill, changes, embed, ingest, users
-from pipeline.backfill import Current
-from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context
 from pipeline.ledger import Policy
-from pipeline.memories import remember
 from pipeline.rules import Rules
 from pipeline.store.database import Database
-from schemas.backfills import BackfillRequest
 from schemas.errors import SchemaOutdated, SettingsError
-from schemas.memories import MemoryIn
-from schemas.messages import ChatIn
-from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from schemas.tables import metadata
-from tests.conftest import message
-from tests.test_pipeline import place, run, summarizer
+from tests.hostile.victims import TENANTS_TABLES as WALLED
+from tests.hostile.victims import fill
 
-WALLED = sorted(name for name, table in metadata.tables.items() if "tenant_id" in table.columns)
 # They hold no tenant's data: the names of models, and the number of the newest migration.
 OPEN = {"embedding_spaces"}
 
 
 @pytest.fixture
 def two_tenants(database: Database, rules: Rules, policy: Policy) -> Database:
-    for tenant in ("one", "two"):
-        talk = [message(n, f"secret of {tenant}", id=f"{n}", session_key="k" * (n % 2)) for n in range(10)]
-        talk[-1] = talk[-1].model_copy(update={"closes_session": True})
-        ingest.accept(database, tenant, ChatIn(chat_id="test:same"), talk)
-        remember(database, tenant, MemoryIn(scope="organization", content=f"secret of {tenant}"))
-    place(database, rules, policy)
-    run(database, "summarize", summarizer(database), policy)
-    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
-    for tenant in ("one", "two"):
-        ingest.accept(database, tenant, ChatIn(chat_id="test:same"), [message(11, "not placed yet")])
-        current = Current(rules=rules, summary_version=1, min_messages=4)
-        backfill.start(database, tenant, BackfillRequest(kind="embed"), current)
-        changes.edit(database, tenant, "test:same", "not yet come", f"secret of {tenant}", None, rules)
-        changes.delete(database, tenant, "test:same", "never comes", rules)
-        users.link(database, tenant, "test:ann", "ann")
-        asked = ContextQuery(chat_id="test:same", query=f"secret of {tenant}?")
-        build_context(database, tenant, asked, embedder=None, settings=Settings(_env_file=None))
-        with database.tenant(tenant) as connection:
-            connection.execute(
-                text("""
-                    INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
-                    VALUES (:tenant, 'tenant', '{}', '', now())
-                """),
-                {"tenant": tenant},
-            )
+    fill(database, {"one": "secret", "two": "secret"}, rules, policy)
     return database
 
 

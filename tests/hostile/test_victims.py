@@ -1,0 +1,25 @@
+"""The walks would find a leak: there is something to be found in every table, and in every text of it."""
+
+import psycopg
+
+from tests.hostile import victims
+from tests.hostile.conftest import Stage
+from tests.hostile.victims import SECRET, TENANTS_TABLES, VICTIM
+
+
+def test_there_is_something_of_the_victim_in_every_table(stage: Stage) -> None:
+    assert [table for table in TENANTS_TABLES if not stage.known.rows[table]] == []
+
+
+def test_every_text_of_the_victim_holds_the_secret(stage: Stage) -> None:
+    with psycopg.connect(stage.superuser_url) as connection:
+        for table, column, _ in victims._texts(connection):
+            statement = f"SELECT count(*) FROM {table} WHERE tenant_id = %s AND {column}::text LIKE %s"
+            found = connection.execute(statement, [VICTIM, f"%{SECRET}%"]).fetchone()  # type: ignore[arg-type]
+            assert found is not None
+            assert found[0], f"{table}.{column}"
+
+
+def test_a_change_of_the_victim_s_rows_would_be_seen(stage: Stage) -> None:
+    assert stage.before == victims.state(stage.superuser_url)
+    assert stage.before["messages"] != victims.state(stage.superuser_url, "mallory")["messages"]

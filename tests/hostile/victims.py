@@ -1,0 +1,164 @@
+"""Tenants with something in every table, and a word in every text of theirs that nobody else may ever see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pipeline import backfill, changes, embed, forget, ingest, tombstones, users
+from pipeline.backfill import Current
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import build_context
+from pipeline.ledger import Policy
+from pipeline.memories import remember
+from pipeline.rules import Rules
+from pipeline.store import work
+from pipeline.store.database import Database
+from schemas.backfills import BackfillRequest
+from schemas.forgetting import Subject
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from schemas.tables import metadata
+from tests.conftest import message
+from tests.test_pipeline import place, run, summarizer
+
+VICTIM, MALLORY = "victim", "mallory"
+# Stands in every text of the victim's; ids do not hold it: who attacks knows them.
+SECRET = "xyzzy"
+SHARED_CHAT = "test:same"
+
+TENANTS_TABLES = sorted(name for name, table in metadata.tables.items() if "tenant_id" in table.columns)
+# What names a thing, or is one of a few words: not for hiding anything.
+NAMES = set(
+    """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
+    type language time_zone platform document_id learned_in summary_model trace_id source profile context_id""".split()
+)
+
+
+def fill(database: Database, words: Mapping[str, str], rules: Rules, policy: Policy) -> None:
+    """Something of each tenant in every table, by the shipped ways, with its word in its texts."""
+    for tenant, word in words.items():
+        _tell(database, tenant, word)
+    place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    for tenant, word in words.items():
+        _leave_owed(database, tenant, word, rules)
+
+
+def _tell(database: Database, tenant: str, word: str) -> None:
+    sender, alone = f"{tenant}:ann", f"{tenant}:alone"
+    for chat in (SHARED_CHAT, alone):
+        told = [
+            message(
+                n,
+                f"the {word} of the lighthouse, number {n}",
+                id=f"{tenant}-{n}",
+                sender_id=sender,
+                sender_name=f"Ann {word}",
+                session_key=f"{tenant}-thread" * (n % 2),
+                metadata={"note": word},
+                closes_session=n == 19,
+            )
+            for n in range(20)
+        ]
+        ingest.accept(database, tenant, ChatIn(chat_id=chat, title=f"{word} house", platform="test"), told)
+    for given in (
+        {"scope": "organization", "type": "document", "document_id": f"{tenant}-doc", "chunk_index": 0},
+        {"scope": "user", "user_id": sender, "learned_in": alone},
+        {"scope": "agent", "agent_id": f"{tenant}-bot"},
+    ):
+        memory = MemoryIn.model_validate(
+            {"content": f"the {word} of {given['scope']}", "metadata": {"note": word}, "source": "chat"}
+            | given
+        )
+        remember(database, tenant, memory)
+
+
+def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> None:
+    sender, alone = f"{tenant}:ann", f"{tenant}:alone"
+    ingest.accept(
+        database, tenant, ChatIn(chat_id=alone), [message(60, f"{word} not placed yet", sender_id=sender)]
+    )
+    current = Current(rules=rules, summary_version=1, min_messages=4)
+    backfill.start(database, tenant, BackfillRequest(kind="embed", chat_id=alone), current)
+    changes.edit(database, tenant, alone, "not yet come", f"{word} early", None, rules)
+    changes.delete(database, tenant, alone, "never comes", rules)
+    asked = ContextQuery(chat_id=SHARED_CHAT, query=f"the {word} of the lighthouse?", user_id=sender)
+    build_context(database, tenant, asked, embedder=None, settings=Settings(_env_file=None))
+    users.link(database, tenant, sender, f"{tenant}-person")
+    tombstones.remember_user(database, tenant, f"{tenant}:shy", remembered=False)
+    # begun, and not yet done: the receipt still says whom it is about
+    forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
+    with database.tenant(tenant) as connection:
+        work.raise_wanted(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
+
+
+def plant(superuser_url: str) -> None:
+    """Put the secret into every text of the victim's in every table, whoever wrote it."""
+    with psycopg.connect(superuser_url) as connection:
+        for table, column, kind in _texts(connection):
+            more = {
+                "text": f"coalesce({column}, '') || ' {SECRET}'",
+                "ARRAY": f"array_append({column}, '{SECRET}')",
+                "jsonb": f"CASE jsonb_typeof({column}) WHEN 'array' THEN {column} || '[\"{SECRET}\"]' "
+                f"ELSE coalesce({column}, '{{}}') || '{{\"note\": \"{SECRET}\"}}' END",
+            }[kind]
+            only = " AND finished_at IS NULL" if (table, column) == ("forget_receipts", "subject") else ""
+            connection.execute(f"UPDATE {table} SET {column} = {more} WHERE tenant_id = %s{only}", [VICTIM])  # type: ignore[arg-type]
+
+
+def _texts(connection: psycopg.Connection) -> list[tuple[str, str, str]]:
+    """`(table, column, type)` of what holds text of a tenant."""
+    rows = connection.execute(
+        "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_name = ANY(%s) "
+        "AND is_generated = 'NEVER' AND NOT column_name = ANY(%s) "
+        "AND (data_type IN ('text', 'jsonb') OR udt_name = '_text') ORDER BY 1, 2",
+        [TENANTS_TABLES, list(NAMES)],
+    )
+    return [(str(table), str(column), str(kind)) for table, column, kind in rows]
+
+
+def state(superuser_url: str, tenant: str = VICTIM) -> dict[str, str]:
+    """A digest of all rows of a tenant, and of what belongs to nobody, by table."""
+    parts = [
+        f"SELECT '{table}', coalesce(md5(string_agg(t::text, E'\\n' ORDER BY t::text)), '') FROM {table} t"
+        + (" WHERE tenant_id = %(tenant)s" if "tenant_id" in metadata.tables[table].columns else "")
+        for table in metadata.tables
+    ]
+    with psycopg.connect(superuser_url) as connection:
+        rows = connection.execute(" UNION ALL ".join(parts), {"tenant": tenant})  # type: ignore[arg-type]
+        return {str(table): str(digest) for table, digest in rows}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What the hostile tenant knows of the victim: every id."""
+
+    # all rows by table, with the columns that name things
+    rows: dict[str, list[dict[str, Any]]]
+
+    @classmethod
+    def of(cls, superuser_url: str) -> "Known":
+        """Read as no tenant could."""
+        with psycopg.connect(superuser_url, row_factory=dict_row) as connection:
+            return cls(
+                rows={
+                    table: list(
+                        connection.execute(f"SELECT * FROM {table} WHERE tenant_id = %s", [VICTIM]).fetchall()  # type: ignore[arg-type]
+                    )
+                    for table in TENANTS_TABLES
+                }
+            )
+
+    def all(self, table: str, column: str) -> list[Any]:
+        """The different values of a column, in order."""
+        return sorted({row[column] for row in self.rows[table] if row[column] is not None})
+
+    def one(self, table: str, column: str) -> Any:
+        """One of them."""
+        return self.all(table, column)[0]
