@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,10 +20,34 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on sta
 
 @evaluations.command(
     epilog="**Examples:** backscroll dev eval locomo ./locomo · "
-    "BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev eval locomo ./locomo --json"
+    "backscroll dev eval locomo ./locomo --only 26 --ablate · "
+    "backscroll dev eval locomo ./locomo --leave-one-out --plot coverage.png · "
+    "BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev eval locomo ./locomo --shuffle 1 --json"
 )
 def locomo(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of LoCoMo conversations (*.json).")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="This conversation, by its file's name; repeatable.", show_default=False),
+    ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Also turn off one part at a time, and say what each is worth.")
+    ] = False,
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Also read each with weights chosen on the others (minutes)."),
+    ] = False,
+    shuffle: Annotated[
+        int | None,
+        typer.Option(metavar="SEED", help="Messages arrive in an order of this seed's.", show_default=False),
+    ] = None,
+    unsummarized: Annotated[
+        bool, typer.Option("--unsummarized", help="Nothing is summarized or embedded yet: keywords alone.")
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A PNG of coverage against tokens.", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fill a fresh database with each conversation through the shipped path and ask its questions.
@@ -32,16 +56,29 @@ def locomo(
     any and with all of it, among the first sessions and turns; and the share whose text stands in the context
     assembled under 800 and 2,000 tokens. Nothing is kept, and no data of yours is touched.
     """
-    from ops.eval import run
+    from ops.eval import plot as drawing
+    from ops.eval import report, run
 
+    if plot is not None:
+        drawing.require()
+    options = run.Options(
+        only=only or (),
+        plotted=drawing.BUDGETS if plot is not None else (),
+        ablate=ablate,
+        leave_one_out=leave_one_out,
+        shuffle=shuffle,
+        unsummarized=unsummarized,
+    )
     console = Console(stderr=True)
     with console.status("starting") as status:
-        tables = run.locomo(folder, connection.configured(), lambda stage: status.update(stage))
+        tables = run.locomo(folder, connection.configured(), options, lambda stage: status.update(stage))
+    if plot is not None:
+        drawing.draw(tables, plot)
     if as_json:
         json.dump(tables, sys.stdout, indent=2)
         print()
     else:
-        _print(tables)
+        Console().print(*report.locomo_tables(tables))
 
 
 @evaluations.command(
@@ -67,23 +104,6 @@ def own(as_json: JsonOption = False) -> None:
         print()
     else:
         Console().print(*report.own_tables(tables))
-
-
-def _print(tables: dict[str, Any]) -> None:
-    table = Table(title=f"{tables['questions']} questions; shares in %")
-    for name in ("questions", "what", "mean", "any", "all"):
-        table.add_column(name, justify="left" if name == "questions" else "right")
-    for name, part in {"all": tables, **tables["by_category"]}.items():
-        label = f"{name} ({part['questions']})"
-        for level in ("session", "turn"):
-            for k in part[level]["mean"]:
-                shares = [f"{100 * part[level][kind][k]:.1f}" for kind in ("mean", "any", "all")]
-                table.add_row(label, f"{level} R@{k}", *shares)
-                label = ""
-        for budget, share in part["coverage"].items():
-            table.add_row("", f"coverage, {budget} tokens", f"{100 * share:.1f}", "", "")
-        table.add_section()
-    Console().print(table)
 
 
 @app.command(

@@ -32,8 +32,10 @@ class Shipped:
         self._superuser_url = superuser_url
         self.settings = resources.settings
 
-    def fill(self, chat: ChatIn, messages: Sequence[MessageIn], progress: Progress) -> None:
-        """Bring a conversation in and let everything that follows be done."""
+    def fill(
+        self, chat: ChatIn, messages: Sequence[MessageIn], progress: Progress, *, only_place: bool = False
+    ) -> None:
+        """Bring a conversation in and let everything that follows be done, or placing alone."""
         for start in range(0, len(messages), MAX_BATCH):
             batch = messages[start : start + MAX_BATCH]
             ingest.accept(self.resources.database, self.settings.tenant, chat, batch)
@@ -42,7 +44,7 @@ class Shipped:
             ("summarize", self.resources.summarizer),
             ("embed", self.resources.embed),
         ]
-        for kind, handler in work:
+        for kind, handler in work[:1] if only_place else work:
             progress(f"{chat.chat_id}: {kind}")
             while ledger.run(self.resources.database, kind, handler, self.resources.policy(kind)).claimed:
                 pass
