@@ -6,7 +6,7 @@ the sum of those of its parts.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.fence import CLOSE, OPEN, harmless
@@ -62,17 +62,21 @@ def fill(section: Section, room: int) -> Filled:
     groups: set[str] = set()
     dropped: list[Dropped] = []
     misses = 0
+    reason: DropReason = "cap"
     for entry in section.entries:
+        kind = "memory" if entry.item.kind == "document" else entry.item.kind
+        if misses >= (1 if section.contiguous else MISSES):
+            dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
+            continue
         at = bisect_left(chosen, entry.place, key=lambda e: e.place)
         before = chosen[at - 1] if at else None
         after = chosen[at] if at < len(chosen) else None
         gaps = _gap(before, entry) + _gap(entry, after) - _gap(before, after)
         heading = estimate(entry.group) if entry.group and entry.group not in groups else 0
         cost = estimate(entry.item.text) + heading + gaps * estimate(ELLIPSIS)
-        if misses >= (1 if section.contiguous else MISSES) or spent + cost > limit:
+        if spent + cost > limit:
             misses += 1
-            reason: DropReason = "budget" if spent + cost > room else "cap"
-            kind = "memory" if entry.item.kind == "document" else entry.item.kind
+            reason = "budget" if spent + cost > room else "cap"
             dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
             continue
         spent, misses = spent + cost, 0
@@ -151,11 +155,15 @@ def _render(section: Section, entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def are_alike(one: frozenset[str], other: frozenset[str], jaccard: float) -> bool:
-    """Whether two sets of words overlap by more than `jaccard` (intersection over union)."""
-    size, its_size = len(one), len(other)
-    # the overlap is at most the smaller over the larger; most pairs end here, uncompared
-    if size <= jaccard * its_size or its_size <= jaccard * size:
-        return False
-    common = len(one & other)
-    return common > jaccard * (size + its_size - common)
+def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]], jaccard: float) -> bool:
+    """Whether one of the sets of words in `said`, by their size, overlaps with these by more than `jaccard`.
+
+    That is their intersection over their union; at most the smaller over the larger, so that most sizes need no look.
+    """
+    size = len(words)
+    return any(
+        common > jaccard * (size + its_size - common)
+        for its_size, others in said.items()
+        if size > jaccard * its_size and its_size > jaccard * size
+        for common in (len(words & other) for other in others)
+    )

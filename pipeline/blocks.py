@@ -128,7 +128,8 @@ def exchanges(
     for c in candidates:
         began[c.session] = min(began.get(c.session, c.sent_at), c.sent_at)
     entries: dict[int, Entry] = {}
-    words: list[frozenset[str]] = []
+    said: dict[int, list[frozenset[str]]] = {}
+    chosen = 0
     per_session: Counter[int] = Counter()
     dropped: list[Dropped] = []
 
@@ -156,7 +157,7 @@ def exchanges(
 
     for rank, hit in enumerate(ranked, start=1):
         candidate = hit.candidate
-        if len(words) >= parameters.messages:
+        if chosen >= parameters.messages:
             break
         if not candidate.text.strip() or candidate.id in entries:
             continue
@@ -170,10 +171,11 @@ def exchanges(
             drop(hit, "cap", f"more than {parameters.messages_per_session} of one session")
             continue
         bag = frozenset(candidate.text.casefold().split())
-        if any(assemble.are_alike(bag, other, parameters.duplicate_jaccard) for other in words):
+        if assemble.is_said(bag, said, parameters.duplicate_jaccard):
             drop(hit, "duplicate", "says the same as a better hit")
             continue
-        words.append(bag)
+        said.setdefault(len(bag), []).append(bag)
+        chosen += 1
         per_session[candidate.session] += 1
         add(candidate, hit.score, f"match {rank}: {_why(hit)}")
         for step in range(1, parameters.neighbours + 1):

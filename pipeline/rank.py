@@ -237,7 +237,7 @@ def _says_when(text: str) -> bool:
 @lru_cache(maxsize=65_536)
 def _about_self(text: str) -> float:
     """The share of first-person words less that of second-person ones; few words are not taken at their word."""
-    words = [word.lower().replace("’", "'") for word in _WORD.findall(text)]
+    words = _WORD.findall(text.lower().replace("’", "'"))
     return sum((word in _SELF) - (word in _OTHER) for word in words) / max(len(words), 8)
 
 

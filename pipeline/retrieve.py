@@ -108,7 +108,9 @@ def _large(
     )
     near = nearest.VectorHits()
     if space is not None and vector is not None:
-        near = nearest.nearest(connection, scope, space, vector, limit=CANDIDATES_PER_ARM)
+        near = nearest.nearest(
+            connection, scope, space, vector, messages=chat.message_count, limit=CANDIDATES_PER_ARM
+        )
     ids = list(dict.fromkeys([*found.scores, *near.cosines]))
     return Retrieved(
         candidates=gathered(connection, scope, ids, words, space, vector),
@@ -134,9 +136,8 @@ def gathered(
 ) -> list[Candidate]:
     """These messages with `REACH` neighbours on either side, as candidates."""
     placed = around.around(connection, scope, ids, REACH)
-    every = list(placed)
-    cosines = around.cosines(connection, scope, space, vector, every) if space and vector is not None else {}
-    return _candidates(around.these_messages(connection, every, words), placed, cosines)
+    rows = around.these_messages(connection, list(placed), words, space, vector)
+    return _candidates(rows, placed, {row[0]: row[-1] for row in rows})
 
 
 def _placed(rows: Sequence[Row[Any]], ranges: Sequence[SessionRange]) -> dict[int, int]:
@@ -151,7 +152,7 @@ def _placed(rows: Sequence[Row[Any]], ranges: Sequence[SessionRange]) -> dict[in
 
 
 def _candidates(
-    rows: Sequence[Row[Any]], placed: Mapping[int, int], cosines: Mapping[int, float]
+    rows: Sequence[Row[Any]], placed: Mapping[int, int], cosines: Mapping[int, float | None]
 ) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
     ordered = sorted((placed[row[0]], row.sent_at, row.position, row.external_id, row) for row in rows)
@@ -159,7 +160,7 @@ def _candidates(
     session, place = -1, 0
     for its_session, sent_at, _, external_id, row in ordered:
         session, place = its_session, place + 1 if its_session == session else 0
-        identity, _, _, speaker, role, content, _, _, size, terms = tuple[Any, ...](row)
+        identity, _, _, speaker, role, content, _, _, size, terms = tuple[Any, ...](row[:10])
         candidates.append(
             Candidate(
                 id=identity,

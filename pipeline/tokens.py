@@ -5,6 +5,9 @@ import re
 # Runs of ASCII letters; of ASCII digits; of other letters, where tokenizers know fewer and shorter pieces;
 # and any other single character but white space, which joins the token after it.
 _PIECES = re.compile(r"(?P<word>[A-Za-z]+)|(?P<digits>[0-9]+)|(?P<other>[^\W\d_]+)|[^\s]")
+# The same where there are no other letters, each match one token: much faster, and most lines are such.
+_TOKENS = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,3}|[^\s]")
+_OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z]")
 _LETTERS_PER_TOKEN = 6
 _DIGITS_PER_TOKEN = 3
 _WIDE_FROM = 0x0E00  # from Thai on (also kana, ideographs, Hangul) a character is about a token of its own
@@ -21,6 +24,8 @@ def estimate(text: str) -> int:
     >>> estimate("We take the plumber from Almada for 240 €.")
     11
     """
+    if not _OTHER_LETTER.search(text):
+        return len(_TOKENS.findall(text))
     return sum(_tokens_of(match) for match in _PIECES.finditer(text))
 
 

@@ -42,7 +42,7 @@ def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
             WHERE {IN_SCOPE} AND status <> 'merged'
         """),
         scope.given(),
-    )
+    ).all()
     return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
 
 
@@ -54,31 +54,38 @@ def all_messages(connection: Connection, scope: Scope, words: Sequence[str]) -> 
     ).all()
 
 
-def these_messages(connection: Connection, ids: Sequence[int], words: Sequence[str]) -> Sequence[Row[Any]]:
-    """These messages for ranking."""
+def these_messages(
+    connection: Connection,
+    ids: Sequence[int],
+    words: Sequence[str],
+    space: EmbeddingSpace | None,
+    query: Vector | None,
+) -> Sequence[Row[Any]]:
+    """These messages for ranking, each with its cosine to the query as the last column, where it has a vector."""
+    given = {"ids": list(ids), "lexemes": list(words), "any": any_of(words)}
+    cosine = "NULL"
+    if space is not None and query is not None:
+        size = int(space.dimensions)
+        # a look-up for each message, whatever the planner thinks of the tables
+        cosine = f"""(SELECT 1 - (v.embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))
+            FROM message_vectors v
+            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND v.space_id = {int(space.id or 0)})"""
+        given["query"] = literal(query)
     return connection.execute(
-        text(f"SELECT {_COLUMNS} FROM messages m WHERE id = ANY(:ids)"),
-        {"ids": list(ids), "lexemes": list(words), "any": any_of(words)},
+        text(f"SELECT {_COLUMNS}, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"), given
     ).all()
 
 
-def cosines(
-    connection: Connection,
-    scope: Scope,
-    space: EmbeddingSpace,
-    query: Vector,
-    ids: Sequence[int] | None = None,
-) -> dict[int, float]:
-    """The cosine to the query of every message of the scope's chat, or of these, that has a vector."""
+def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector) -> dict[int, float]:
+    """The cosine to the query of every message of the scope's chat that has a vector."""
     size = int(space.dimensions)
-    which = "chat_id = :chat" if ids is None else "message_id = ANY(:ids)"
     rows = connection.execute(
         text(f"""
             SELECT message_id, 1 - (embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))
-            FROM message_vectors WHERE space_id = {int(space.id or 0)} AND {which}
+            FROM message_vectors WHERE space_id = {int(space.id or 0)} AND chat_id = :chat
         """),
-        {**scope.given(), "query": literal(query), "ids": list(ids or ())},
-    )
+        {**scope.given(), "query": literal(query)},
+    ).all()
     return {row[0]: float(row[1]) for row in rows}
 
 
@@ -108,5 +115,5 @@ def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int)
             WHERE f.session_id IS NOT NULL
         """),
         {**scope.given(), "ids": list(ids), "side": reach + 1},
-    )
+    ).all()
     return {row[0]: row[1] for row in rows}

@@ -1,9 +1,10 @@
 """SQL of vector search: exact inside a scope, and by the HNSW index where a scope is large."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from pipeline.store.scope import Scope
 from pipeline.store.vectors import literal
@@ -11,6 +12,8 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 # Above so many vectors in scope, and only if they are more than a tenth of all in the space, HNSW is faster.
 EXACT_UP_TO = 20_000
+# So many times as many vectors as are wanted are looked at on the way through the index (`hnsw.ef_search`).
+EFFORT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,51 +22,70 @@ class VectorHits:
 
     # message ids, nearest first, with their cosine
     cosines: dict[int, float] = field(default_factory=dict)
-    # of all that were compared
+    # of the whole scope; with HNSW of 200 messages at twenty places spread over its time
     mean_cosine: float = 0.0
     compared: int = 0
     search: Literal["exact", "hnsw", "off"] = "off"
 
 
 def nearest(
-    connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, limit: int
+    connection: Connection,
+    scope: Scope,
+    space: EmbeddingSpace,
+    query: Vector,
+    *,
+    messages: int,
+    limit: int,
 ) -> VectorHits:
-    """The `limit` messages of a scope whose vectors are nearest to the query's.
+    """The `limit` messages of a scope whose vectors are nearest to the query's; `messages`: how many the chat has.
 
     The space and its dimensions are written into the statement: as parameters they would lose the index.
     """
     space_id, size = int(space.id or 0), int(space.dimensions)
-    given = {**scope.given(), "query": literal(query), "limit": limit}
+    given = {**scope.given(), "query": literal(query), "limit": limit, "effort": str(EFFORT * limit)}
     distance = f"embedding::halfvec({size}) <=> CAST(:query AS halfvec({size}))"
-    inside = f"space_id = {space_id} AND chat_id = :chat" + (
-        ""
-        if scope.session_key is None
-        else " AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
-    )
-    if scope.session_key is None and _is_large(connection, space_id, scope.chat_id):
-        connection.execute(text("SET LOCAL hnsw.iterative_scan = relaxed_order"))
+    inside = f"space_id = {space_id} AND chat_id = :chat"
+    if scope.session_key is not None:
+        inside += " AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
+    elif _is_large(connection, messages):
+        connection.execute(_SEARCH_ON, given)
         rows = connection.execute(
             text(f"""
                 WITH near AS MATERIALIZED (
                     SELECT message_id, {distance} AS distance FROM message_vectors WHERE {inside}
-                    ORDER BY {distance} LIMIT :limit)
-                SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM near), (SELECT count(*) FROM near)
+                    ORDER BY {distance} LIMIT :limit
+                ), times AS MATERIALIZED (
+                    SELECT min(sent_at) AS began, max(sent_at) AS ended FROM message_vectors WHERE {inside}
+                ), sample AS MATERIALIZED (
+                    SELECT drawn.distance FROM times CROSS JOIN generate_series(0, 19) AS step
+                    CROSS JOIN LATERAL (SELECT {distance} AS distance FROM message_vectors
+                        WHERE {inside} AND sent_at >= began + step * (ended - began) / 20
+                        ORDER BY sent_at LIMIT 10) AS drawn)
+                SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM sample), (SELECT count(*) FROM near)
                 FROM near ORDER BY distance, message_id DESC
             """),
             given,
         ).all()
-        search: Literal["exact", "hnsw"] = "hnsw"
-    else:
-        rows = connection.execute(
-            text(f"""
-                WITH scope AS MATERIALIZED (
-                    SELECT message_id, {distance} AS distance FROM message_vectors WHERE {inside})
-                SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM scope), (SELECT count(*) FROM scope)
-                FROM scope ORDER BY distance, message_id DESC LIMIT :limit
-            """),
-            given,
-        ).all()
-        search = "exact"
+        return _hits(rows, "hnsw")
+    rows = connection.execute(
+        text(f"""
+            WITH scope AS MATERIALIZED (
+                SELECT message_id, {distance} AS distance FROM message_vectors WHERE {inside})
+            SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM scope), (SELECT count(*) FROM scope)
+            FROM scope ORDER BY distance, message_id DESC LIMIT :limit
+        """),
+        given,
+    ).all()
+    return _hits(rows, "exact")
+
+
+# Vectors of other chats and tenants are passed over, and the search goes on until it has enough of this one.
+_SEARCH_ON = text("""
+    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :effort, true)
+""")
+
+
+def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: Literal["exact", "hnsw"]) -> VectorHits:
     return VectorHits(
         cosines={row[0]: float(row[1]) for row in rows},
         mean_cosine=float(rows[0][2]) if rows else 0.0,
@@ -72,17 +94,14 @@ def nearest(
     )
 
 
-def _is_large(connection: Connection, space_id: int, chat_id: str) -> bool:
-    """Whether the index beats comparing all: many vectors in scope, and a good part of the space."""
-    inside = connection.scalar(
-        text("SELECT message_count FROM chats WHERE chat_id = :chat"), {"chat": chat_id}
-    )
-    if (inside or 0) <= EXACT_UP_TO:
+def _is_large(connection: Connection, messages: int) -> bool:
+    """Whether the index beats comparing all: many vectors in the chat, and a good part of the space."""
+    if messages <= EXACT_UP_TO:
         return False
     everywhere = connection.scalar(
         text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
     )
-    return bool(inside * 10 > (everywhere or 0))
+    return bool(messages * 10 > (everywhere or 0))
 
 
 def session_cosines(
@@ -99,5 +118,5 @@ def session_cosines(
                 AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
         """),
         {**scope.given(), "query": literal(query)},
-    )
+    ).all()
     return {row[0]: float(row[1]) for row in rows}

@@ -1,5 +1,7 @@
 """A token estimate is on the high side, so that what fits by estimate fits in truth."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,17 @@ from pipeline.tokens import estimate
 )
 def test_the_formula_in_examples(text: str, tokens: int):
     assert estimate(text) == tokens
+
+
+@given(st.text(alphabet="aZ09é日–_.’ \n"))
+def test_the_formula_as_it_is_written(text: str):
+    runs = re.findall(r"[A-Za-z]+|[0-9]+|[^\W\d_]+|\S", text)
+    ascii_letters = [run for run in runs if run.isascii() and run.isalpha()]
+    digits = [run for run in runs if run.isdigit()]
+    others = [run for run in runs if run not in ascii_letters and run.isalpha()]
+    expected = sum(-(-len(run) // 6) for run in ascii_letters) + sum(-(-len(run) // 3) for run in digits)
+    expected += sum(len(run) if run[0] == "日" else -(-len(run) // 2) for run in others)
+    assert estimate(text) == expected + sum(not run.isalnum() for run in runs)
 
 
 @given(st.text(), st.text())
