@@ -63,6 +63,10 @@ def answer(query: ContextQuery, asked: Asked, found: Found, budget: int) -> Cont
     """
     parameters = asked.parameters
     page = Page(budget)
+    if found.hidden_memories:
+        # no more than the number, and that whatever was asked: the rest is not for whoever is here
+        detail = f"{found.hidden_memories:,} learned in other chats, where not everybody here was"
+        page.dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
     closing = assemble.plain("question", blocks.QUESTION + query.query)
     if not page.put(closing):
         raise InvalidInput(

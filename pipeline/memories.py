@@ -1,44 +1,113 @@
-"""Remember durable statements, each once in its scope, and let them be embedded."""
+"""Remember durable statements, each once in its scope, and let them be embedded; list them and delete them."""
 
 import secrets
 import time
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
-from pipeline.store import memories, work
+from pipeline import tombstones
+from pipeline.store import audience, chats, tenants, users, work
+from pipeline.store import memories as store
+from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
-from schemas.memories import MemoryIn
+from schemas.errors import InvalidInput, NotFound
+from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.messages import DEFAULT_LANGUAGE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What became of a memory."""
+
+    # `known`: the same stands already; `kept_out`: of somebody, or learned somewhere, that is not to be remembered
+    outcome: Literal["new", "known", "kept_out"]
+    # none: it was not written
+    id: UUID | None = None
 
 
 def remember(
     database: Database, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
-) -> tuple[UUID, bool]:
-    """Write a memory: `(its id, whether it is new)`.
+) -> Written:
+    """Write a memory.
 
     The same words in the same scope are the same memory; saying it again keeps the higher importance and the
-    later expiry. Raises `DatabaseUnavailable`.
+    later expiry. Kept out is what is of a user or a chat whose memory is off, and what was forgotten: everything
+    said before (`said_at`), and the forgotten statements themselves. Raises `InvalidInput` for a chat or session
+    that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id)
         return write(connection, tenant_id, memory, language=language)
 
 
 def write(
     connection: Connection, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
-) -> tuple[UUID, bool]:
-    """Write a memory in a transaction of the caller's: `(its id, whether it is new)`."""
+) -> Written:
+    """Write a memory in a transaction of the caller's, under the tenant's lock of `stones.lock`."""
     words = " ".join(memory.content.split()).casefold()
     digest = blake2b(words.encode(), digest_size=16).digest()
-    connection.execute(
-        text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
-        {"tenant": tenant_id},
-    )
-    identity, new = memories.insert(connection, tenant_id, _uuid7(), memory, digest, language)
+    memory = _placed(connection, memory)
+    if tombstones.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
+        return Written(outcome="kept_out")
+    tenants.ensure(connection, tenant_id)
+    identity, new = store.insert(connection, tenant_id, _uuid7(), memory, digest, language)
     if new:
         work.raise_wanted(connection, tenant_id, "embed", [f"memory:{identity}"])
-    return identity, new
+    return Written(outcome="new" if new else "known", id=identity)
+
+
+def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
+    """The memory with the chat it was learned in: a session's, when nothing else is said."""
+    if memory.session_id is None:
+        return memory
+    chat_id = store.chat_of_session(connection, memory.session_id)
+    if chat_id is None:
+        raise InvalidInput(
+            f"session_id: there is no session {memory.session_id}: see `backscroll sessions list`",
+            field="session_id",
+        )
+    return memory if memory.learned_in else memory.model_copy(update={"learned_in": chat_id})
+
+
+def _remembers(connection: Connection, memory: MemoryIn) -> bool:
+    """Whether the chat that it was learned in is remembered. Raises `InvalidInput` when there is none."""
+    if memory.learned_in is None:
+        return True
+    chat = chats.get(connection, memory.learned_in)
+    if chat is None:
+        raise InvalidInput(
+            f"learned_in: there is no chat {memory.learned_in}: name one whose messages are stored, or leave it "
+            "out for what was learned in no chat",
+            field="learned_in",
+        )
+    return chat.memory
+
+
+def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Memory]:
+    """Live memories, the newest first; with `chat_id` those alone that may be shown there, to `user_id` too.
+
+    Raises `NotFound` for a chat that is not there, `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        visible = None
+        if given.chat_id is not None:
+            chat = chats.get(connection, given.chat_id)
+            if chat is None:
+                raise NotFound(f"there is no chat {given.chat_id}: see `backscroll chats`")
+            visible = audience.seen(connection, chat.chat_id, chat.kind, given.user_id).visible
+        ids = None if given.user_id is None else users.ids_of(connection, given.user_id)
+        return store.listing(connection, given, ids, visible)
+
+
+def delete(database: Database, tenant_id: str, identity: UUID) -> None:
+    """Delete a memory; it may be written again. Raises `NotFound`, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        if not store.delete(connection, tenant_id, identity):
+            raise NotFound(f"there is no memory {identity}")
 
 
 def _uuid7() -> UUID:

@@ -170,6 +170,7 @@ def _remember(connection: Connection, tenant_id: str, row: Any, answer: str) -> 
         metadata={"context_id": row.context_id, "recalled": sorted(row.shown)},
     )
     language = chat.language if chat else DEFAULT_LANGUAGE
-    identity, _ = remembering.write(connection, tenant_id, memory, language=language)
-    store.set_memory(connection, row.context_id, identity)
-    return identity
+    written = remembering.write(connection, tenant_id, memory, language=language)
+    if written.id is not None:
+        store.set_memory(connection, row.context_id, written.id)
+    return written.id

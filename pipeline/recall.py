@@ -17,7 +17,7 @@ from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
 from pipeline.rank import Scored, Weights
 from pipeline.retrieve import Retrieved, retrieve
-from pipeline.store import chats, keywords, memories, messages, sessions, spaces, summaries, vectors
+from pipeline.store import audience, chats, keywords, memories, messages, sessions, spaces, summaries, vectors
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderRejected, ProviderUnavailable
@@ -63,6 +63,8 @@ class Found:
     sessions: list[tuple[SessionCard, float]] = field(default_factory=list)
     recent: list[Message] = field(default_factory=list)
     memories: list[Remembered] = field(default_factory=list)
+    # how many more there are that may not be shown here; counted for an explanation
+    hidden_memories: int = 0
 
 
 def ask(
@@ -140,7 +142,7 @@ def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, 
                 space=asked.space,
                 vector=asked.vector,
             )
-            found.memories = _memories(connection, query, asked)
+            _find_memories(connection, query, asked, found)
         with asked.timed("rank"):
             found.ranked = rank.rank(
                 asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights
@@ -171,22 +173,30 @@ def _cards(connection: Connection, best: list[tuple[int, Scored]]) -> list[tuple
     ]
 
 
-def _memories(connection: Connection, query: ContextQuery, asked: Asked) -> list[Remembered]:
+def _find_memories(connection: Connection, query: ContextQuery, asked: Asked, found: Found) -> None:
+    """The memories that may be shown to whoever is in the chat, best first."""
     wanted = asked.parameters.memories + asked.parameters.documents
     if not wanted:
-        return []
+        return
+    seen = audience.seen(connection, asked.chat.chat_id, asked.chat.kind, query.user_id)
+    agent_id, min_importance = query.agent_id or None, asked.parameters.min_importance
     rows = memories.relevant(
         connection,
-        user_id=query.user_id,
-        agent_id=query.agent_id or None,
-        chat_id=query.chat_id,
+        seen=seen,
+        agent_id=agent_id,
         words=keywords.lexemes(connection, asked.chat.language, asked.question.content),
         space=asked.space,
         query=asked.vector,
-        min_importance=asked.parameters.min_importance,
+        min_importance=min_importance,
         limit=4 * wanted,
     )
+    if query.explain:
+        found.hidden_memories = memories.count_hidden(
+            connection, seen=seen, agent_id=agent_id, min_importance=min_importance
+        )
     now = chats.database_now(connection)
+    # the same may have been learned of a person under two of their ids
+    unique = {(row.scope, row.document_id, bytes(row.content_hash)): row for row in reversed(rows)}
     remembered = [
         Remembered(
             id=str(row.id),
@@ -198,10 +208,10 @@ def _memories(connection: Connection, query: ContextQuery, asked: Asked) -> list
             chunk_index=row.chunk_index,
             score=_memory_score(row.similarity, row.importance, row.last_accessed_at or row.created_at, now),
         )
-        for row in rows
+        for row in unique.values()
         if row.similarity > 0
     ]
-    return sorted(remembered, key=lambda memory: (-memory.score, memory.id))
+    found.memories = sorted(remembered, key=lambda memory: (-memory.score, memory.id))
 
 
 def _memory_score(similarity: float, importance: float, used_at: datetime, now: datetime) -> float:

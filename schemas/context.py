@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 BlockKind = Literal[
     "guardrails", "documents", "memories", "sessions", "exchanges", "related", "history", "question"
 ]
-DropReason = Literal["budget", "cap", "duplicate", "mmr", "decayed", "covered", "below_minimum"]
+DropReason = Literal["budget", "cap", "duplicate", "mmr", "decayed", "covered", "below_minimum", "audience"]
 
 
 class Item(BaseModel):
@@ -77,6 +77,7 @@ class Dropped(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["message", "session", "memory"]
+    # empty for what may not be shown to whoever asks: then `detail` says how many
     id: str
     reason: DropReason
     detail: str = ""

@@ -1,10 +1,12 @@
 """Durable statements: what is remembered in a scope, knowing where it was learned."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from schemas.messages import MAX_CONTENT_BYTES, MAX_ID_CHARS, Time, clean_text
+from schemas.messages import MAX_ID_CHARS, Content, Id, Metadata, Time
 
 MemoryScope = Literal["session", "user", "agent", "organization"]
 MemoryType = Literal[
@@ -19,7 +21,17 @@ MemoryType = Literal[
     "document",
     "manual",
 ]
-OptionalId = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None
+OptionalId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)] | None
+MANUAL_IMPORTANCE = 5.0
+"""Of what is written by hand; what is found by itself has 1, or as it is judged."""
+PAGE = 100
+MAX_PAGE = 500
+
+
+def _said(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    return value
 
 
 class MemoryIn(BaseModel):
@@ -29,7 +41,7 @@ class MemoryIn(BaseModel):
 
     scope: MemoryScope
     type: MemoryType = "fact"
-    content: Annotated[str, Field(min_length=1)]
+    content: Annotated[Content, AfterValidator(_said)]
     # the chat it was learned in: it is shown only where everyone was there too
     learned_in: OptionalId = None
     session_id: int | None = None
@@ -43,15 +55,7 @@ class MemoryIn(BaseModel):
     source: Annotated[str, Field(max_length=MAX_ID_CHARS)] = ""
     document_id: OptionalId = None
     chunk_index: Annotated[int, Field(ge=0)] | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("content")
-    @classmethod
-    def _storable(cls, value: str) -> str:
-        value = clean_text(value)
-        if (size := len(value.encode())) > MAX_CONTENT_BYTES:
-            raise ValueError(f"is {size} bytes long; at most {MAX_CONTENT_BYTES} are taken")
-        return value
+    metadata: Metadata = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _owned(self) -> "MemoryIn":
@@ -61,3 +65,57 @@ class MemoryIn(BaseModel):
         if self.scope in {"agent", "organization"} and self.user_id is not None:
             raise ValueError(f"a memory of the scope {self.scope} has no user_id")
         return self
+
+
+class MemoryPayload(MemoryIn):
+    """A statement that somebody writes by hand: the body of `POST /v1/memories`."""
+
+    v: Literal[1] = 1
+    type: MemoryType = "manual"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_hand(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("type", "manual") == "manual":
+            return {"importance": MANUAL_IMPORTANCE, **value}
+        return value
+
+
+class MemoryFilter(BaseModel):
+    """Which memories are listed: the parameters of `GET /v1/memories`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scope: MemoryScope | None = None
+    # of this person, by any of their ids
+    user_id: OptionalId = None
+    agent_id: OptionalId = None
+    # those alone that may be shown in this chat
+    chat_id: OptionalId = None
+    # the last of the page before
+    after: UUID | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = PAGE
+
+
+class Memory(BaseModel):
+    """A memory as it is stored."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: UUID
+    scope: MemoryScope
+    type: MemoryType
+    content: str
+    user_id: str | None
+    agent_id: str | None
+    session_id: int | None
+    learned_in: str | None
+    importance: float
+    access_count: int
+    last_accessed_at: datetime | None
+    expires_at: datetime | None
+    source: str
+    document_id: str | None
+    chunk_index: int | None
+    metadata: dict[str, Any]
+    created_at: datetime

@@ -107,6 +107,20 @@ def _clean_json(value: Any) -> Any:
     return value
 
 
+def _modest(value: dict[str, Any]) -> dict[str, Any]:
+    if _depth(value) > MAX_METADATA_DEPTH:
+        raise ValueError(f"is nested deeper than {MAX_METADATA_DEPTH} levels")
+    value = _clean_json(value)
+    # raises ValueError for inf and NaN, which JSON does not know
+    if (size := len(json.dumps(value, default=str, allow_nan=False))) > MAX_METADATA_BYTES:
+        raise ValueError(f"is {size} bytes long as JSON; at most {MAX_METADATA_BYTES} are taken")
+    return value
+
+
+# Whatever else is known, cleaned and of a size that is taken.
+Metadata = Annotated[dict[str, Any], AfterValidator(_modest)]
+
+
 class ChatIn(BaseModel):
     """What is known of a chat beside its messages; unknown fields keep what is stored."""
 
@@ -166,18 +180,7 @@ class MessageIn(BaseModel):
     # with a session_key: this message is the last of its session
     closes_session: bool = False
     # tool calls, reply_to, captions …
-    metadata: dict[str, Any] = Field(default_factory=dict)
-
-    @field_validator("metadata")
-    @classmethod
-    def _modest(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if _depth(value) > MAX_METADATA_DEPTH:
-            raise ValueError(f"is nested deeper than {MAX_METADATA_DEPTH} levels")
-        value = _clean_json(value)
-        # raises ValueError for inf and NaN, which JSON does not know
-        if (size := len(json.dumps(value, default=str, allow_nan=False))) > MAX_METADATA_BYTES:
-            raise ValueError(f"is {size} bytes long as JSON; at most {MAX_METADATA_BYTES} are taken")
-        return value
+    metadata: Metadata = Field(default_factory=dict)
 
 
 # Postgres's text search configurations that a stored `tsv` may use. The generated column is a CASE over

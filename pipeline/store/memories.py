@@ -8,8 +8,10 @@ from sqlalchemy import Connection, Row, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
+from pipeline.audience import Visible
+from pipeline.store.audience import Seen
 from pipeline.store.vectors import literal
-from schemas.memories import MemoryIn
+from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.vectors import EmbeddingSpace, Vector
 
 _INSERT = text("""
@@ -34,7 +36,7 @@ def insert(
     language: str,
 ) -> tuple[UUID, bool]:
     """Write a memory; the same statement in the same scope is the one that stands. `(its id, whether new)`."""
-    given = memory.model_dump() | {
+    given = memory.model_dump(exclude={"said_at", "v"}) | {
         "tenant": tenant_id,
         "id": identity,
         "hash": content_hash,
@@ -44,22 +46,30 @@ def insert(
     return row.id, bool(row.new)
 
 
+# Live memories of these scopes: the organization's, one agent's, and one person's by all their ids.
+_IN_SCOPE = """
+    m.superseded_by IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+        AND ((m.scope = 'organization')
+            OR (m.scope = 'agent' AND m.agent_id = :agent)
+            OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance))
+"""
+_VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
+
+
 def relevant(
     connection: Connection,
     *,
-    user_id: str | None,
+    seen: Seen,
     agent_id: str | None,
-    chat_id: str,
     words: Sequence[str],
     space: EmbeddingSpace | None,
     query: Vector | None,
     min_importance: float,
     limit: int,
-) -> Sequence[Row[Any]]:
-    """Live memories of the organization, this agent and this user, nearest first.
+) -> list[Row[Any]]:
+    """Live memories of the organization, this agent and whoever asks that may be shown here, nearest first.
 
-    What was learned in another chat is left out, as long as nobody says who was there. `similarity` is the
-    cosine, or without vectors the share of the query's lexemes that the memory holds.
+    `similarity` is the cosine, or without vectors the share of the query's lexemes that the memory holds.
     """
     similarity, join = (
         "(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w"
@@ -74,28 +84,91 @@ def relevant(
         )
         join = f"""LEFT JOIN memory_vectors v ON v.tenant_id = m.tenant_id AND v.memory_id = m.id
             AND v.space_id = {int(space.id or 0)}"""
-    return connection.execute(
+    rows = connection.execute(
         text(f"""
-            SELECT m.id, m.scope, m.type, m.content, m.importance, m.source, m.document_id, m.chunk_index,
-                m.created_at, m.last_accessed_at, {similarity} AS similarity
+            SELECT m.id, m.scope, m.type, m.content, m.content_hash, m.importance, m.source, m.learned_in,
+                m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, {similarity} AS similarity
             FROM memories m {join}
-            WHERE m.superseded_by IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
-                AND (m.learned_in IS NULL OR m.learned_in = :chat)
-                AND ((m.scope = 'organization')
-                    OR (m.scope = 'agent' AND m.agent_id = :agent)
-                    OR (m.scope = 'user' AND m.user_id = :user AND m.importance >= :min_importance))
+            WHERE {_IN_SCOPE} AND {_VISIBLE}
             ORDER BY similarity DESC, m.created_at DESC LIMIT :limit
         """),
         {
-            "user": user_id,
-            "agent": agent_id,
-            "chat": chat_id,
+            **_scope(seen, agent_id, min_importance),
             "words": list(words),
             "query": literal(query) if query is not None else None,
-            "min_importance": min_importance,
             "limit": limit,
         },
-    ).all()
+    )
+    return [row for row in rows if seen.visible.shows(row.learned_in)]
+
+
+def count_hidden(connection: Connection, *, seen: Seen, agent_id: str | None, min_importance: float) -> int:
+    """How many memories are not shown for where they were learned, whatever is asked."""
+    return int(
+        connection.execute(
+            text(f"SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT {_VISIBLE}"),
+            _scope(seen, agent_id, min_importance),
+        ).scalar_one()
+    )
+
+
+def _scope(seen: Seen, agent_id: str | None, min_importance: float) -> dict[str, Any]:
+    return {
+        "users": seen.asker_ids,
+        "agent": agent_id,
+        "min_importance": min_importance,
+        "everywhere": seen.visible.everywhere,
+        "chats": sorted(seen.visible.chats),
+    }
+
+
+def listing(
+    connection: Connection, given: MemoryFilter, users: Sequence[str] | None, visible: Visible | None
+) -> list[Memory]:
+    """Live memories, the newest first; of these ids of a person, and visible in a place, where they are given."""
+    rows = connection.execute(
+        text("""
+            SELECT id, scope, type, content, user_id, agent_id, session_id, learned_in, importance, access_count,
+                last_accessed_at, expires_at, source, document_id, chunk_index, metadata, created_at
+            FROM memories
+            WHERE superseded_by IS NULL AND (expires_at IS NULL OR expires_at > now())
+                AND (CAST(:scope AS text) IS NULL OR scope = :scope)
+                AND (CAST(:users AS text[]) IS NULL OR user_id = ANY(:users))
+                AND (CAST(:agent AS text) IS NULL OR agent_id = :agent)
+                AND (CAST(:chats AS text[]) IS NULL OR learned_in IS NULL OR learned_in = ANY(:chats))
+                AND (CAST(:after AS uuid) IS NULL OR id < :after)
+            ORDER BY id DESC LIMIT :limit
+        """),
+        {
+            "scope": given.scope,
+            "users": users if users is None else list(users),
+            "agent": given.agent_id,
+            "chats": None if visible is None or visible.everywhere else sorted(visible.chats),
+            "after": given.after,
+            "limit": given.limit,
+        },
+    )
+    found = [Memory(**row._mapping) for row in rows]
+    return [memory for memory in found if visible is None or visible.shows(memory.learned_in)]
+
+
+def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
+    """Delete a memory with its vectors and its work; whether there was one."""
+    gone = connection.execute(text("DELETE FROM memories WHERE id = :id"), {"id": identity}).rowcount
+    connection.execute(
+        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = :key"),
+        {"tenant": tenant_id, "key": f"memory:{identity}"},
+    )
+    return bool(gone)
+
+
+def chat_of_session(connection: Connection, session_id: int) -> str | None:
+    """The chat of a session, or None when there is no such session."""
+    found: str | None = connection.scalar(
+        text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'"),
+        {"id": session_id},
+    )
+    return found
 
 
 def touch(connection: Connection, ids: Sequence[str]) -> None:

@@ -23,9 +23,10 @@ MEMORIES_OVER_SESSION_CAP = """
 """
 MEMORIES_OVER_USER_CAP = """
     SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY user_id
-            ORDER BY importance DESC, coalesce(last_accessed_at, created_at) DESC, id DESC) AS place
-        FROM memories WHERE scope = 'user') ranked
+        SELECT m.id, row_number() OVER (PARTITION BY coalesce(s.user_id, m.user_id)
+            ORDER BY m.importance DESC, coalesce(m.last_accessed_at, m.created_at) DESC, m.id DESC) AS place
+        FROM memories m LEFT JOIN user_senders s ON s.tenant_id = m.tenant_id AND s.sender_id = m.user_id
+        WHERE m.scope = 'user') ranked
     WHERE place > :keep LIMIT :batch
 """
 MERGED_SESSIONS = """

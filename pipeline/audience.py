@@ -1,0 +1,85 @@
+"""Who may see what was learned where: another chat's memories are shown only to those who were all there.
+
+Pure; the database prefilters, these functions decide. What is not known fails closed: a chat whose people nobody
+has named, or one where somebody listens whose name is not kept, is shown what was learned there and no more.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Policy = Literal["strict", "tenant", "chat"]
+"""`strict`: by who was there; `tenant`: everything is shown everywhere; `chat`: nothing of any other chat."""
+DEFAULT: Policy = "strict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A chat with the people in it."""
+
+    chat_id: str
+    # `group`, `direct` or `thread`
+    kind: str
+    # persons, by the ids of their users
+    persons: frozenset[str]
+    # whether somebody is there who is not among `persons`
+    others: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visible:
+    """The chats whose memories may be shown in one place."""
+
+    everywhere: bool
+    chats: frozenset[str]
+
+    def shows(self, learned_in: str | None) -> bool:
+        """Whether what was learned there may be shown; None was learned in no chat, and is anybody's."""
+        return learned_in is None or self.everywhere or learned_in in self.chats
+
+
+def policy_of(stored: str | None) -> Policy:
+    """The policy of a tenant's settings; one that is not known shows nothing of other chats.
+
+    >>> policy_of(None), policy_of("tenant"), policy_of("generous")
+    ('strict', 'tenant', 'chat')
+    """
+    if stored is None:
+        return DEFAULT
+    return next((policy for policy in get_args(Policy) if policy == stored), "chat")
+
+
+def asked_in(
+    chat_id: str, kind: str, members: Iterable[str], *, unnamed: bool = False, asker: str | None = None
+) -> Place:
+    """The place of a question: the chat's members and whoever asks are there.
+
+    `unnamed` says that somebody is there whose name is not kept. In a direct chat that is the one person whom it is
+    with; in any other, and where nobody is known but the asker, nobody knows who listens.
+    """
+    known = frozenset(members)
+    persons = known if asker is None else known | {asker}
+    alone = kind == "direct" and len(persons) == 1
+    return Place(chat_id=chat_id, kind=kind, persons=persons, others=not alone and (unnamed or not known))
+
+
+def may_show(policy: Policy, learned: Place, asked: Place) -> bool:
+    """Whether what was learned in one place may be shown in the other.
+
+    By `strict`, everybody who is there must have been there. A direct chat's memories are shown in direct chats
+    alone, and those of a chat where one person alone has spoken, which may be a direct chat that nobody called so,
+    in no group.
+    """
+    if learned.chat_id == asked.chat_id or policy == "tenant":
+        return True
+    if policy == "chat" or asked.others or not asked.persons or not asked.persons <= learned.persons:
+        return False
+    if learned.kind == "direct":
+        return asked.kind == "direct"
+    return asked.kind != "group" or learned.others or len(learned.persons) > 1
+
+
+def visible(policy: Policy, asked: Place, places: Iterable[Place]) -> Visible:
+    """Which of these places' memories may be shown where somebody asks; those of the place itself always."""
+    chats = {place.chat_id for place in places if may_show(policy, place, asked)}
+    return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {asked.chat_id}))

@@ -1,0 +1,90 @@
+"""Who may see what was learned where: the rule, whoever is where."""
+
+from typing import get_args
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.audience import Place, Policy, asked_in, may_show, visible
+
+PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))
+KINDS = st.sampled_from(["group", "direct", "thread"])
+
+
+def places(name: str) -> st.SearchStrategy[Place]:
+    return st.builds(Place, chat_id=st.just(name), kind=KINDS, persons=PEOPLE, others=st.booleans())
+
+
+HERE, THERE = places("here"), places("there")
+STRICT: Policy = "strict"
+
+
+@given(HERE, st.sampled_from(get_args(Policy)))
+def test_a_chat_is_shown_what_was_learned_in_it(here: Place, policy: Policy) -> None:
+    assert may_show(policy, here, here)
+
+
+@given(THERE, HERE)
+def test_nobody_sees_what_was_learned_where_they_were_not(there: Place, here: Place) -> None:
+    if may_show(STRICT, there, here):
+        assert here.persons
+        assert here.persons <= there.persons
+        assert not here.others
+
+
+@given(THERE, HERE)
+def test_nothing_of_a_direct_chat_is_ever_shown_in_a_group(there: Place, here: Place) -> None:
+    if there.kind == "direct" and here.kind != "direct":
+        assert not may_show(STRICT, there, here)
+
+
+@given(THERE, HERE)
+def test_nothing_that_one_person_alone_said_is_shown_in_a_group(there: Place, here: Place) -> None:
+    if len(there.persons) == 1 and not there.others and here.kind == "group":
+        assert not may_show(STRICT, there, here)
+
+
+@given(THERE, HERE, PEOPLE)
+def test_whoever_joins_a_question_never_makes_more_of_it_visible(
+    there: Place, here: Place, more: frozenset[str]
+) -> None:
+    crowd = Place(chat_id=here.chat_id, kind=here.kind, persons=here.persons | more, others=here.others)
+    if here.persons and may_show(STRICT, there, crowd):
+        assert may_show(STRICT, there, here)
+
+
+@given(THERE, HERE, PEOPLE)
+def test_whoever_else_was_there_never_makes_less_of_it_visible(
+    there: Place, here: Place, more: frozenset[str]
+) -> None:
+    crowd = Place(chat_id=there.chat_id, kind=there.kind, persons=there.persons | more, others=there.others)
+    if may_show(STRICT, there, here):
+        assert may_show(STRICT, crowd, here)
+
+
+@given(HERE, st.lists(THERE))
+def test_policies_show_everything_or_one_chat_alone(here: Place, others: list[Place]) -> None:
+    everything, nothing = visible("tenant", here, others), visible("chat", here, others)
+    assert everything.shows("there")
+    assert everything.shows("never heard of")
+    assert nothing.chats == {"here"}
+    assert nothing.shows("here")
+    assert not nothing.shows("there")
+
+
+@given(KINDS, PEOPLE, st.booleans(), st.none() | st.sampled_from(["ann", "zoe"]))
+def test_where_nobody_knows_who_listens_nothing_of_other_chats_is_shown(
+    kind: str, members: frozenset[str], unnamed: bool, asker: str | None
+) -> None:
+    here = asked_in("here", kind, members, unnamed=unnamed, asker=asker)
+    everybody = Place(chat_id="there", kind="group", persons=frozenset(["ann", "bob", "cy", "zoe"]))
+    direct = kind == "direct" and len(members | {asker} - {None}) == 1
+    unknown = not direct and (unnamed or not members)
+    assert may_show(STRICT, everybody, here) == (not unknown and bool(here.persons))
+    assert here.persons == members | ({asker} if asker else set())
+
+
+@given(st.none() | st.text())
+def test_what_was_learned_in_no_chat_is_anybodys(chat_id: str | None) -> None:
+    seen = visible(STRICT, Place(chat_id="here", kind="group", persons=frozenset()), [])
+    assert seen.shows(chat_id) == (chat_id is None or chat_id == "here")
