@@ -35,6 +35,8 @@ COMMANDS = {
     "more": "ops.commands.more",
     "chats": "ops.commands.chats",
     "sessions": "ops.commands.sessions",
+    "users": "ops.commands.users",
+    "tenant": "ops.commands.tenant",
     "status": "ops.commands.status",
     "backfills": "ops.commands.backfills",
     "work": "ops.commands.work",

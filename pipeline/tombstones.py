@@ -123,12 +123,13 @@ def memory_names(
     return scope, user_id or "", agent_id or "", content_hash.hex()
 
 
-def any_unremembered(connection: Connection, ids: Sequence[str]) -> bool:
-    """Whether one of these senders is not to be remembered."""
+def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
+    """Those of these senders that are not to be remembered."""
     key = store.key(connection)
     if key is None:
-        return False
-    return bool(store.among(connection, [hash_of(key, "unremembered", each) for each in ids]))
+        return set()
+    hashes = {hash_of(key, "unremembered", each): each for each in ids}
+    return {hashes[stone] for stone in store.among(connection, hashes)}
 
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
@@ -157,4 +158,4 @@ def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered
 def is_remembered(database: Database, tenant_id: str, any_id: str) -> bool:
     """Whether what a person says is kept."""
     with database.tenant(tenant_id) as connection:
-        return not any_unremembered(connection, users.ids_of(connection, any_id))
+        return not unremembered(connection, users.ids_of(connection, any_id))

@@ -103,7 +103,7 @@ def _move(connection: Connection, tenant_id: str, ids: list[str], user: str) -> 
     store.move(connection, tenant_id, ids, user)
     everyone = [*there, *ids]
     # whoever will not be remembered will not be so under any of their ids
-    if tombstones.any_unremembered(connection, everyone):
+    if tombstones.unremembered(connection, everyone):
         tombstones.put_unremembered(connection, tenant_id, everyone)
 
 
@@ -115,5 +115,5 @@ def _user(connection: Connection, user: str) -> User:
         senders=ids[1:],
         chats=counts.chats,
         memories=counts.memories,
-        remembered=not tombstones.any_unremembered(connection, ids),
+        remembered=not tombstones.unremembered(connection, ids),
     )

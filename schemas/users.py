@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.messages import MAX_ID_CHARS, Id
 
+MAX_MEMBERS = 10_000
+"""Of one chat, told at once."""
+
 UserId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
@@ -42,3 +45,25 @@ class MergePayload(BaseModel):
     v: Literal[1] = 1
     # the user that both are from now on
     into: UserId
+
+
+class MembersPayload(BaseModel):
+    """Everybody who is in a chat: the body of `PUT /v1/chats/{chat_id}/members`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    v: Literal[1] = 1
+    # senders, without the bots; whoever speaks later is added
+    members: Annotated[list[UserId], Field(max_length=MAX_MEMBERS)]
+
+
+class Members(BaseModel):
+    """Who is in a chat, as far as it is known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    chat_id: str
+    # senders
+    members: list[str]
+    # somebody is there whose name is not kept: until all are named anew, nothing of other chats is shown there
+    unnamed: bool

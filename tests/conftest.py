@@ -165,6 +165,25 @@ def database(settings: Settings) -> Iterator[Database]:
     database.close()
 
 
+@pytest.fixture(scope="module")
+def shared(postgres: EmbeddedPostgres) -> Iterator[Database]:
+    """A database for a module whose tests have tenants of their own."""
+    name = f"shared_{next(_numbers)}"
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE backscroll OWNER backscroll_owner")
+        app, maintenance = (postgres.dsn(role, database=name) for role in ("app", "maintenance"))
+        database = Database(app, maintenance)
+        yield database
+        database.close()
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def tenant() -> str:
+    """A tenant of this test's own."""
+    return f"tenant-{next(_numbers)}"
+
+
 @pytest.fixture
 def rules(settings: Settings) -> Rules:
     """How sessions are cut by default."""

@@ -8,9 +8,12 @@ from ops.commands import rendering
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
+from pipeline import members as pipeline_members
 from pipeline.store import chats as store
 from pipeline.store import overview, sessions
 from schemas.messages import ChatIn
+from schemas.payloads import parse_payload
+from schemas.users import MembersPayload
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -150,3 +153,41 @@ def memory(
             rendering.out().print(
                 f"Make up for the time without:  backscroll backfills start {kind} --chat {chat}"
             )
+
+
+@app.command(
+    epilog="**Examples:** backscroll chats members telegram:-100420 · "
+    "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12"
+)
+def members(
+    chat: Annotated[str, typer.Argument(help="Its id, with its platform in front.", show_default=False)],
+    named: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="All who are there, one by one, without the bots.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show or say who is in a chat: whoever has spoken there, unless it is said.
+
+    What was learned in other chats is shown in this one only if everybody here was there, too.
+    """
+    with opened(data_dir, tenant) as (settings, database):
+        with database.tenant(settings.tenant) as connection:
+            found = find_chat(connection, chat)
+        if named:
+            payload = parse_payload(MembersPayload, {"members": named})
+            told = pipeline_members.tell(database, settings.tenant, found.chat_id, payload.members)
+        else:
+            told = pipeline_members.show(database, settings.tenant, found.chat_id)
+    if as_json:
+        rendering.print_json(told)
+        return
+    for member in told.members:
+        print(rendering.plain(member))
+    if told.unnamed:
+        rendering.err().print(
+            "Somebody is there whose name is not kept: nothing of other chats is shown until all are named anew.",
+            style="yellow",
+        )

@@ -173,7 +173,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     told = {
         401: "No API key, or a wrong one.",
-        404: "There is no such chat.",
+        404: "There is no such thing; `detail` says what.",
         408: "The body did not arrive in time.",
         413: "The body is too large.",
         422: "A value is wrong; `field` names it and `detail` says what is allowed.",

@@ -11,9 +11,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload
 from schemas.search import MoreQuery, SearchQuery
+from schemas.users import MembersPayload, MergePayload
 from workers.web.bodies import MAX_BODY_BYTES
 from workers.web.errors import Problem
 
@@ -106,6 +108,27 @@ MORE_BODY = _body(
     Around_what_was_shown={"chat_id": "telegram:-100200", "session_id": 30, "shown": [812, 815]},
 )
 
+MEMORY_BODY = _body(
+    "MemoryPayload",
+    A_preference={"scope": "user", "user_id": "telegram:11", "content": "Prefers tea.", "type": "preference"},
+    Learned_in_a_chat={
+        "scope": "organization",
+        "content": "We meet on Mondays.",
+        "learned_in": "telegram:-100200",
+    },
+)
+
+MEMORY_FILTER = {
+    "parameters": [
+        {"name": name, "in": "query", "schema": schema}
+        for name, schema in MemoryFilter.model_json_schema()["properties"].items()
+    ]
+}
+
+MERGE_BODY = _body("MergePayload", Two_are_one={"into": "ann"})
+
+MEMBERS_BODY = _body("MembersPayload", All_who_are_there={"members": ["telegram:11", "telegram:12"]})
+
 
 def version() -> str:
     """The version of Backscroll that is installed."""
@@ -131,6 +154,9 @@ def install(app: FastAPI) -> None:
                     (ContextQuery, "validation"),
                     (SearchQuery, "validation"),
                     (MoreQuery, "validation"),
+                    (MemoryPayload, "validation"),
+                    (MergePayload, "validation"),
+                    (MembersPayload, "validation"),
                     (Problem, "serialization"),
                 ],
                 ref_template=REFERENCE,

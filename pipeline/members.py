@@ -1,0 +1,40 @@
+"""Say who is in a chat, where whoever has spoken is not everybody; and show who is."""
+
+from collections.abc import Sequence
+
+from pipeline import tombstones
+from pipeline.store import chats
+from pipeline.store import members as store
+from pipeline.store import tombstones as stones
+from pipeline.store.database import Database
+from schemas.errors import NotFound
+from schemas.users import Members
+
+
+def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
+    """Let these senders be all who are in a chat, until others speak there.
+
+    Of those who are not to be remembered the name is not kept. Raises `NotFound`, `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id, alone=True)
+        if chats.get(connection, chat_id) is None:
+            raise _unknown(chat_id)
+        hidden = tombstones.unremembered(connection, senders)
+        named = sorted({store.UNKNOWN if each in hidden else each for each in senders})
+        store.replace(connection, tenant_id, chat_id, named)
+    return show(database, tenant_id, chat_id)
+
+
+def show(database: Database, tenant_id: str, chat_id: str) -> Members:
+    """Who is in a chat: whoever has spoken, or was named. Raises `NotFound`, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        if chats.get(connection, chat_id) is None:
+            raise _unknown(chat_id)
+        found = store.of_chat(connection, chat_id)
+    named = [each for each in found if each != store.UNKNOWN]
+    return Members(chat_id=chat_id, members=named, unnamed=len(named) < len(found))
+
+
+def _unknown(chat_id: str) -> NotFound:
+    return NotFound(f"there is no chat {chat_id}: see `backscroll chats`")

@@ -1,0 +1,31 @@
+"""What an operator relies on when people are linked and audiences are set."""
+
+from pipeline import ingest
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from tests.commands.conftest import Run
+from tests.conftest import TENANT, message
+
+
+def test_people_are_linked_and_parted_from_the_command_line(run: Run) -> None:
+    assert run("users", "link", "telegram:11", "ann", "--json").json["outcome"] == "linked"
+    assert run("users", "merge", "slack:U1", "telegram:11", "--json").json["outcome"] == "merged"
+    assert run("users", "show", "slack:U1", "--json").json["user_id"] == "ann"
+    assert "slack:U1, telegram:11" in run("users", "list").out
+    assert [u["user_id"] for u in run("users", "list", "--json").json["users"]] == ["ann"]
+    assert run("users", "unlink", "slack:U1").out.startswith("Unlinked.")
+    assert "nobody else" in run("users", "show", "slack:U1").out
+    refused = run("users", "link", "telegram:11", "x" * 256)
+    assert (refused.code, "user_id" in refused.err, "255" in refused.err) == (2, True, True)
+
+
+def test_audiences_and_members_are_shown_and_set(run: Run, database: Database) -> None:
+    assert run("tenant", "audience", "--json").json["audience"] == "strict"
+    assert run("tenant", "audience", "chat").out.startswith("chat: no memory")
+    assert run("tenant", "audience", "--json").json["audience"] == "chat"
+    assert run("tenant", "audience", "everybody").code == 2
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
+    assert run("chats", "members", "test:1").out == "test:ann\n"
+    told = run("chats", "members", "test:1", "--set", "test:bob", "--set", "test:cy", "--json").json
+    assert told["members"] == ["test:bob", "test:cy"]
+    assert run("chats", "members", "test:2").code == 3

@@ -1,0 +1,337 @@
+"""A walk through chats of every kind with a fact planted in each: who asks where sees what, and not a word more.
+
+What is expected is written down by hand, chat by chat, and not worked out by the code that is tested.
+"""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from typing import get_args
+
+import httpx
+import pytest
+
+from ops.embedded.redis import EmbeddedRedis
+from pipeline import embed, ingest, ledger, members, memories, tombstones, users
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import build_context, more, search
+from pipeline.ledger import Policy
+from pipeline.rules import Rules
+from pipeline.store import tenants
+from pipeline.store.database import Database
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
+from schemas.search import MoreQuery, SearchMode, SearchQuery
+from schemas.settings import Settings
+from tests.conftest import message
+from tests.web.conftest import served
+
+TENANT = "default"
+DEFAULTS = Settings(_env_file=None)
+EMBEDDER = DeterministicEmbedder()
+
+# Ann writes by telegram:ann and by slack:ann; Dee is there, and will not be remembered. Everywhere the bot speaks.
+CHATS = {
+    "direct-ann": ("direct", ["telegram:ann"]),
+    "direct-ann-at-work": ("direct", ["slack:ann"]),
+    "direct-bob": ("direct", ["telegram:bob"]),
+    "small": ("group", ["telegram:ann", "telegram:bob"]),
+    "small-at-work": ("group", ["slack:ann", "telegram:bob"]),
+    "large": ("group", ["telegram:ann", "telegram:bob", "telegram:cy"]),
+    "with-dee": ("group", ["telegram:ann", "telegram:bob", "telegram:dee"]),
+    "ann-alone": ("group", ["telegram:ann"]),
+    "silent": ("group", []),
+    "thread-ann": ("thread", ["slack:ann"]),
+}
+ANN = ("ann", "telegram:ann", "slack:ann")
+PERSON = {"ann": "ann", "telegram:ann": "ann", "slack:ann": "ann", "telegram:bob": "bob", "telegram:cy": "cy"}
+ASKERS = [None, *PERSON, "telegram:zoe"]
+GROUPS = {"small", "small-at-work", "with-dee"}
+
+# Asked where, by whom (None: whoever is there anyway): the other chats whose memories are shown.
+# An asker who is not named was never in any of them.
+EXPECTED: dict[str, dict[str | None, set[str]]] = {
+    "direct-ann": {
+        None: GROUPS | {"large", "ann-alone", "thread-ann", "direct-ann-at-work"},
+        "ann": GROUPS | {"large", "ann-alone", "thread-ann", "direct-ann-at-work"},
+        "bob": GROUPS | {"large"},
+        "cy": {"large"},
+    },
+    "direct-ann-at-work": {
+        None: GROUPS | {"large", "ann-alone", "thread-ann", "direct-ann"},
+        "ann": GROUPS | {"large", "ann-alone", "thread-ann", "direct-ann"},
+        "bob": GROUPS | {"large"},
+        "cy": {"large"},
+    },
+    "direct-bob": {
+        None: GROUPS | {"large"},
+        "bob": GROUPS | {"large"},
+        "ann": GROUPS | {"large"},
+        "cy": {"large"},
+    },
+    "small": {
+        None: {"small-at-work", "with-dee", "large"},
+        "ann": {"small-at-work", "with-dee", "large"},
+        "bob": {"small-at-work", "with-dee", "large"},
+        "cy": {"large"},
+    },
+    "small-at-work": {
+        None: {"small", "with-dee", "large"},
+        "ann": {"small", "with-dee", "large"},
+        "bob": {"small", "with-dee", "large"},
+        "cy": {"large"},
+    },
+    "large": {},
+    "with-dee": {},
+    "ann-alone": {
+        None: GROUPS | {"large"},
+        "ann": GROUPS | {"large"},
+        "bob": GROUPS | {"large"},
+        "cy": {"large"},
+    },
+    "silent": {},
+    "thread-ann": {
+        None: GROUPS | {"large", "ann-alone"},
+        "ann": GROUPS | {"large", "ann-alone"},
+        "bob": GROUPS | {"large"},
+        "cy": {"large"},
+    },
+}
+# While slack:ann is nobody's, she is somebody else, and was where she spoke alone.
+UNLINKED = {
+    "direct-ann": {"small", "with-dee", "large", "ann-alone"},
+    "small": {"with-dee", "large"},
+    "thread-ann": {"small-at-work"},
+}
+
+
+def chat_id(name: str) -> str:
+    return f"test:{name}"
+
+
+def planted(name: str, owner: str) -> str:
+    """A statement that is like no other; `owner` is the organization, the agent, or an id of somebody."""
+    return f"pineapple secret of <{owner}> from <{name}>"
+
+
+def said(name: str) -> str:
+    return f"we talk about pineapple in [{name}]"
+
+
+def plant(database: Database) -> None:
+    tombstones.remember_user(database, TENANT, "telegram:dee", remembered=False)
+    for name, (kind, senders) in CHATS.items():
+        chat = ChatIn.model_validate({"chat_id": chat_id(name), "kind": kind})
+        bot = message(0, "Noted.", id="bot", sender_id="telegram:bot", sender_name="Bot", role="assistant")
+        talk = [
+            message(n, said(name), id=f"{n}", sender_id=sender, sender_name=sender)
+            for n, sender in enumerate(senders, start=1)
+        ]
+        # the bot first, so that the chat is there before Dee speaks
+        ingest.accept(database, TENANT, chat, [bot])
+        if talk:
+            ingest.accept(database, TENANT, chat, talk)
+        owners: list[dict[str, str]] = [{"scope": "organization"}, {"scope": "agent", "agent_id": "bot"}]
+        owners += [{"scope": "user", "user_id": user} for user in PERSON]
+        for owner in owners:
+            content = planted(name, owner.get("user_id") or owner["scope"])
+            memory = MemoryIn.model_validate(owner | {"content": content, "learned_in": chat_id(name)})
+            assert memories.remember(database, TENANT, memory).outcome == "new"
+    for sender in ("telegram:ann", "slack:ann"):
+        users.link(database, TENANT, sender, "ann")
+
+
+@pytest.fixture(scope="module")
+def walked(shared: Database) -> Database:
+    plant(shared)
+    rules, policy = Rules.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
+    for kind, handler in {
+        "ingest": ingest.placer(shared, rules),
+        "embed": embed.embedder(shared, EMBEDDER),
+    }.items():
+        while ledger.run(shared, kind, handler, policy).claimed:
+            pass
+    return shared
+
+
+def question(name: str, asker: str | None, **fields: object) -> dict[str, object]:
+    return {
+        "chat_id": chat_id(name),
+        "query": "What is the pineapple secret?",
+        "user_id": asker,
+        "agent_id": "bot",
+        "budget_tokens": 100_000,
+        "parameters": {"memories": 100, "memory_share": 0.9},
+        "explain": True,
+    } | fields
+
+
+def allowed(name: str, asker: str | None) -> set[str]:
+    """The planted statements that may be shown there to whoever asks."""
+    person = PERSON.get(asker or "", asker)
+    places = EXPECTED[name].get(person, set()) | {name}
+    owners = {"organization", "agent"} | {each for each in PERSON if person and PERSON[each] == person}
+    return {planted(place, owner) for place in places for owner in owners}
+
+
+EVERYTHING = {planted(name, owner) for name in CHATS for owner in ("organization", "agent", *PERSON)}
+
+
+def mentioned(answer: str) -> set[str]:
+    """The planted statements that stand in an answer, or a part of one."""
+    return {statement for statement in EVERYTHING if statement in answer}
+
+
+def leaked_talk(answer: str, name: str) -> list[str]:
+    return [other for other in CHATS if other != name and f"[{other}]" in answer]
+
+
+WALK = list(itertools.product(CHATS, ASKERS))
+
+
+@pytest.mark.parametrize("embedder", [EMBEDDER, None], ids=["by meaning", "by keyword"])
+def test_a_context_shows_whoever_asks_what_they_may_see_and_nothing_else(
+    walked: Database, embedder: DeterministicEmbedder | None
+) -> None:
+    for name, asker in WALK:
+        query = ContextQuery.model_validate(question(name, asker))
+        found = build_context(walked, TENANT, query, embedder=embedder, settings=DEFAULTS)
+        answer = found.model_dump_json()
+        assert mentioned(answer) == allowed(name, asker), (name, asker)
+        assert leaked_talk(answer, name) == [], (name, asker)
+        assert found.explain is not None
+        (hidden,) = [each for each in found.explain.dropped if each.reason == "audience"] or [None]
+        of_asker = sum(1 for each in PERSON if asker and PERSON[each] == PERSON.get(asker))
+        out = len(CHATS) * (2 + of_asker) - len(allowed(name, asker))
+        # no more than how many there are, whatever was asked
+        assert (hidden.id, hidden.detail.split()[0]) == ("", f"{out}") if hidden else out == 0
+
+
+def test_what_is_hidden_does_not_tell_what_it_is_about(walked: Database) -> None:
+    answers = []
+    for words in ("pineapple", "nothing of the kind"):
+        query = ContextQuery.model_validate(question("large", "telegram:cy", query=words))
+        found = build_context(walked, TENANT, query, embedder=EMBEDDER, settings=DEFAULTS)
+        assert found.explain is not None
+        answers.append([each for each in found.explain.dropped if each.reason == "audience"])
+    assert answers[0] == answers[1] != []
+
+
+def test_searches_and_follow_ups_never_leave_their_chat(walked: Database) -> None:
+    for name, mode in itertools.product(CHATS, get_args(SearchMode)):
+        asker = {"user_id": "slack:ann"} if mode == "similar" else {}
+        given = {"chat_id": chat_id(name), "query": "pineapple", "mode": mode, "limit": 100} | asker
+        query = SearchQuery.model_validate(given)
+        found = search(walked, TENANT, query, embedder=EMBEDDER, settings=DEFAULTS)
+        answers = [found.model_dump_json()]
+        for session_id in {hit.session_id for hit in found.hits if hit.session_id}:
+            follow_up = MoreQuery(chat_id=chat_id(name), session_id=session_id)
+            answers.append(more(walked, TENANT, follow_up, settings=DEFAULTS).model_dump_json())
+        for answer in answers:
+            assert (leaked_talk(answer, name), mentioned(answer)) == ([], set()), (name, mode)
+
+
+@pytest.fixture(scope="module")
+def door(walked: Database, redis: EmbeddedRedis) -> Iterator[httpx.Client]:
+    settings = Settings(
+        _env_file=None,
+        database_url=walked._app.url.render_as_string(hide_password=False),
+        redis_url=redis.url,
+        api_key="test-key",
+        embedding_provider="deterministic",
+    )
+    with served(settings) as client:
+        yield client
+
+
+def test_over_http_it_is_the_same(door: httpx.Client) -> None:
+    for name, asker in itertools.product(CHATS, [None, "slack:ann", "telegram:cy"]):
+        body = {key: value for key, value in question(name, asker).items() if value is not None}
+        answer = door.post("/v1/context", json=body)
+        assert answer.status_code == 200, answer.text
+        assert mentioned(answer.text) == allowed(name, asker), (name, asker)
+        assert leaked_talk(answer.text, name) == []
+        # and of the list of memories, which is not asked a question
+        wanted = {"chat_id": chat_id(name), "limit": "500"} | ({"user_id": asker} if asker else {})
+        listed = mentioned(door.get("/v1/memories", params=wanted).text)
+        places = {
+            f"from <{place}>" for place in EXPECTED[name].get(PERSON.get(asker or "", asker), set()) | {name}
+        }
+        assert all(any(place in statement for place in places) for statement in listed), (name, asker)
+        assert listed
+
+
+def test_while_links_change_every_answer_is_that_of_before_or_after(walked: Database) -> None:
+    done = threading.Event()
+
+    def change() -> None:
+        try:
+            for _ in range(15):
+                users.unlink(walked, TENANT, "slack:ann")
+                users.merge(walked, TENANT, "slack:ann", "ann")
+        finally:
+            done.set()
+
+    def organization(name: str) -> set[str]:
+        query = ContextQuery.model_validate(question(name, None, agent_id=None))
+        found = build_context(walked, TENANT, query, embedder=None, settings=DEFAULTS)
+        return {name for name in CHATS if planted(name, "organization") in found.model_dump_json()}
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    seen: dict[str, set[frozenset[str]]] = {name: set() for name in UNLINKED}
+    try:
+        while not done.is_set():
+            for name, states in seen.items():
+                states.add(frozenset(organization(name)))
+    finally:
+        changing.join()
+    for name, states in seen.items():
+        before, after = EXPECTED[name][None] | {name}, UNLINKED[name] | {name}
+        assert states <= {frozenset(before), frozenset(after)}, name
+    assert frozenset(EXPECTED["small"][None] | {"small"}) == organization("small")
+
+
+@pytest.fixture
+def policy_of_tenant(walked: Database) -> Iterator[None]:
+    yield
+    with walked.tenant(TENANT) as connection:
+        tenants.set_setting(connection, TENANT, "audience", "strict")
+
+
+@pytest.mark.usefixtures("policy_of_tenant")
+@pytest.mark.parametrize(("policy", "where"), [("tenant", set(CHATS)), ("chat", {"small"}), ("?", {"small"})])
+def test_a_tenant_may_show_more_or_less(walked: Database, policy: str, where: set[str]) -> None:
+    with walked.tenant(TENANT) as connection:
+        tenants.set_setting(connection, TENANT, "audience", policy)
+    query = ContextQuery.model_validate(question("small", "telegram:bob"))
+    answer = build_context(walked, TENANT, query, embedder=None, settings=DEFAULTS).model_dump_json()
+    owners = ("organization", "agent", "telegram:bob")
+    assert mentioned(answer) == {planted(name, owner) for name in where for owner in owners}
+
+
+def test_a_bot_that_knows_who_is_there_may_say_so(walked: Database) -> None:
+    with walked.tenant(TENANT) as connection:
+        assert tenants.settings(connection)["audience"] == "strict"
+
+    def shown_in(name: str) -> set[str]:
+        query = ContextQuery.model_validate(question(name, None))
+        answer = build_context(walked, TENANT, query, embedder=None, settings=DEFAULTS).model_dump_json()
+        return {name for name in CHATS if planted(name, "organization") in answer}
+
+    try:
+        # somebody who reads along and has never spoken
+        members.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob", "telegram:cy"])
+        assert shown_in("small") == {"small", "large"}
+        # Dee has left; while she is there her name is not kept
+        assert members.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:dee"]).unnamed
+        assert shown_in("with-dee") == {"with-dee"}
+        members.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob"])
+        assert shown_in("with-dee") == {"with-dee", "small", "small-at-work", "large"}
+        members.tell(walked, TENANT, chat_id("silent"), ["telegram:bob", "slack:ann"])
+        assert shown_in("silent") == {"silent", "small", "small-at-work", "large", "with-dee"}
+    finally:
+        members.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob"])
+        members.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob", "telegram:dee"])
+        members.tell(walked, TENANT, chat_id("silent"), [])

@@ -1,0 +1,261 @@
+"""Linking the senders of one person: what follows the person, what parts again, and what is never lost."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import export, forget, ingest, ledger, memories, tombstones, users
+from pipeline.context import build_context, search
+from pipeline.ledger import Policy
+from pipeline.prune import prune
+from pipeline.retention import Retention
+from pipeline.rules import Rules
+from pipeline.store import users as store
+from pipeline.store.database import Database
+from schemas.errors import InvalidInput
+from schemas.forgetting import Subject
+from schemas.memories import MemoryFilter, MemoryIn
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+from tests.conftest import message
+
+PHONE, WORK = ChatIn(chat_id="telegram:1", kind="direct"), ChatIn(chat_id="slack:1", kind="direct")
+DEFAULTS = Settings(_env_file=None)
+
+
+def speaks(database: Database, tenant: str, chat: ChatIn, sender: str, content: str, minute: int = 0) -> int:
+    said = message(minute, content, id=f"{sender}-{minute}", sender_id=sender, sender_name="Ann Ambler")
+    return ingest.accept(database, tenant, chat, [said]).new
+
+
+def knows(database: Database, tenant: str, user: str, content: str, **fields: object) -> str:
+    given = {"scope": "user", "user_id": user, "content": content} | fields
+    return memories.remember(database, tenant, MemoryIn.model_validate(given)).outcome
+
+
+def shown(database: Database, tenant: str, user: str, chat: str = PHONE.chat_id) -> set[str]:
+    query = ContextQuery(chat_id=chat, query="What does she like?", user_id=user, profile="ask", explain=True)
+    found = build_context(database, tenant, query, embedder=None, settings=DEFAULTS)
+    return {m.preview for m in found.memories or []}
+
+
+def forgotten(database: Database, tenant: str, sender: str, rules: Rules, policy: Policy) -> dict[str, int]:
+    receipt = forget.start(database, tenant, Subject(kind="user", sender_id=sender))
+    while ledger.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
+        pass
+    return forget.get(database, tenant, receipt.id).counts
+
+
+@pytest.fixture
+def ann(shared: Database, tenant: str) -> str:
+    """Ann, on two platforms, with a memory learned under each id and one under her name."""
+    speaks(shared, tenant, PHONE, "telegram:ann", "I like tea")
+    speaks(shared, tenant, WORK, "slack:ann", "I like ink")
+    knows(shared, tenant, "telegram:ann", "likes tea", learned_in=PHONE.chat_id)
+    knows(shared, tenant, "slack:ann", "likes ink", learned_in=WORK.chat_id)
+    return tenant
+
+
+def test_without_links_everybody_is_a_user_of_their_own(shared: Database, ann: str) -> None:
+    assert shown(shared, ann, "telegram:ann") == {"likes tea"}
+    user = users.show(shared, ann, "slack:ann")
+    assert (user.user_id, user.senders, user.chats, user.memories) == ("slack:ann", [], 1, 1)
+    assert users.listing(shared, ann) == []
+
+
+def test_memories_follow_the_person_and_part_again_as_they_came(shared: Database, ann: str) -> None:
+    for sender in ("telegram:ann", "slack:ann"):
+        assert users.link(shared, ann, sender, "ann").outcome == "linked"
+        assert users.link(shared, ann, sender, "ann").outcome == "unchanged"
+    knows(shared, ann, "ann", "likes to be called Annie")
+    everything = {"likes tea", "likes ink", "likes to be called Annie"}
+    for any_id in ("ann", "telegram:ann", "slack:ann"):
+        assert shown(shared, ann, any_id) == shown(shared, ann, any_id, WORK.chat_id) == everything
+    user = users.unlink(shared, ann, "slack:ann").user
+    assert (user.user_id, user.senders) == ("ann", ["telegram:ann"])
+    assert shown(shared, ann, "telegram:ann") == {"likes tea", "likes to be called Annie"}
+    assert shown(shared, ann, "slack:ann", WORK.chat_id) == {"likes ink"}
+    assert users.unlink(shared, ann, "slack:ann").outcome == "unchanged"
+    users.unlink(shared, ann, "telegram:ann")
+    with shared.tenant(ann) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM users")) == 0
+
+
+def test_merged_users_are_one_by_either_id(shared: Database, ann: str) -> None:
+    users.link(shared, ann, "telegram:ann", "ann")
+    users.link(shared, ann, "slack:ann", "annie")
+    assert users.merge(shared, ann, "annie", "ann").outcome == "merged"
+    assert users.merge(shared, ann, "slack:ann", "telegram:ann").outcome == "unchanged"
+    for any_id in ("ann", "annie", "telegram:ann", "slack:ann"):
+        assert users.show(shared, ann, any_id).senders == ["annie", "slack:ann", "telegram:ann"]
+        assert shown(shared, ann, any_id) == {"likes tea", "likes ink"}
+
+
+def test_a_sender_can_be_the_user_that_others_are_linked_to(shared: Database, ann: str) -> None:
+    users.link(shared, ann, "slack:ann", "telegram:ann")
+    # either way round it is the same person already
+    assert users.link(shared, ann, "telegram:ann", "slack:ann").outcome == "unchanged"
+    assert shown(shared, ann, "slack:ann") == {"likes tea", "likes ink"}
+    with pytest.raises(InvalidInput, match="unlink the others from it"):
+        users.unlink(shared, ann, "telegram:ann")
+    # whoever is linked to her comes along when she is linked
+    users.link(shared, ann, "telegram:ann", "ann")
+    assert users.show(shared, ann, "slack:ann").user_id == "ann"
+
+
+def test_a_sender_moves_from_one_user_to_another_alone(shared: Database, ann: str) -> None:
+    users.link(shared, ann, "telegram:ann", "ann")
+    users.link(shared, ann, "slack:ann", "ann")
+    users.link(shared, ann, "slack:ann", "bob")
+    assert users.show(shared, ann, "ann").senders == ["telegram:ann"]
+    assert users.unlink(shared, ann, "slack:ann", "ann").outcome == "unchanged"
+    assert users.show(shared, ann, "slack:ann").user_id == "bob"
+    assert [user.user_id for user in users.listing(shared, ann)] == ["ann", "bob"]
+    assert [user.user_id for user in users.listing(shared, ann, after="ann")] == ["bob"]
+
+
+def test_a_person_has_a_bounded_number_of_ids(
+    shared: Database, tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "MAX_IDS", 3)
+    for sender in ("a:1", "a:2"):
+        users.link(shared, tenant, sender, "ann")
+    with pytest.raises(InvalidInput, match="one person may have 3"):
+        users.link(shared, tenant, "a:3", "ann")
+
+
+def test_a_merge_that_is_killed_half_way_has_not_happened(
+    shared: Database, ann: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    move = store.move
+
+    def killed(*given: object) -> None:
+        move(*given)  # type: ignore[arg-type]
+        raise Killed
+
+    users.link(shared, ann, "telegram:ann", "ann")
+    monkeypatch.setattr(store, "move", killed)
+    with pytest.raises(Killed):
+        users.merge(shared, ann, "ann", "bob")
+    assert users.show(shared, ann, "telegram:ann").user_id == "ann"
+    assert shown(shared, ann, "telegram:ann") == {"likes tea"}
+
+
+def test_what_is_learned_twice_under_two_ids_is_shown_once(shared: Database, ann: str) -> None:
+    knows(shared, ann, "slack:ann", "Likes  tea")
+    users.link(shared, ann, "slack:ann", "telegram:ann")
+    assert len(shown(shared, ann, "slack:ann")) == 2
+
+
+def test_an_export_holds_all_senders_of_the_person(shared: Database, ann: str) -> None:
+    users.link(shared, ann, "telegram:ann", "ann")
+    users.link(shared, ann, "slack:ann", "ann")
+    records = list(export.of_user(shared, ann, "slack:ann"))
+    assert [r["senders"] for r in records if r["record"] == "user"] == [["slack:ann", "telegram:ann"]]
+    assert {r["content"] for r in records if r["record"] == "message"} == {"I like tea", "I like ink"}
+    assert {r["content"] for r in records if r["record"] == "memory"} == {"likes tea", "likes ink"}
+    assert {r["chat_id"] for r in records if r["record"] == "chat"} == {PHONE.chat_id, WORK.chat_id}
+
+
+def test_a_search_by_user_finds_what_any_of_their_senders_said(shared: Database, ann: str) -> None:
+    speaks(shared, ann, PHONE, "telegram:annie", "I like tea, too", 1)
+    users.link(shared, ann, "telegram:annie", "telegram:ann")
+    for user, among, count in (("telegram:annie", None, 2), ("telegram:ann", ["telegram:annie"], 1)):
+        query = SearchQuery(chat_id=PHONE.chat_id, query="tea", mode="exact", user_id=user, sender_ids=among)
+        assert len(search(shared, ann, query, embedder=None, settings=DEFAULTS).hits) == count
+
+
+def test_forgetting_takes_the_whole_person_and_keeps_all_their_senders_out(
+    shared: Database, ann: str, rules: Rules, policy: Policy
+) -> None:
+    users.link(shared, ann, "telegram:ann", "ann")
+    users.link(shared, ann, "slack:ann", "ann")
+    assert forget.plan(shared, ann, Subject(kind="user", sender_id="slack:ann"))["messages"] == 2
+    counts = forgotten(shared, ann, "slack:ann", rules, policy)
+    assert (counts["messages"], counts["memories"], counts["links"]) == (2, 2, 3)
+    assert left(shared, ann, ["ann", "likes", "I like"]) == []
+    for sender, chat in (("telegram:ann", PHONE), ("slack:ann", WORK)):
+        # redelivered
+        assert speaks(shared, ann, chat, sender, "I like tea") == 0
+        # a statement that comes again, under whichever of her ids
+        assert knows(shared, ann, sender, "likes tea") == "kept_out"
+        assert knows(shared, ann, sender, "likes anything", said_at="2026-03-02T18:00:00Z") == "kept_out"
+        # what she says from now on is hers, and learned anew
+        assert knows(shared, ann, sender, f"likes coffee, says {sender}") == "new"
+        assert users.show(shared, ann, sender).senders == []
+    assert knows(shared, ann, "telegram:ann", "likes tea", said_at="2126-01-01T00:00:00Z") == "new"
+
+
+def left(database: Database, tenant: str, words: Sequence[str]) -> list[str]:
+    """Where of all these tables a word is still found."""
+    found = []
+    for table in ("users", "user_senders", "chat_members", "messages", "memories", "forget_receipts", "work"):
+        with database.tenant(tenant) as connection:
+            whole = str(connection.scalar(text(f"SELECT jsonb_agg(to_jsonb(t)) FROM {table} t")))
+        found += [f"{word} in {table}" for word in words if word in whole]
+    return found
+
+
+def test_a_forgotten_persons_chats_know_that_somebody_may_be_there_still(
+    shared: Database, ann: str, rules: Rules, policy: Policy
+) -> None:
+    forgotten(shared, ann, "telegram:ann", rules, policy)
+    with shared.tenant(ann) as connection:
+        assert connection.execute(text("SELECT chat_id, sender_id FROM chat_members ORDER BY 1")).all() == [
+            ("slack:1", "slack:ann"),
+            ("telegram:1", ""),
+        ]
+
+
+def test_who_is_switched_off_is_so_under_every_id_and_stays_so_when_linked(
+    shared: Database, ann: str
+) -> None:
+    users.link(shared, ann, "telegram:ann", "ann")
+    tombstones.remember_user(shared, ann, "telegram:ann", remembered=False)
+    assert knows(shared, ann, "ann", "likes cake") == "kept_out"
+    # whoever turns out to be the same person is off as well
+    users.link(shared, ann, "slack:ann", "ann")
+    assert speaks(shared, ann, WORK, "slack:ann", "and cake", 2) == 0
+    assert not tombstones.is_remembered(shared, ann, "slack:ann")
+    assert not users.show(shared, ann, "ann").remembered
+    tombstones.remember_user(shared, ann, "ann", remembered=True)
+    assert speaks(shared, ann, WORK, "slack:ann", "and cake", 2) == 1
+    assert knows(shared, ann, "telegram:ann", "likes cake") == "new"
+
+
+def test_memories_of_a_chat_that_is_off_or_forgotten_or_not_there_are_not_written(
+    shared: Database, ann: str, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(shared, ann, ChatIn(chat_id="test:off", memory=False), [message(0)])
+    assert knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:off") == "kept_out"
+    with pytest.raises(InvalidInput, match="there is no chat test:nowhere") as refused:
+        knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:nowhere")
+    assert refused.value.field == "learned_in"
+    with pytest.raises(InvalidInput, match="there is no session 4711"):
+        memories.remember(shared, ann, MemoryIn(scope="session", session_id=4711, content="now"))
+    forget.start(shared, ann, Subject(kind="chat", chat_id=WORK.chat_id))
+    while ledger.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
+        pass
+    for content in ("likes ink", "likes pens"):
+        past = {"learned_in": WORK.chat_id, "said_at": "2026-03-02T18:00:00Z"}
+        assert knows(shared, ann, "slack:ann", content, **past) == "kept_out"
+    assert knows(shared, ann, "slack:ann", "likes ink") == "kept_out"
+
+
+def test_the_cap_of_memories_is_the_persons(shared: Database, ann: str) -> None:
+    for n in range(5):
+        knows(shared, ann, "telegram:ann", f"fact {n}", importance=n)
+        knows(shared, ann, "slack:ann", f"other fact {n}", importance=n)
+    users.link(shared, ann, "slack:ann", "telegram:ann")
+    keep = Retention(message_age=None, messages_per_chat=None, memories_per_session=99, memories_per_user=4)
+    assert prune(shared, ann, keep)["memories_over_user_cap"] == 8
+    kept = memories.listing(shared, ann, MemoryFilter(user_id="slack:ann"))
+    assert {m.content for m in kept} == {f"{which} {n}" for n in (3, 4) for which in ("fact", "other fact")}
+    assert json.loads(kept[0].model_dump_json())["scope"] == "user"

@@ -1,0 +1,36 @@
+"""`/v1/chats/{chat_id}/members`: who is in a chat, told by a bot that knows."""
+
+from fastapi import APIRouter
+
+from pipeline import members
+from schemas.users import Members, MembersPayload
+from workers.web.auth import Tenant
+from workers.web.bodies import Body, parse
+from workers.web.door import HeldDoor, persistently
+from workers.web.errors import responses
+from workers.web.openapi import MEMBERS_BODY
+
+router = APIRouter(tags=["chats"])
+
+ADDRESS = "/v1/chats/{chat_id}/members"
+
+
+@router.get(ADDRESS, summary="Show who is in a chat", responses=responses(401, 404, 503))
+def get_members(door: HeldDoor, tenant: Tenant, chat_id: str) -> Members:
+    """Whoever has spoken in the chat, or was named."""
+    return persistently(lambda: members.show(door.database, tenant, chat_id))
+
+
+@router.put(
+    ADDRESS,
+    summary="Say who is in a chat",
+    responses=responses(401, 404, 408, 413, 422, 503),
+    openapi_extra=MEMBERS_BODY,
+)
+def put_members(door: HeldDoor, tenant: Tenant, chat_id: str, body: Body) -> Members:
+    """Let these be all who are there, without the bots; whoever speaks later is added.
+
+    Worth it where many read and few speak: what was learned elsewhere is shown only where everybody knows it.
+    """
+    payload = parse(MembersPayload, body)
+    return persistently(lambda: members.tell(door.database, tenant, chat_id, payload.members))

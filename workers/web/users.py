@@ -1,0 +1,78 @@
+"""`/v1/users`: which senders are one person."""
+
+from typing import Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from pipeline import users
+from pipeline.users import Linked
+from schemas.payloads import parse_payload
+from schemas.users import MergePayload, User, UserAddress
+from workers.web.auth import Tenant
+from workers.web.bodies import Body, parse
+from workers.web.door import HeldDoor, persistently
+from workers.web.errors import request_id, responses
+from workers.web.openapi import MERGE_BODY
+
+router = APIRouter(tags=["users"])
+
+# a platform's id may hold slashes
+SENDER = "/v1/users/{user_id}/senders/{sender_id:path}"
+
+
+class LinkChange(BaseModel):
+    """What became of a link, and the user as they are now."""
+
+    outcome: Literal["linked", "unlinked", "merged", "unchanged"]
+    user: User
+    request_id: str
+
+
+@router.get("/v1/users/{user_id}", summary="Show a user", responses=responses(401, 422, 503))
+def get_user(door: HeldDoor, tenant: Tenant, user_id: str) -> User:
+    """The person whom a user's or a sender's id belongs to; somebody unknown is a user of their own."""
+    address = parse_payload(UserAddress, {"user_id": user_id})
+    return persistently(lambda: users.show(door.database, tenant, address.user_id))
+
+
+@router.put(SENDER, summary="Link a sender to a user", responses=responses(401, 422, 503))
+def put_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) -> LinkChange:
+    """Let a sender belong to a user, whomever they belonged to before. Sending the same again is harmless."""
+    user, sender = _both(user_id, sender_id)
+    return _told(persistently(lambda: users.link(door.database, tenant, sender, user)))
+
+
+@router.delete(SENDER, summary="Unlink a sender from a user", responses=responses(401, 422, 503))
+def delete_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) -> LinkChange:
+    """Let a sender be their own user again; what was learned under their id goes with them.
+
+    Sending the same again is harmless.
+    """
+    user, sender = _both(user_id, sender_id)
+    return _told(persistently(lambda: users.unlink(door.database, tenant, sender, user)))
+
+
+@router.post(
+    "/v1/users/{user_id}/merge",
+    summary="Merge a user into another",
+    responses=responses(401, 408, 413, 422, 503),
+    openapi_extra=MERGE_BODY,
+)
+def post_merge(door: HeldDoor, tenant: Tenant, user_id: str, body: Body) -> LinkChange:
+    """Let a user, with all their senders, be another one; either id names the person then.
+
+    Sending the same again is harmless.
+    """
+    address = parse_payload(UserAddress, {"user_id": user_id})
+    payload = parse(MergePayload, body)
+    return _told(persistently(lambda: users.merge(door.database, tenant, address.user_id, payload.into)))
+
+
+def _both(user_id: str, sender_id: str) -> tuple[str, str]:
+    address = parse_payload(UserAddress, {"user_id": user_id, "sender_id": sender_id})
+    return address.user_id, str(address.sender_id)
+
+
+def _told(linked: Linked) -> LinkChange:
+    return LinkChange(outcome=linked.outcome, user=linked.user, request_id=request_id())
