@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -9,8 +10,7 @@ from sqlalchemy import text
 from pipeline import export, forget, ingest, ledger, memories, tombstones, users
 from pipeline.context import build_context, search
 from pipeline.ledger import Policy
-from pipeline.prune import prune
-from pipeline.retention import Retention
+from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
 from pipeline.store import users as store
 from pipeline.store.database import Database
@@ -254,7 +254,7 @@ def test_the_cap_of_memories_is_the_persons(shared: Database, ann: str) -> None:
         knows(shared, ann, "telegram:ann", f"fact {n}", importance=n)
         knows(shared, ann, "slack:ann", f"other fact {n}", importance=n)
     users.link(shared, ann, "slack:ann", "telegram:ann")
-    keep = Retention(message_age=None, messages_per_chat=None, memories_per_session=99, memories_per_user=4)
+    keep = replace(retention_of(DEFAULTS), memories_per_user=4)
     assert prune(shared, ann, keep)["memories_over_user_cap"] == 8
     kept = memories.listing(shared, ann, MemoryFilter(user_id="slack:ann"))
     assert {m.content for m in kept} == {f"{which} {n}" for n in (3, 4) for which in ("fact", "other fact")}
