@@ -11,17 +11,18 @@ PRUNE_SECONDS = 3600.0
 def schedule(settings: Settings) -> dict[str, Any]:
     """Celery beat's schedule.
 
-    An entry expires when the next one is due: after an outage one sweep is enough, not a hundred.
+    No entry expires: the clock that calls and the clock of the worker may differ, and a worker that is ahead
+    would throw every sweep away. What has piled up after an outage is dropped by `tasks/sweep.py`.
     """
     return {
         "sweep": {
             "task": "backscroll.sweep",
             "schedule": settings.sweep_seconds,
-            "options": {"queue": BACKFILL.full_name, "expires": max(5.0, 2 * settings.sweep_seconds)},
+            "options": {"queue": BACKFILL.full_name},
         },
         "prune": {
             "task": "backscroll.prune",
             "schedule": PRUNE_SECONDS,
-            "options": {"queue": BACKFILL.full_name, "expires": PRUNE_SECONDS},
+            "options": {"queue": BACKFILL.full_name},
         },
     }

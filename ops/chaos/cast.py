@@ -10,6 +10,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,7 +22,7 @@ import psycopg
 from redis import Redis
 
 from ops import migrate, processes
-from ops.chaos import providers
+from ops.chaos import providers, skewed
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.process import die_with_parent
@@ -34,12 +35,13 @@ from workers.app import REDIS_TRANSPORT
 from workers.queues import QUEUES
 
 DOOR_TENANT, PAYLOAD_TENANT = "by-door", "by-payload"
-LEASE_SECONDS, SWEEP_SECONDS = 3.0, 0.5
 # A killed worker's payloads come back after so long; ten minutes in earnest.
 VISIBILITY_SECONDS = 5
-# Leases are 40 times as short as in earnest, faults as dense: one row may well meet more than five of them.
+# Leases are a tenth as long as in earnest, and faults dense: one row may well meet more than five of them.
 MAX_ATTEMPTS = 12
 READY_SECONDS = 60.0
+# What Celery's workers, its clock and uvicorn say when they have started.
+READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")
 # Two of a kind, so that there is somebody to take over what another was too slow for.
 CONCURRENCY = {"ingest": 2, "embed": 2, "summarize": 4}
 
@@ -56,18 +58,21 @@ class Member:
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
+        # what the next start is given
+        self.environment = dict(environment)
         self._command = list(command)
         self._folder = folder
-        self._environment = environment
+        self._begins_at = 0
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it; what it writes goes to its log."""
         with self.log.open("ab") as out, _without_interruption():
+            self._begins_at = out.tell()
             self._child = subprocess.Popen(
                 self._command,
                 cwd=self._folder,
-                env=dict(self._environment),
+                env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -78,6 +83,13 @@ class Member:
     def is_running(self) -> bool:
         """Whether its first process lives."""
         return self._child is not None and self._child.poll() is None
+
+    def is_ready(self) -> bool:
+        """Whether it has said since its last start that it takes up its work."""
+        with self.log.open("rb") as log:
+            log.seek(self._begins_at)
+            said = log.read()
+        return any(word in said for word in READY_WORDS)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to it and all its children."""
@@ -141,7 +153,7 @@ class Cast:
         return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
 
     def set_mood(self, mood: str) -> None:
-        """How the model provider behaves from now."""
+        """How the model provider behaves from now, as `providers` reads it."""
         written = self.folder / "mood.new"
         written.write_text(mood, encoding="utf-8")
         written.replace(self.folder / "mood")
@@ -154,9 +166,13 @@ class Cast:
             member.start()
         return [member.name for member in ended]
 
+    def is_ready(self) -> bool:
+        """Whether everybody has come up."""
+        return all(member.is_ready() for member in self.members.values())
+
 
 @contextlib.contextmanager
-def playing(folder: Path) -> Iterator[Cast]:
+def playing(folder: Path, lease_seconds: float, sweep_seconds: float) -> Iterator[Cast]:
     """The whole cast, ready; killed at the end. Raises `NotReady` and what the embedded servers raise."""
     with contextlib.ExitStack() as cleanup:
         postgres = EmbeddedPostgres(folder, durable=True)
@@ -176,8 +192,8 @@ def playing(folder: Path) -> Iterator[Cast]:
             embedding_model=None,
             summarize_debounce_seconds=0,
             settle_seconds=0,
-            sweep_seconds=SWEEP_SECONDS,
-            lease_seconds=LEASE_SECONDS,
+            sweep_seconds=sweep_seconds,
+            lease_seconds=lease_seconds,
             work_max_attempts=MAX_ATTEMPTS,
         )
         members = _members(settings, folder)
@@ -189,6 +205,14 @@ def playing(folder: Path) -> Iterator[Cast]:
             member.start()
         _await_door(cast)
         yield cast
+
+
+def keep_logs(folder: Path) -> str:
+    """Copy the logs of a cast to where they outlive it; the folder's name."""
+    kept = tempfile.mkdtemp(prefix="backscroll-chaos-logs-")
+    for log in folder.glob("*.log"):
+        shutil.copy(log, kept)
+    return kept
 
 
 def remove(folder: Path) -> None:
@@ -214,13 +238,13 @@ def _members(settings: Settings, folder: Path) -> dict[str, Member]:
         providers.MOOD_FILE: str(folder / "mood"),
     }
     commands = {name: _worker(name) for name in QUEUES}
-    commands |= {"web": processes.web_command(settings), "beat": processes.beat_command(folder)}
+    commands |= {"web": processes.web_command(settings), "beat": _skewed(processes.beat_command(folder))}
     return {name: Member(name, command, folder, environment) for name, command in commands.items()}
 
 
 def _worker(name: str) -> list[str]:
     """The shipped command, with models that have moods and payloads that come back soon."""
-    command = processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1)
+    command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
     at = command.index("worker") + 1
     transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
     return [
@@ -229,6 +253,11 @@ def _worker(name: str) -> list[str]:
         *command[at:],
         f"broker.transport_options=(json){json.dumps(transport)}",
     ]
+
+
+def _skewed(command: list[str]) -> list[str]:
+    """The same command, with a clock that can be wrong."""
+    return [skewed.__name__ if part == "workers" else part for part in command]
 
 
 def _await_door(cast: Cast) -> None:

@@ -8,13 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from ops.chaos.cast import DOOR_TENANT, VISIBILITY_SECONDS, Cast
-from ops.chaos.traffic import Batch, Traffic
+from ops.chaos.traffic import Batch, Change, Traffic
 from schemas.messages import MessageIn
 from workers.app import REDIS_TRANSPORT
 from workers.queues import ACCEPT
@@ -29,9 +30,9 @@ class Driver:
 
     def __init__(self, cast: Cast, traffic: Traffic) -> None:
         self._cast = cast
-        self._batches: queue.SimpleQueue[Batch] = queue.SimpleQueue()
-        for batch in traffic.batches:
-            self._batches.put(batch)
+        self._sendings: queue.SimpleQueue[Batch | Change] = queue.SimpleQueue()
+        for sending in traffic.sendings:
+            self._sendings.put(sending)
         self._turn = threading.Condition()
         self._allowed = 0
         self._ending = False
@@ -39,6 +40,8 @@ class Driver:
         self.sent = 0
         # (tenant, chat, external id) that the door answered 202 for
         self.accepted: set[tuple[str, str, str]] = set()
+        # edits and deletions that the door took
+        self.changed = 0
         # what Redis took as payload tasks, with the moment of the first time and of the last (monotonic)
         self.queued: dict[tuple[str, str, str], float] = {}
         # why the door or Redis had to be asked again
@@ -79,14 +82,30 @@ class Driver:
             bot.conf.update(broker_transport_options=options, broker_connection_timeout=2)
             while not self._ending:
                 try:
-                    batch = self._batches.get_nowait()
+                    sending = self._sendings.get_nowait()
                 except queue.Empty:
                     return
                 with self._turn:
                     while self.sent >= self._allowed and not self._ending:
                         self._turn.wait(1)
-                    self.sent += len(batch.messages)
-                self._persist(bot, batch)
+                    self.sent += len(sending.messages) if isinstance(sending, Batch) else 0
+                if isinstance(sending, Batch):
+                    self._persist(bot, sending)
+                else:
+                    self._change(sending)
+
+    def _change(self, change: Change) -> None:
+        path = f"/v1/messages/{quote(change.chat, safe='')}/{quote(change.external_id, safe='')}"
+        while not self._ending:
+            if change.content is None:
+                taken = self._ask("DELETE", path, None, 200)
+            else:
+                edit = {"content": change.content, "edited_at": change.edited_at.isoformat()}
+                taken = self._ask("PATCH", path, edit, 202)
+            if taken:
+                self.changed += 1
+                return
+            time.sleep(PAUSE_SECONDS)
 
     def _persist(self, bot: Celery, batch: Batch) -> None:
         keys = [(batch.tenant, batch.chat, message.external_id) for message in batch.messages]
@@ -102,26 +121,30 @@ class Driver:
             time.sleep(PAUSE_SECONDS)
 
     def _post(self, batch: Batch) -> bool:
+        said = {"chat": batch.chat, "messages": _as_json(batch.messages)}
+        return self._ask("POST", "/v1/messages", said, 202)
+
+    def _ask(self, method: str, path: str, said: dict[str, Any] | None, expected: int) -> bool:
+        """Whether the door took it."""
         settings = self._cast.settings
         key = settings.api_key.get_secret_value() if settings.api_key else ""
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         door = http.client.HTTPConnection("127.0.0.1", settings.port, timeout=DOOR_SECONDS)
         try:
-            body = json.dumps({"chat": batch.chat, "messages": _as_json(batch.messages)})
-            door.request("POST", "/v1/messages", body, {"Authorization": f"Bearer {key}"})
+            door.request(method, path, None if said is None else json.dumps(said), headers)
             response = door.getresponse()
-            said = response.read()
+            answer = response.read()
         except (OSError, http.client.HTTPException) as error:
             self.refusals[type(error).__name__] += 1
             return False
         finally:
             door.close()
-        if response.status == 202:
+        if response.status == expected:
             return True
         self.refusals[f"HTTP {response.status}"] += 1
         if response.status != 503 or not response.getheader("Retry-After"):
-            self.unexpected.append(
-                f"the door answered {response.status}: {said[:200].decode(errors='replace')}"
-            )
+            told = answer[:200].decode(errors="replace")
+            self.unexpected.append(f"the door answered {response.status} to {method}: {told}")
         return False
 
     def _enqueue(self, bot: Celery, batch: Batch) -> bool:

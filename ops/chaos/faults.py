@@ -11,9 +11,9 @@ from pathlib import Path
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.chaos import providers
-from ops.chaos.cast import LEASE_SECONDS, Cast
-from ops.chaos.plan import Fault
+from ops.chaos import disk, providers, skewed
+from ops.chaos.cast import Cast
+from ops.chaos.plan import LONGEST_SECONDS, SHORTEST_SECONDS, Fault
 from ops.embedded.roles import DATABASE
 
 # How long a worker may take to get into the middle of its work before it is killed wherever it is.
@@ -21,6 +21,10 @@ CATCH_SECONDS = 3.0
 POLL_SECONDS = 0.02
 # While somebody holds this, that worker waits in the middle of a transaction.
 IN_THE_WAY = {"accept": "messages", "ingest": "arrivals", "backfill": "conversation_sessions"}
+# The widest that a clock is wrong, either way.
+CLOCK_SECONDS = 1800.0
+# Those that are given a wrong clock.
+CLOCKED = ("accept", "ingest", "embed", "summarize", "backfill", "beat")
 # Those that can be frozen with work in their hands.
 FREEZABLE = ("accept", "ingest", "embed", "summarize", "backfill", "web")
 
@@ -45,6 +49,8 @@ class Faults:
             "postgres-restart": self._restart_postgres,
             "postgres-freeze": self._freeze_postgres,
             "postgres-refuse": self._refuse,
+            "disk-full": self._fill_disk,
+            "clock-shift": self._shift_clock,
             **{f"provider-{mood}": self._trouble_provider for mood in ("hang", "fail", "rubbish", "late")},
         }
 
@@ -65,7 +71,7 @@ class Faults:
         """SIGKILL a worker while it waits for a model, with rows claimed."""
         kind = fault.kind.removeprefix("kill-")
         member = self._cast.members[kind]
-        self._cast.set_mood(providers.HANG)
+        self._cast.set_mood(f"{providers.HANG} {kind}")
         try:
             with self._cast.connect() as connection:
                 self.midway += _soon(lambda: _claimed(connection, kind))
@@ -78,7 +84,7 @@ class Faults:
         """SIGSTOP for longer than a lease, so that others take over what it holds; then SIGKILL."""
         member = self._cast.members[FREEZABLE[int(fault.choice * len(FREEZABLE))]]
         member.signal(signal.SIGSTOP)
-        time.sleep(LEASE_SECONDS + fault.seconds)
+        time.sleep(self._cast.settings.lease_seconds + fault.seconds)
         member.kill()
         member.start()
 
@@ -87,6 +93,22 @@ class Faults:
         member.kill()
         time.sleep(fault.seconds / 2)
         member.start()
+
+    def _shift_clock(self, fault: Fault) -> None:
+        """SIGKILL, and a start with a clock that is wrong from now on, by minutes, ahead or behind."""
+        member = self._cast.members[CLOCKED[int(fault.choice * len(CLOCKED))]]
+        part = (fault.seconds - SHORTEST_SECONDS) / (LONGEST_SECONDS - SHORTEST_SECONDS)
+        member.kill()
+        member.environment[skewed.SHIFT] = f"{(2 * part - 1) * CLOCK_SECONDS:.0f}"
+        member.start()
+
+    def _fill_disk(self, fault: Fault) -> None:
+        """Nothing more fits into the data folder, of which Postgres may die, for a while."""
+        with disk.filled(self._cast.folder):
+            time.sleep(fault.seconds)
+        for server in (self._cast.postgres, self._cast.redis):
+            if not server.is_running():
+                server.start()
 
     def _restart_redis(self, fault: Fault) -> None:
         """SIGKILL, a while without, and a start with its data or with none."""

@@ -1,7 +1,7 @@
 """Which faults a run makes, in which order and for how long: drawn from a seed alone."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 # Each ends processes without warning; those of workers in the middle of the kind of work named.
@@ -17,6 +17,7 @@ KILLS = (
     "redis-restart",
     "redis-empty",
     "postgres-restart",
+    "clock-shift",
 )
 # Each disturbs processes that live on.
 OTHERS = (
@@ -25,6 +26,7 @@ OTHERS = (
     "redis-drop",
     "postgres-freeze",
     "postgres-refuse",
+    "disk-full",
     "provider-hang",
     "provider-fail",
     "provider-rubbish",
@@ -50,8 +52,10 @@ class Fault:
     choice: float
 
 
-def draw(kills: int, seed: int) -> list[Fault]:
+def draw(kills: int, seed: int, without: Collection[str] = ()) -> list[Fault]:
     """`kills` faults that end processes and half as many others, mixed; every kind as often as any other.
+
+    `without` names kinds that cannot be made here.
 
     >>> draw(3, 7) == draw(3, 7)
     True
@@ -59,7 +63,8 @@ def draw(kills: int, seed: int) -> list[Fault]:
     45
     """
     rng = random.Random(seed)  # noqa: S311 - no secret
-    kinds = [*_deal(KILLS, kills, rng), *_deal(OTHERS, (kills + 1) // 2, rng)]
+    others = [kind for kind in OTHERS if kind not in without]
+    kinds = [*_deal(KILLS, kills, rng), *_deal(others, (kills + 1) // 2, rng)]
     rng.shuffle(kinds)
     return [
         Fault(

@@ -21,20 +21,21 @@ from schemas.summaries import Summary
 from schemas.vectors import EmbeddingSpace, Vector
 from workers import resources
 
-# The variable that names the file, whose whole text is one of the moods.
+# The variable that names the file: a mood, and, where it is not both models', the kind of work whose model has it.
 MOOD_FILE = "CHAOS_PROVIDER_MOOD_FILE"
 WELL, HANG, FAIL, RUBBISH, LATE = "well", "hang", "fail", "rubbish", "late"
 
 
-def _mood() -> str:
-    return Path(os.environ[MOOD_FILE]).read_text(encoding="utf-8")
+def _mood(kind: str) -> str:
+    mood, _, whose = Path(os.environ[MOOD_FILE]).read_text(encoding="utf-8").partition(" ")
+    return mood if whose in ("", kind) else WELL
 
 
-def _suffer() -> str:
+def _suffer(kind: str) -> str:
     """Hang, fail or wait as the mood has it; returns the mood for an answer that is still to be made."""
-    mood = _mood()
+    mood = _mood(kind)
     if mood == HANG:
-        while _mood() == HANG:
+        while _mood(kind) == HANG:
             time.sleep(0.05)
         raise ProviderUnavailable("the provider did not answer in time (chaos)")
     if mood == FAIL:
@@ -62,7 +63,7 @@ class MoodyEmbedder:
         return self._inner.count_tokens(text)
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        mood = _suffer()
+        mood = _suffer("embed")
         vectors = self._inner.embed_documents(texts)
         return _spoilt(vectors) if mood == RUBBISH else vectors
 
@@ -94,7 +95,7 @@ class MoodySummarizer:
     def summarize(
         self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
     ) -> Summary:
-        if _suffer() == RUBBISH:
+        if _suffer("summarize") == RUBBISH:
             if random.random() < 0.5:  # noqa: S311
                 raise ProviderRejected("the answer is not the JSON that was asked for (chaos)")
             return cast(Summary, {"summary": "not a summary"})

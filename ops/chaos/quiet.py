@@ -1,6 +1,8 @@
 """Whether a cast has caught up: nothing owed, leased or waiting, in the database and in the queue of payloads."""
 
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 import psycopg
@@ -13,24 +15,36 @@ _OWED = """
         + (SELECT count(*) FROM arrivals)
         + (SELECT count(*) FROM conversation_sessions WHERE status IN ('open', 'closed'))
 """
-_OWED_SINCE_BEFORE = """
+_MARK = "SELECT now(), (SELECT last_value FROM work_token)"
+# Not done since then, and (with `taken`) claimed by nobody since then either: every claim has a number of its own.
+_OWED_FROM_BEFORE = """
     SELECT count(*) FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s
+        AND (NOT %s OR coalesce(token, 0) <= %s)
 """
 
 
-def now(cast: Cast) -> datetime:
-    """The database's clock."""
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A moment by the database's clock, and the number of the last claim before it."""
+
+    at: datetime
+    token: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """Seconds from a mark until all that was owed then had been taken up again, and until it was done."""
+
+    taken: float
+    done: float
+
+
+def mark(cast: Cast) -> Mark:
+    """This moment."""
     with cast.connect() as connection:
-        row = connection.execute("SELECT now()").fetchone()
+        row = connection.execute(_MARK).fetchone()
     assert row is not None  # noqa: S101 - one row by the statement
-    moment: datetime = row[0]
-    return moment
-
-
-def owed_from_before(cast: Cast, moment: datetime) -> int:
-    """How many rows of work have been owed since before that moment."""
-    with cast.connect() as connection:
-        return _count(connection, _OWED_SINCE_BEFORE, moment)
+    return Mark(at=row[0], token=row[1])
 
 
 def owed(cast: Cast) -> int:
@@ -46,10 +60,30 @@ def payloads_waiting(cast: Cast) -> int:
         return int(client.llen(ACCEPT.full_name)) + taken
 
 
-def wait_recovered(cast: Cast, moment: datetime, seconds: float) -> float | None:
-    """How long it took from now until what was owed at that moment is done; None: longer than `seconds`."""
+def wait_ready(cast: Cast, seconds: float) -> float | None:
+    """How long it took from now until all processes had come up; None: longer than `seconds`."""
+    return _until(cast, cast.is_ready, seconds)
+
+
+def wait_recovered(cast: Cast, mark: Mark, seconds: float) -> Recovery | None:
+    """How long it took from now to recover what was owed at the mark; None: longer than `seconds`."""
     began = time.monotonic()
-    while owed_from_before(cast, moment):
+    with cast.connect() as connection:
+
+        def none_left(*, taken: bool) -> bool:
+            return _count(connection, _OWED_FROM_BEFORE, mark.at, taken, mark.token) == 0
+
+        if _until(cast, lambda: none_left(taken=True), seconds) is None:
+            return None
+        taken = time.monotonic() - began
+        if _until(cast, lambda: none_left(taken=False), seconds) is None:
+            return None
+    return Recovery(taken=taken, done=time.monotonic() - began)
+
+
+def _until(cast: Cast, condition: Callable[[], bool], seconds: float) -> float | None:
+    began = time.monotonic()
+    while not condition():
         if time.monotonic() - began > seconds:
             return None
         cast.tend()

@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.table import Table
 
-from ops.chaos.cast import LEASE_SECONDS, SWEEP_SECONDS
 from pipeline.ledger import OUTAGE_SECONDS
 
 
@@ -24,14 +23,30 @@ class Payloads:
     lost_in_flight: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """How one fault was recovered from, in seconds."""
+
+    fault: str
+    # until whatever was killed had started again
+    starting: float
+    # from then on: until all that was owed had been taken up, and until it was done
+    taken: float
+    done: float
+    # what `taken` must not exceed
+    bound: float
+
+
 @dataclass(kw_only=True)
 class Report:
     """A run's figures."""
 
     seed: int
+    lease_seconds: float
+    sweep_seconds: float
     # unique ones, and how many were sent once more
     messages: int
-    duplicates: int
+    duplicates: int = 0
     # how often each kind was made
     kills: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -42,6 +57,8 @@ class Report:
     # of the door: answered 202, and what of it is there
     accepted: int = 0
     stored: int = 0
+    # of what was accepted: deleted or forgotten since
+    gone: int = 0
     lost: int = 0
     doubled: int = 0
     stuck: int = 0
@@ -51,33 +68,45 @@ class Report:
     payloads: Payloads = field(default_factory=Payloads)
     # how often a sender was sent away, by reason
     refusals: Counter[str] = field(default_factory=Counter)
-    # (fault, seconds from its end until all that was owed then was done), the last one last
-    recovered: list[tuple[str, float]] = field(default_factory=list)
+    # edits and deletions taken by the door, and backfills and forgettings that went on meanwhile
+    changed: int = 0
+    backfills: int = 0
+    forgotten: int = 0
+    # faults that could not be made here, with the reason
+    skipped: dict[str, str] = field(default_factory=dict)
+    # the last one last
+    recovered: list[Recovered] = field(default_factory=list)
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
     # where the logs are, if something was found
     logs: str | None = None
 
-    @property
-    def recovery_bound(self) -> float:
-        """A lease, or the pause after which a provider is asked again, and two sweeps; in seconds."""
-        return max(LEASE_SECONDS, OUTAGE_SECONDS) + 2 * SWEEP_SECONDS
+    def bound(self, *, outage: bool) -> float:
+        """Within which all that is owed must have been taken up: a lease and two sweeps, in seconds.
+
+        After an `outage` of the model provider it is the pause until it is asked again instead, if that is longer.
+        """
+        pause = max(self.lease_seconds, OUTAGE_SECONDS) if outage else self.lease_seconds
+        return pause + 2 * self.sweep_seconds
 
 
 def as_dict(report: Report) -> dict[str, Any]:
     """The report as JSON has it."""
-    times = [seconds for _, seconds in report.recovered]
     return asdict(report) | {
         "kills": dict(report.kills),
         "faults": dict(report.faults),
         "refusals": dict(report.refusals),
         "seconds_to_recover": {
-            "last": times[-1] if times else None,
-            "median": round(median(times), 2) if times else None,
-            "longest": max(times, default=None),
-            "bound": report.recovery_bound,
-        },
+            what: {"median": round(median(times), 2), "longest": max(times), "last": times[-1]}
+            for what, times in _times(report).items()
+            if times
+        }
+        | {"bound": report.bound(outage=False), "bound_after_outage": report.bound(outage=True)},
     }
+
+
+def _times(report: Report) -> dict[str, list[float]]:
+    return {what: [getattr(one, what) for one in report.recovered] for what in ("starting", "taken", "done")}
 
 
 def as_table(report: Report) -> Table:
@@ -87,9 +116,16 @@ def as_table(report: Report) -> Table:
     table.add_row("kills", _counted(report.kills))
     table.add_row("  in the middle of work", str(report.midway))
     table.add_row("other faults", _counted(report.faults))
+    for kind, reason in report.skipped.items():
+        table.add_row("  left out", f"{kind}: {reason}")
+    table.add_row(
+        "meanwhile",
+        f"{report.changed} edits and deletions, {report.backfills} backfills, {report.forgotten} forgettings",
+    )
     table.add_row("ended by themselves", ", ".join(report.ended_by_themselves) or "none")
     table.add_section()
     table.add_row("the door: accepted / stored", f"{report.accepted} / {report.stored}")
+    table.add_row("  deleted or forgotten", str(report.gone))
     table.add_row("lost / doubled / stuck", f"{report.lost} / {report.doubled} / {report.stuck}")
     table.add_row("sessions", _counted(report.sessions))
     table.add_row("given up with a reason", str(report.dead))
@@ -99,13 +135,22 @@ def as_table(report: Report) -> Table:
     table.add_row("  lost with Redis' data", str(told.lost_with_redis_data))
     table.add_row("  lost in flight", str(told.lost_in_flight))
     table.add_section()
-    times = [seconds for _, seconds in report.recovered]
-    if times:
-        last, middle, longest = times[-1], median(times), max(times)
-        slowest = next(kind for kind, seconds in report.recovered if seconds == longest)
-        table.add_row("seconds to recover, last fault", f"{last:.1f}")
-        table.add_row("  median / longest", f"{middle:.1f} / {longest:.1f} ({slowest})")
-        table.add_row("  a provider's pause and two sweeps", f"{report.recovery_bound:.1f}")
+    names = {
+        "starting": "seconds until processes are up",
+        "taken": "  then until all is taken up",
+        "done": "  and done",
+    }
+    for what, times in _times(report).items():
+        if times:
+            slowest = max(report.recovered, key=lambda one: getattr(one, what))
+            figures = f"median {median(times):.1f}, longest {max(times):.1f} ({slowest.fault})"
+            table.add_row(names[what], figures)
+    if report.recovered:
+        table.add_row(
+            "  taken up, at most",
+            f"{report.bound(outage=False):.0f}, a lease and two sweeps; "
+            f"{report.bound(outage=True):.0f} after a provider's outage",
+        )
     return table
 
 

@@ -12,11 +12,11 @@ import psycopg
 from redis.exceptions import RedisError
 
 from ops.chaos import cast as casting
-from ops.chaos import plan, quiet, traffic, verdict
+from ops.chaos import disk, meanwhile, plan, quiet, traffic, verdict
 from ops.chaos.cast import PAYLOAD_TENANT, Cast
 from ops.chaos.driver import Driver
 from ops.chaos.faults import Faults
-from ops.chaos.report import Payloads, Report
+from ops.chaos.report import Payloads, Recovered, Report
 from pipeline.rules import Rules
 
 Say = Callable[[str], None]
@@ -24,6 +24,8 @@ Say = Callable[[str], None]
 # What one fault's share of the messages may take to be sent before the fault comes anyway.
 SHARE_SECONDS = 20.0
 RECOVERY_SECONDS = 60.0
+# As often as in earnest, unless leases are short.
+SWEEP_SECONDS = 5.0
 # After the last fault: until everything is done, or said to be stuck.
 QUIET_SECONDS = 180.0
 
@@ -45,31 +47,38 @@ class QueueHistory:
         return emptied is not None and not any(queued_at < moment < emptied for moment in self.drained)
 
 
-def run(messages: int, kills: int, seed: int, say: Say) -> Report:
+def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> Report:
     """Drive so many messages through `kills` kills and half as many other faults.
 
-    To be called by the main thread. Raises what starting the cast raises. The folder with the logs is kept,
-    and named in the report, when something was found.
+    Sweeps come twice in a lease, at most `SWEEP_SECONDS` apart. To be called by the main thread. Raises what
+    starting the cast raises. The logs are kept, in the folder that the report names, when something was found.
     """
     folder = Path(tempfile.mkdtemp(prefix="backscroll-chaos-"))
-    keep = False
     try:
-        say("starting Postgres, Redis, five workers, beat and the door")
-        with casting.playing(folder) as cast:
-            report = _play(cast, messages, plan.draw(kills, seed), seed, say)
-        keep = bool(report.violations)
-        report.logs = str(folder) if keep else None
+        with disk.mounted(folder) as problem:
+            skipped = {} if problem is None else {"disk-full": problem}
+            report = Report(
+                seed=seed,
+                messages=messages,
+                lease_seconds=lease_seconds,
+                sweep_seconds=min(SWEEP_SECONDS, lease_seconds / 2),
+                skipped=skipped,
+            )
+            say("starting Postgres, Redis, five workers, beat and the door")
+            with casting.playing(folder, lease_seconds, report.sweep_seconds) as cast:
+                _play(cast, plan.draw(kills, seed, skipped), report, say)
+            if report.violations:
+                report.logs = casting.keep_logs(folder)
         return report
     finally:
-        if not keep:
-            casting.remove(folder)
+        casting.remove(folder)
 
 
-def _play(cast: Cast, messages: int, faults: list[plan.Fault], seed: int, say: Say) -> Report:
-    made = traffic.make(messages, seed)
-    report = Report(seed=seed, messages=messages, duplicates=made.duplicates)
+def _play(cast: Cast, faults: list[plan.Fault], report: Report, say: Say) -> None:
+    made = traffic.make(report.messages, report.seed)
+    report.duplicates = made.duplicates
     driver = Driver(cast, made)
-    total = messages + made.duplicates
+    total = report.messages + made.duplicates
     began = time.monotonic()
     driver.start()
     try:
@@ -80,7 +89,6 @@ def _play(cast: Cast, messages: int, faults: list[plan.Fault], seed: int, say: S
         driver.end()
     report.seconds = round(time.monotonic() - began, 1)
     _judge(cast, driver, made, queue, report)
-    return report
 
 
 def _afflict(
@@ -90,7 +98,10 @@ def _afflict(
     maker = Faults(cast)
     history = QueueHistory()
     share = total / (len(faults) + 1)
+    errands = meanwhile.Errands(cast, len(faults))
+    outage = False
     for number, fault in enumerate(faults):
+        errands.run(number)
         driver.allow(int(share * (number + 0.5)))
         _await_sent(driver, int(share * (number + 0.5)))
         say(f"{number + 1}/{len(faults)} {fault.kind}, {driver.sent} of {total} messages sent")
@@ -105,16 +116,37 @@ def _afflict(
             history.emptied.append(time.monotonic())
         counted = report.kills if fault.kind in plan.KILLS else report.faults
         counted[fault.kind] += 1
-        ended = quiet.now(cast)
         report.ended_by_themselves += cast.tend()
+        outage |= fault.kind.startswith("provider-")
         if fault.alone or number == len(faults) - 1:
-            took = quiet.wait_recovered(cast, ended, RECOVERY_SECONDS)
-            if took is None:
-                report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {fault.kind}")
-            else:
-                report.recovered.append((fault.kind, round(took, 2)))
+            _recover(cast, fault.kind, report, outage=outage)
+            outage = False
+    report.backfills, report.forgotten = errands.backfills, errands.forgotten
     report.midway = maker.midway
     return history
+
+
+def _recover(cast: Cast, kind: str, report: Report, *, outage: bool) -> None:
+    """Wait until processes are up and what is owed was taken up and done; note how long it took."""
+    starting = quiet.wait_ready(cast, casting.READY_SECONDS)
+    mark = quiet.mark(cast)
+    took = quiet.wait_recovered(cast, mark, RECOVERY_SECONDS)
+    if starting is None or took is None:
+        report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
+        return
+    bound = report.bound(outage=outage)
+    found = Recovered(
+        fault=kind,
+        starting=round(starting, 2),
+        taken=round(took.taken, 2),
+        done=round(took.done, 2),
+        bound=bound,
+    )
+    report.recovered.append(found)
+    if found.taken > bound:
+        report.violations.append(
+            f"what {kind} interrupted was taken up after {found.taken} s, not {bound:.0f} s"
+        )
 
 
 def _await_sent(driver: Driver, sent: int) -> None:
@@ -145,12 +177,14 @@ def _settle(cast: Cast, driver: Driver, report: Report, say: Say) -> None:
 
 def _judge(cast: Cast, driver: Driver, made: traffic.Traffic, history: QueueHistory, report: Report) -> None:
     with cast.connect() as connection:
-        found = verdict.judge(connection, Rules.of(cast.settings), made.originals, driver.accepted)
+        found = verdict.judge(connection, Rules.of(cast.settings), made.originals, driver.accepted, made.gone)
     report.accepted = len(driver.accepted)
+    report.gone = len(driver.accepted.intersection(made.gone))
     report.stored = sum(key[0] != PAYLOAD_TENANT for key in found.stored)
     report.lost, report.doubled, report.stuck = found.lost, found.doubled, found.stuck
     report.dead, report.sessions = found.dead, found.sessions
     report.refusals = Counter(driver.refusals)
+    report.changed = driver.changed
     missing = [at for key, at in driver.queued.items() if key not in found.stored]
     forgotten = sum(history.may_have_held(at) for at in missing)
     report.payloads = Payloads(

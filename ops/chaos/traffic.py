@@ -1,7 +1,10 @@
-"""The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed alone."""
+"""The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed alone.
+
+In the door's tenant some are edited or deleted, before they come or after; one person and one chat are forgotten.
+"""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -10,10 +13,15 @@ from schemas.messages import MessageIn
 
 START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
 PEOPLE = ("Ann", "Bob", "Cy", "Dee", "Eve")
+# Says one message in a hundred, and is forgotten.
+FORGOTTEN = "Fay"
+FORGOTTEN_SENDER = "chaos:fay"
+FORGOTTEN_CHAT = "chaos:0"
 WORDS = "boat lamp river garden train piano soup letter winter market bridge ticket song paint key".split()
 MESSAGES_PER_CHAT = 80
 LARGEST_BATCH = 12
 DUPLICATES = 0.1
+EDITED, DELETED = 0.02, 0.01
 # How far a message may come before or after its place in the chat.
 DISORDER = 40
 
@@ -28,13 +36,26 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Change:
+    """An edit of a message, or its deletion."""
+
+    chat: str
+    external_id: str
+    # none: it is deleted
+    content: str | None
+    edited_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class Traffic:
     """What is to be sent."""
 
     # in the order of sending
-    batches: Sequence[Batch]
-    # the unique messages by (tenant, chat, external id)
+    sendings: Sequence[Batch | Change]
+    # the unique messages by (tenant, chat, external id), as they stand at the end
     originals: Mapping[tuple[str, str, str], MessageIn]
+    # those that must not be there at the end: deleted, or forgotten
+    gone: Collection[tuple[str, str, str]]
     # messages that come a second time
     duplicates: int
 
@@ -44,7 +65,9 @@ def make(messages: int, seed: int) -> Traffic:
     rng = random.Random(seed)  # noqa: S311 - no secret
     chats = max(6, messages // MESSAGES_PER_CHAT)
     originals: dict[tuple[str, str, str], MessageIn] = {}
-    placed: list[tuple[float, Batch]] = []
+    gone: set[tuple[str, str, str]] = set()
+    placed: list[tuple[float, Batch | Change]] = []
+    duplicates = 0
     for number in range(chats):
         tenant = PAYLOAD_TENANT if number % 3 == 2 else DOOR_TENANT
         chat = f"chaos:{number}"
@@ -56,12 +79,38 @@ def make(messages: int, seed: int) -> Traffic:
             ((place + rng.random()) / len(cut), Batch(tenant=tenant, chat=chat, messages=batch))
             for place, batch in enumerate(cut)
         ]
-    batches = [batch for _, batch in sorted(placed, key=lambda pair: pair[0])]
+        duplicates += sum(map(len, cut)) - count
+        if tenant == DOOR_TENANT:
+            for change in _changes(rng, chat, said):
+                key = (tenant, chat, change.external_id)
+                if change.content is None:
+                    gone.add(key)
+                else:
+                    originals[key] = originals[key].model_copy(update={"content": change.content})
+                placed.append((rng.random(), change))
+            gone |= {(tenant, chat, m.external_id) for m in said if _is_forgotten(chat, m)}
     return Traffic(
-        batches=batches,
+        sendings=[sending for _, sending in sorted(placed, key=lambda pair: pair[0])],
         originals=originals,
-        duplicates=sum(len(batch.messages) for batch in batches) - len(originals),
+        gone=gone,
+        duplicates=duplicates,
     )
+
+
+def _is_forgotten(chat: str, message: MessageIn) -> bool:
+    return chat == FORGOTTEN_CHAT or message.sender_id == FORGOTTEN_SENDER
+
+
+def _changes(rng: random.Random, chat: str, said: Sequence[MessageIn]) -> Iterator[Change]:
+    for message in said:
+        drawn = rng.random()
+        if drawn < EDITED + DELETED:
+            yield Change(
+                chat=chat,
+                external_id=message.external_id,
+                content=f"It was {_text(rng)}" if drawn < EDITED else None,
+                edited_at=message.sent_at + timedelta(seconds=rng.uniform(1, 600)),
+            )
 
 
 def _conversation(rng: random.Random, count: int, *, named: bool) -> list[MessageIn]:
@@ -75,7 +124,7 @@ def _conversation(rng: random.Random, count: int, *, named: bool) -> list[Messag
             key = f"thread-{rng.randrange(5)}" if named and rng.random() < 0.5 else ""
         else:
             at += timedelta(seconds=rng.uniform(0, 240))
-        speaker = rng.choice(PEOPLE)
+        speaker = FORGOTTEN if rng.random() < 0.01 else rng.choice(PEOPLE)
         said.append(
             MessageIn(
                 external_id=f"m{number}",

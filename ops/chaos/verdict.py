@@ -80,7 +80,15 @@ CHECKS = {
             (SELECT coalesce(sum(value), 0) FROM daily_counters d
                 WHERE d.tenant_id = tenants.tenant_id AND d.name = 'messages_accepted') AS counted,
             (SELECT count(*) FROM messages m WHERE m.tenant_id = tenants.tenant_id) AS held
-            FROM tenants) t WHERE counted <> held
+            FROM tenants) t WHERE counted < held OR counted > held AND NOT EXISTS (
+                SELECT 1 FROM tombstones s WHERE s.tenant_id = t.tenant_id)
+    """,
+    "backfills not completed": "SELECT id || ' is ' || state || coalesce(': ' || error, '') AS what "
+    "FROM backfills WHERE state <> 'completed'",
+    "forgetting not finished, or something found again": """
+        SELECT id || ' ' || kind || ' ' || counts::text AS what FROM forget_receipts
+        WHERE finished_at IS NULL OR EXISTS (SELECT 1 FROM jsonb_each_text(counts::jsonb) c
+            WHERE c.key LIKE 'found_again%' AND c.value <> '0')
     """,
 }
 _STORED = "SELECT tenant_id, chat_id, external_id, content, sent_at, session_key FROM messages"
@@ -120,17 +128,19 @@ def judge(
     rules: Rules,
     originals: Mapping[Key, MessageIn],
     accepted: Collection[Key],
+    gone: Collection[Key] = (),
 ) -> Verdict:
     """The verdict on all tenants of a database, read by a role that sees them all.
 
-    `originals`: what was sent; `accepted`: what must be there.
+    `originals`: what was sent; `accepted`: what must be there, but for what is `gone`: deleted or forgotten.
     """
     rows = _rows(connection, _STORED)
     found = {(row["tenant_id"], row["chat_id"], row["external_id"]): row for row in rows}
     verdict = Verdict(stored=found.keys())
-    lost = [key for key in accepted if key not in found]
+    lost = [key for key in accepted if key not in found and key not in gone]
     verdict.lost = len(lost)
     _note(verdict, "messages accepted and not stored", (" ".join(key) for key in lost))
+    _note(verdict, "messages that are back", [" ".join(key) for key in gone if key in found])
     changed = [" ".join(key) for key, row in found.items() if not _is_original(row, originals.get(key))]
     _note(verdict, "messages that nobody sent so", changed)
     for what, statement in CHECKS.items():

@@ -159,21 +159,26 @@ def chaos(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
     kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
     seed: Annotated[int, typer.Option(help="The same one makes the same messages and faults.")] = 1,
+    lease: Annotated[
+        float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
+    ] = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Kill and trouble a deployment of its own while messages come in, then look whether all of it is right.
 
     Starts Postgres, Redis, workers, the clock and the door in a temporary folder; kills them in the middle of
-    their work, empties and fills Redis, freezes Postgres, lets the model provider fail. Then every message
-    that was accepted must be stored once, every session be as the messages have it and summarized, every
-    vector be there, and nothing be owed. Ends with 1 when something is not so. No data of yours is touched.
+    their work, gives them wrong clocks, empties and fills Redis, freezes Postgres, fills the disk, lets the model
+    provider fail; meanwhile messages are edited, deleted and forgotten, and backfills go on. Then every message
+    that was accepted must be stored once, every session be as the messages have it and summarized, every vector be
+    there, nothing be owed, and all that a fault interrupted have been taken up again within a lease and two sweeps.
+    Ends with 1 when something is not so. No data of yours is touched.
     """
     from ops.chaos import report as reports
     from ops.chaos import run
 
     console = Console(stderr=True)
     with console.status("starting") as status:
-        found = run.run(messages, kills, seed, status.update)
+        found = run.run(messages, kills, seed, lease, status.update)
     if as_json:
         json.dump(reports.as_dict(found), sys.stdout, indent=2)
         print()

@@ -20,13 +20,43 @@ def test_thirty_kills_hold_every_kind_of_fault(seed: int) -> None:
 
 def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -> None:
     made = traffic.make(1000, 1)
-    sent = [(b.tenant, b.chat, m.external_id) for b in made.batches for m in b.messages]
+    batches = [sending for sending in made.sendings if isinstance(sending, traffic.Batch)]
+    sent = [(b.tenant, b.chat, m.external_id) for b in batches for m in b.messages]
     assert len(made.originals) == 1000
     assert set(sent) == set(made.originals)
     assert len(sent) - 1000 == made.duplicates > 50
     assert {tenant for tenant, _, _ in sent} == {DOOR_TENANT, PAYLOAD_TENANT}
-    for chat in {b.chat for b in made.batches}:
-        times = [m.sent_at for b in made.batches if b.chat == chat for m in b.messages]
+    for chat in {b.chat for b in batches}:
+        times = [m.sent_at for b in batches if b.chat == chat for m in b.messages]
         assert times != sorted(times)
     assert any(m.closes_session for m in made.originals.values())
     assert any(not m.content for m in made.originals.values())
+
+
+def test_some_messages_are_edited_and_some_deleted_before_they_come_or_after() -> None:
+    made = traffic.make(2000, 1)
+    changes = [sending for sending in made.sendings if isinstance(sending, traffic.Change)]
+    edited = {(DOOR_TENANT, c.chat, c.external_id): c.content for c in changes if c.content is not None}
+    deleted = {(DOOR_TENANT, c.chat, c.external_id) for c in changes if c.content is None}
+    assert len(edited) > 15
+    assert all(made.originals[key].content == content for key, content in edited.items())
+    assert len(deleted) > 5
+    assert deleted < made.gone
+    first_seen = {
+        (sending.chat, message.external_id): place
+        for place, sending in reversed(list(enumerate(made.sendings)))
+        if isinstance(sending, traffic.Batch)
+        for message in sending.messages
+    }
+    places = [
+        place - first_seen[sending.chat, sending.external_id]
+        for place, sending in enumerate(made.sendings)
+        if isinstance(sending, traffic.Change)
+    ]
+    assert min(places) < 0 < max(places)
+
+
+def test_what_cannot_be_made_is_left_out_and_nothing_else() -> None:
+    kinds = [fault.kind for fault in plan.draw(30, 1, without=["disk-full"])]
+    assert len(kinds) == 45
+    assert {*plan.KILLS, *plan.OTHERS} - set(kinds) == {"disk-full"}

@@ -52,6 +52,12 @@ def test_nothing_is_found_where_everything_was_done(right: psycopg.Connection, r
     assert found.sessions == {"summarized": 2}
 
 
+def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules: Rules) -> None:
+    gone = [(TENANT, "test:1", "m10")]
+    found = verdict.judge(right, rules, ORIGINALS, ORIGINALS, gone)
+    assert found.violations == ["1 messages that are back: default test:1 m10"]
+
+
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
@@ -80,6 +86,16 @@ def test_nothing_is_found_where_everything_was_done(right: psycopg.Connection, r
         ),
         ("UPDATE chats SET message_count = message_count + 1", "counters drifted"),
         ("UPDATE daily_counters SET value = value + 1", "accepted messages drifted"),
+        (
+            "INSERT INTO backfills (tenant_id, kind, filter, batch_size, state) "
+            "VALUES ('default', 'embed', '{}', 100, 'running')",
+            "backfills not completed",
+        ),
+        (
+            "INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until) "
+            "VALUES ('default', 'user', '{}', 'x', now())",
+            "forgetting not finished",
+        ),
         ("UPDATE conversation_sessions SET message_count = 5", "differ from the pure function"),
         ("UPDATE conversation_sessions SET participants = '{}'", "differ from the pure function"),
     ],

@@ -10,6 +10,9 @@ from workers import queues, resources
 
 log = structlog.get_logger(__name__)
 
+# More than these wait in the queue of the sweeps only if sweeps do.
+PILED_UP = 10
+
 
 @shared_task(name="backscroll.sweep", bind=True)
 def sweep(self: Task) -> None:
@@ -18,6 +21,9 @@ def sweep(self: Task) -> None:
     A queue gets hints while it is shorter than twice its workers: more would only wait, fewer would leave
     workers idle. Nothing remembers what was hinted, so nothing can be remembered wrongly.
     """
+    # After an outage one sweep is enough, not all that were called for: the last ones of them are left.
+    if queues.length(self.app, queues.BACKFILL.full_name) > PILED_UP:
+        return
     with resources.waiting():
         _sweep(self.app, resources.current())
 
