@@ -11,7 +11,7 @@ from itertools import groupby
 
 from sqlalchemy import Connection
 
-from pipeline import ledger, quarantine, ranges, sessionize, tombstones
+from pipeline import ledger, quarantine, ranges, sessionize, suspects, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
@@ -86,11 +86,33 @@ def _without_recalled(message: MessageIn) -> MessageIn:
     return message if content == message.content else message.model_copy(update={"content": content})
 
 
-def placer(database: Database, rules: Rules) -> ledger.Handler:
-    """The handler of `ingest` work: each claim is a chat whose arrivals are placed."""
+def placer(database: Database, rules: Rules, max_attempts: int = 5) -> ledger.Handler:
+    """The handler of `ingest` work: each claim is a chat whose arrivals are placed.
+
+    After a process died placing them they are placed one by one, and one that killed `max_attempts` processes
+    stands aside.
+    """
+
+    def alone(tenant_id: str, claim: Claim) -> suspects.Put:
+        return lambda connection, arrival: place(
+            connection,
+            tenant_id,
+            claim.key,
+            rules,
+            lambda _again: None,
+            trace_id=claim.trace_id,
+            failed_before=True,
+            only=arrival.message_id,
+        )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
         for claim in claims:
+            if claim.abandoned:
+                put = alone(tenant_id, claim)
+                follows, all_tried = suspects.place_each(database, tenant_id, claim, max_attempts, put)
+                yield from follows
+                if not all_tried:
+                    continue
             with database.tenant(tenant_id) as connection:
                 finish = _finisher(connection, claim)
                 follows = place(
@@ -120,8 +142,9 @@ def place(
     *,
     trace_id: str | None = None,
     failed_before: bool = False,
+    only: int | None = None,
 ) -> set[str]:
-    """Place what has arrived in a chat; returns the kinds of work that are owed now.
+    """Place what has arrived in a chat, or `only` this message; returns the kinds of work that are owed now.
 
     Calls `finish(again)` as the last statement; `again` says that more has arrived than one turn takes. What
     is owed carries on the `trace_id` of the request that brought the messages, of several the last one's.
@@ -132,7 +155,7 @@ def place(
         finish(False)
         return set()
     rules = rules.for_chat(chat)
-    waiting = messages.arrivals(connection, chat_id, ARRIVALS_AT_ONCE)
+    waiting = messages.arrivals(connection, chat_id, ARRIVALS_AT_ONCE, only)
 
     def put(some: Sequence[Arrival]) -> None:
         for session_key, group in groupby(sorted(some, key=_session_key), _session_key):

@@ -44,6 +44,8 @@ class Claim:
     attempts: int
     # the request that asked for the work
     trace_id: str | None
+    # whoever had it before us died, or was slower than its lease
+    abandoned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

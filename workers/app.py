@@ -77,6 +77,9 @@ def make_app(settings: Settings) -> Celery:
         worker_enable_soft_shutdown_on_idle=False,
         # torch does not survive a fork; the other workers start children the cheap way.
         worker_pool_start_method="fork",
+        # A child that is started afresh imports everything first. With the default of 4 s one that takes longer,
+        # on a busy machine, is killed, and so is the next one, without end.
+        worker_proc_alive_timeout=60,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_send_task_events=True,

@@ -1,11 +1,25 @@
 """What runs by the clock: the sweep every few seconds, pruning every hour."""
 
+from datetime import datetime
 from typing import Any
+
+from celery.schedules import schedstate
+from celery.schedules import schedule as interval
 
 from schemas.settings import Settings
 from workers.queues import BACKFILL
 
 PRUNE_SECONDS = 3600.0
+
+
+class Every(interval):  # type: ignore[misc] # Celery ships no types
+    """Every so many seconds, also after the clock was set back: Celery's own would wait until it has caught up."""
+
+    def is_due(self, last_run_at: datetime) -> schedstate:
+        """Whether it is time, and in how many seconds to look again."""
+        if self.maybe_make_aware(last_run_at) > self.maybe_make_aware(self.now()):
+            return schedstate(is_due=True, next=self.seconds)
+        return super().is_due(last_run_at)
 
 
 def schedule(settings: Settings) -> dict[str, Any]:
@@ -17,12 +31,12 @@ def schedule(settings: Settings) -> dict[str, Any]:
     return {
         "sweep": {
             "task": "backscroll.sweep",
-            "schedule": settings.sweep_seconds,
+            "schedule": Every(settings.sweep_seconds),
             "options": {"queue": BACKFILL.full_name},
         },
         "prune": {
             "task": "backscroll.prune",
-            "schedule": PRUNE_SECONDS,
+            "schedule": Every(PRUNE_SECONDS),
             "options": {"queue": BACKFILL.full_name},
         },
     }

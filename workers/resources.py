@@ -56,7 +56,7 @@ class Resources:
     @cached_property
     def placer(self) -> Handler:
         """Does `ingest` work."""
-        return ingest.placer(self.database, self.rules)
+        return ingest.placer(self.database, self.rules, self.settings.work_max_attempts)
 
     @cached_property
     def embed(self) -> Handler:

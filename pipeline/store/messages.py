@@ -69,16 +69,18 @@ class Arrival(NamedTuple):
     has_text: bool
 
 
-def arrivals(connection: Connection, chat_id: str, limit: int) -> list[Arrival]:
-    """The chat's messages that wait for their place, earliest first."""
+def arrivals(connection: Connection, chat_id: str, limit: int, only: int | None = None) -> list[Arrival]:
+    """The chat's messages that wait for their place, earliest first; or `only` this one, if it does."""
     rows = connection.execute(
         text("""
             SELECT m.id, m.session_key, m.sent_at, coalesce(nullif(m.sender_name, ''), m.sender_id),
                 m.token_count, length(m.tsv), m.content <> ''
             FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-            WHERE a.chat_id = :chat AND a.quarantined_at IS NULL ORDER BY m.sent_at LIMIT :limit
+            WHERE a.chat_id = :chat AND a.quarantined_at IS NULL
+                AND (CAST(:only AS bigint) IS NULL OR a.message_id = :only)
+            ORDER BY m.sent_at LIMIT :limit
         """),
-        {"chat": chat_id, "limit": limit},
+        {"chat": chat_id, "limit": limit, "only": only},
     )
     return [Arrival(*row) for row in rows]
 

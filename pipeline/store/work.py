@@ -49,7 +49,7 @@ _CLAIM_ABANDONED = text("""
     UPDATE work SET claimed = wanted, token = nextval('work_token'), attempts = attempts + 1,
         due_at = now() + make_interval(secs => :lease)
     FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = picked.kind AND work.key = picked.key
-    RETURNING work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id
+    RETURNING work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id, true AS abandoned
 """)
 
 # Fair: walk the tenants that are owed something by the index, take up to a batch of each, then deal round.

@@ -1,6 +1,7 @@
 """What chaos runs have uncovered stays mended."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import text
@@ -11,8 +12,10 @@ from pipeline.ledger import Claim, Policy
 from pipeline.store import work
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable
+from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT
+from workers import beat
 
 LENGTH = 256
 
@@ -58,3 +61,13 @@ def test_what_postgres_interrupted_is_tried_again_soon_and_what_a_provider_did_a
         ).one()
     assert at_least <= row.seconds <= at_most
     assert row.attempts == 0
+
+
+def test_sweeps_go_on_when_the_clock_is_set_back_and_none_is_thrown_away_by_a_clock_that_is_ahead() -> None:
+    now = datetime.now(UTC)
+    entries = beat.schedule(Settings(_env_file=None, sweep_seconds=5))
+    assert not any("expires" in entry["options"] for entry in entries.values())
+    every = entries["sweep"]["schedule"]
+    assert every.is_due(now + timedelta(minutes=8)).is_due
+    assert every.is_due(now - timedelta(seconds=5)).is_due
+    assert not every.is_due(now - timedelta(seconds=1)).is_due

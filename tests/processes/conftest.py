@@ -27,7 +27,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, copied
 from tests.ops.running import until
-from tests.processes.nodes import Process, RedisProcess, WorkerProcess
+from tests.processes.nodes import BeatProcess, Process, RedisProcess, WorkerProcess
 from workers.app import REDIS_TRANSPORT, make_app
 from workers.queues import QUEUES
 
@@ -65,16 +65,42 @@ class Deployment:
     def start_workers(self) -> None:
         """A worker of each queue, all at the same time, with the arguments that `backscroll` gives it."""
         for name in QUEUES:
-            command = processes.worker_command([name], shutdown_seconds=SOFT_SECONDS)
-            transport = REDIS_TRANSPORT | {
-                "visibility_timeout": VISIBILITY_SECONDS,
-                "unacked_restore_interval": 1,
-            }
-            command.append(f"broker.transport_options=(json){json.dumps(transport)}")
-            process = Process(name, command, self.folder, self.environment)
-            self.workers[name] = CeleryTestWorker(WorkerProcess(process), self.app)
+            self._start(name, self._command(name), {})
         for worker in self.workers.values():
             worker.ready()
+
+    def _command(self, name: str) -> list[str]:
+        command = processes.worker_command([name], shutdown_seconds=SOFT_SECONDS)
+        transport = REDIS_TRANSPORT | {
+            "visibility_timeout": VISIBILITY_SECONDS,
+            "unacked_restore_interval": 1,
+        }
+        return [*command, f"broker.transport_options=(json){json.dumps(transport)}"]
+
+    def _start(self, name: str, command: list[str], environment: Mapping[str, str]) -> None:
+        process = Process(name, command, self.folder, {**self.environment, **environment})
+        self.workers[name] = CeleryTestWorker(WorkerProcess(process), self.app)
+
+    @contextmanager
+    def instead(
+        self, names: Sequence[str], *, include: str, environment: Mapping[str, str]
+    ) -> Iterator[None]:
+        """While this holds, these workers import one more module and have this environment too."""
+        before = {name: self.workers[name] for name in names}
+        for name in names:
+            before[name].kill("SIGKILL")
+            command = self._command(name)
+            at = command.index("worker") + 1
+            self._start(name, [*command[:at], "-I", include, *command[at:]], environment)
+        for name in names:
+            self.workers[name].ready()
+        try:
+            yield
+        finally:
+            for name in names:
+                self.workers[name].teardown()
+                self.workers[name] = before[name]
+            self.revive()
 
     def revive(self) -> None:
         """Start again whatever worker a story has ended."""
@@ -272,3 +298,14 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
     with deployed(postgres, tmp_path_factory.mktemp("processes"), DATABASE) as running:
         running.start_workers()
         yield running
+
+
+@pytest.fixture(scope="module")
+def beat(deployment: Deployment) -> Iterator[BeatProcess]:
+    """The clock, which calls for a sweep every half second."""
+    command = processes.beat_command(deployment.folder)
+    clock = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
+    clock.ready()
+    yield clock
+    assert clock.status == "running"
+    clock.teardown()

@@ -6,23 +6,12 @@ from typing import Any
 
 import pytest
 
-from ops import processes
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
-from tests.processes.nodes import BeatProcess, Process
 from workers import queues
 from workers.signals import CLOSING_SECONDS
 
-
-@pytest.fixture(scope="module", autouse=True)
-def beat(deployment: Deployment) -> Iterator[BeatProcess]:
-    """The clock, which calls for a sweep every half second."""
-    command = processes.beat_command(deployment.folder)
-    clock = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
-    clock.ready()
-    yield clock
-    assert clock.status == "running"
-    clock.teardown()
+pytestmark = pytest.mark.usefixtures("beat")
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,60 @@
+"""Lets a worker die of what holds a certain word, as of a fault in a library of C; for tests alone.
+
+Only a worker that is told to import this module (`celery worker -I tests.processes.poison`) dies of it.
+"""
+
+import os
+import signal
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+from pipeline import ingest
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.extractive import ExtractiveSummarizer
+from schemas.sessions import Message
+from schemas.summaries import Summary
+from schemas.vectors import Vector
+from workers import resources
+
+# Of the first the process dies that places, of the second the one that embeds, of the third the one that summarizes.
+PLACED_BY, EMBEDDED, SUMMARIZED = "Belladonna", "aconite", "hemlock"
+_place_key = ingest._place_key
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _place_or_die(*args: Any) -> None:
+    if any(arrival.speaker == PLACED_BY for arrival in args[5]):
+        _die()
+    _place_key(*args)
+
+
+class PoisonedEmbedder(DeterministicEmbedder):
+    """Dies of a word."""
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        # messages alone: a session's text quotes them
+        if any(EMBEDDED in text and "time: " not in text for text in texts):
+            _die()
+        return super().embed_documents(texts)
+
+
+class PoisonedSummarizer(ExtractiveSummarizer):
+    """Dies of a word."""
+
+    def summarize(
+        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+    ) -> Summary:
+        if any(SUMMARIZED in message.content for message in messages):
+            _die()
+        return super().summarize(messages, previous, time_zone=time_zone)
+
+
+vars(ingest).update(_place_key=_place_or_die)
+vars(resources).update(
+    make_embedder=lambda *_args, **_named: PoisonedEmbedder(),
+    make_summarizer=lambda *_args, **_named: PoisonedSummarizer(),
+)
