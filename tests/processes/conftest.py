@@ -86,9 +86,8 @@ class Deployment:
         self, names: Sequence[str], *, include: str, environment: Mapping[str, str]
     ) -> Iterator[None]:
         """While this holds, these workers import one more module and have this environment too."""
-        before = {name: self.workers[name] for name in names}
         for name in names:
-            before[name].kill("SIGKILL")
+            self.workers[name].kill("SIGKILL")
             command = self._command(name)
             at = command.index("worker") + 1
             self._start(name, [*command[:at], "-I", include, *command[at:]], environment)
@@ -98,9 +97,11 @@ class Deployment:
             yield
         finally:
             for name in names:
-                self.workers[name].teardown()
-                self.workers[name] = before[name]
-            self.revive()
+                if self.workers[name].container.status == "running":
+                    self.workers[name].kill("SIGKILL")
+                self._start(name, self._command(name), {})
+            for name in names:
+                self.workers[name].ready()
 
     def revive(self) -> None:
         """Start again whatever worker a story has ended."""
