@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-from sqlalchemy import text
+from sqlalchemy import NullPool, create_engine, text
 
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
@@ -15,10 +15,12 @@ from pipeline import ingest, ledger
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.ledger import Handler
+from pipeline.store import spaces
 from schemas.context import Context
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
 from workers.resources import Resources
 
 Progress = Callable[[str], None]
@@ -27,9 +29,10 @@ Progress = Callable[[str], None]
 class Shipped:
     """A Backscroll without queues: what the workers' handlers do, one after the other in this process."""
 
-    def __init__(self, resources: Resources, superuser_url: str) -> None:
+    def __init__(self, resources: Resources, superuser_url: str, owner_url: str) -> None:
         self.resources = resources
         self._superuser_url = superuser_url
+        self._owner_url = owner_url
         self.settings = resources.settings
 
     def fill(
@@ -54,10 +57,26 @@ class Shipped:
         with psycopg.connect(self._superuser_url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
 
-    def ask(self, chat_id: str, question: str, budget: int, *, explain: bool = True) -> Context:
-        """The context for a question that is asked later: recent messages play no part."""
+    def index(self) -> None:
+        """Build the index of vectors that `temporary` was told to leave out."""
+        migrate.upgrade(self._owner_url, self.resources.embedder.space)
+
+    def ask(
+        self,
+        chat_id: str,
+        question: str,
+        budget: int,
+        *,
+        explain: bool = True,
+        include_history: bool = False,
+    ) -> Context:
+        """The context for a question; by default one that is asked later, so that recent messages play no part."""
         query = ContextQuery(
-            chat_id=chat_id, query=question, budget_tokens=budget, include_history=False, explain=explain
+            chat_id=chat_id,
+            query=question,
+            budget_tokens=budget,
+            include_history=include_history,
+            explain=explain,
         )
         return build_context(
             self.resources.database,
@@ -83,14 +102,19 @@ class Shipped:
 
 
 @contextmanager
-def temporary(settings: Settings) -> Iterator[Shipped]:
-    """A fresh embedded Postgres in a temporary folder, gone afterwards; the rest by the settings."""
+def temporary(settings: Settings, *, indexed: bool = True) -> Iterator[Shipped]:
+    """A fresh embedded Postgres in a temporary folder, gone afterwards; the rest by the settings.
+
+    Without `indexed` the index of vectors is left to `Shipped.index`: built at once it takes a tenth of the time.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-eval-") as folder,
         EmbeddedPostgres(Path(folder), durable=False) as server,
     ):
         embedder = make_embedder(settings.embedding_provider, settings.embedding_model)
-        migrate.upgrade(server.dsn("owner"), embedder.space)
+        migrate.upgrade(server.dsn("owner"), embedder.space if indexed else None)
+        if not indexed:
+            _register(server.dsn("owner"), embedder.space)
         ours = {
             "database_url": server.dsn("app"),
             "maintenance_database_url": server.dsn("maintenance"),
@@ -98,6 +122,12 @@ def temporary(settings: Settings) -> Iterator[Shipped]:
         }
         resources = Resources(Settings.model_validate({**settings.model_dump(by_alias=False), **ours}))
         try:
-            yield Shipped(resources, server.superuser_dsn(DATABASE))
+            yield Shipped(resources, server.superuser_dsn(DATABASE), server.dsn("owner"))
         finally:
             resources.database.close()
+
+
+def _register(owner_url: str, space: EmbeddingSpace) -> None:
+    engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
+    with engine.begin() as connection:
+        spaces.register(connection, space)
