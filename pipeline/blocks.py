@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
 from pipeline import assemble
@@ -50,6 +50,8 @@ class Remembered:
     document_id: str | None
     chunk_index: int | None
     score: float
+    # what the score is the product of
+    components: Mapping[str, float] = field(default_factory=dict)
 
 
 def window(start: datetime, end: datetime, zone: tzinfo) -> str:

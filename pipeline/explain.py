@@ -1,19 +1,38 @@
 """Say how a context came about: every hit with its score's parts, everything dropped with its reason."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 
-from pipeline import assemble
+from pipeline import assemble, rank
+from pipeline.profiles import Parameters
 from pipeline.rank import Scored
 from pipeline.recall import Asked, Found
-from schemas.context import Block, Dropped, Explanation, Hit
+from schemas.context import Block, BlockKind, Dropped, Explanation, Hit
 from schemas.payloads import ContextQuery
 
 # Hits and drops listed in an explanation.
 EXPLAINED = 100
 
 
-def message_hits(ranked: Sequence[Scored]) -> list[Hit]:
+def arms(ranked: Sequence[Scored]) -> dict[int, dict[str, int]]:
+    """By message, its place, from 1, by what its words and surroundings say alone, and by its vector alone."""
+    words = [hit for hit in ranked if hit.parts.get("words", 0) > 0]
+    vectors = [hit for hit in ranked if hit.candidate.cosine is not None]
+    places: dict[int, dict[str, int]] = {}
+    for number, hit in enumerate(sorted(words, key=lambda h: -h.parts["words"]), start=1):
+        places.setdefault(hit.candidate.id, {})["keywords"] = number
+    for number, hit in enumerate(sorted(vectors, key=lambda h: -(h.candidate.cosine or 0)), start=1):
+        places.setdefault(hit.candidate.id, {})["vectors"] = number
+    return places
+
+
+def message_hits(
+    best: Sequence[Scored],
+    places: Mapping[int, dict[str, int]],
+    shown: Mapping[tuple[str, str], BlockKind] = MappingProxyType({}),
+) -> list[Hit]:
+    """The best of what was ranked; `places` are those of `arms`, `shown` the block that each thing stands in."""
     return [
         Hit(
             kind="message",
@@ -25,45 +44,97 @@ def message_hits(ranked: Sequence[Scored]) -> list[Hit]:
             preview=assemble.shortened(assemble.one_line(hit.candidate.text), 160),
             rank=number,
             score=round(hit.score, 6),
-            components={name: round(value, 6) for name, value in hit.parts.items()},
+            components=_rounded(hit.parts),
+            arms=places.get(hit.candidate.id, {}),
+            shown_in=shown.get(("message", str(hit.candidate.id))),
         )
-        for number, hit in enumerate(ranked, start=1)
+        for number, hit in enumerate(best, start=1)
     ]
 
 
 def explanation(
     query: ContextQuery, asked: Asked, found: Found, ordered: Sequence[Block], dropped: Sequence[Dropped]
 ) -> Explanation:
+    """What was found and how, and what became of each of the best `EXPLAINED` messages and of all else."""
+    shown: dict[tuple[str, str], BlockKind] = {
+        ("memory" if item.kind == "document" else item.kind, item.id): block.kind
+        for block in ordered
+        for item in block.items
+    }
+    messages = message_hits(found.ranked[:EXPLAINED], arms(found.ranked), shown)
+    sessions = _session_hits(found, shown)
+    memories = [
+        Hit(
+            kind="memory",
+            id=memory.id,
+            preview=assemble.shortened(assemble.one_line(memory.content), 160),
+            rank=number,
+            score=round(memory.score, 6),
+            components=_rounded(memory.components),
+            shown_in=shown.get(("memory", memory.id)),
+        )
+        for number, memory in enumerate(found.memories, start=1)
+    ]
     return Explanation(
         profile=query.profile,
         parameters={**asdict(asked.parameters), **asdict(asked.weights)},
         vector_search=found.retrieved.vector_search if found.retrieved else "off",
         rows_compared=found.retrieved.rows_compared if found.retrieved else 0,
         keyword_search=found.retrieved.keyword_search if found.retrieved else "off",
-        sessions=[
-            Hit(
-                kind="session",
-                id=str(card.id),
-                session_id=card.id,
-                at=card.started_at,
-                preview=assemble.shortened(assemble.one_line(card.summary or "not summarized"), 160),
-                rank=number,
-                score=round(score, 6),
-            )
-            for number, (card, score) in enumerate(found.sessions, start=1)
-        ],
-        messages=message_hits(found.ranked[:EXPLAINED]),
-        memories=[
-            Hit(
-                kind="memory",
-                id=m.id,
-                preview=assemble.shortened(m.content, 160),
-                rank=n,
-                score=round(m.score, 6),
-            )
-            for n, m in enumerate(found.memories, start=1)
-        ],
-        dropped=list(dropped[:EXPLAINED]),
+        sessions=sessions,
+        messages=messages,
+        memories=memories,
+        dropped=_dropped(asked.parameters, found, [*messages, *sessions, *memories], dropped),
         timings_ms={},
         tokens_by_block={block.kind: block.tokens for block in ordered},
     )
+
+
+def _session_hits(found: Found, shown: Mapping[tuple[str, str], BlockKind]) -> list[Hit]:
+    best = dict(rank.rank_sessions(found.ranked))
+    return [
+        Hit(
+            kind="session",
+            id=str(card.id),
+            session_id=card.id,
+            at=card.started_at,
+            preview=assemble.shortened(assemble.one_line(card.summary or "not summarized"), 160),
+            rank=number,
+            score=round(score, 6),
+            components=_rounded(best[card.id].parts) if card.id in best else {},
+            shown_in=shown.get(("session", str(card.id))),
+        )
+        for number, (card, score) in enumerate(found.sessions, start=1)
+    ]
+
+
+def _dropped(
+    parameters: Parameters, found: Found, hits: Sequence[Hit], dropped: Sequence[Dropped]
+) -> list[Dropped]:
+    """Why each hit that is not shown is not; then what else was dropped, such as older recent messages."""
+    told = {(each.kind, each.id): each for each in dropped}
+    summarized = {card.id for card, _ in found.sessions if card.summary}
+    reasons = [
+        told.get((hit.kind, hit.id)) or _left_out(parameters, hit, hit.session_id in summarized)
+        for hit in hits
+        if hit.shown_in is None
+    ]
+    ranked = {("message", str(hit.candidate.id)) for hit in found.ranked}
+    listed = {(hit.kind, hit.id) for hit in hits}
+    return reasons + [each for key, each in told.items() if key not in ranked | listed]
+
+
+def _left_out(parameters: Parameters, hit: Hit, summarized: bool) -> Dropped:
+    """The reason of a hit that no block was offered."""
+    if hit.kind == "session" and not summarized:
+        return Dropped(kind=hit.kind, id=hit.id, reason="below_minimum", detail="not summarized")
+    most = {
+        "message": f"{parameters.messages} messages",
+        "session": f"{parameters.sessions} sessions",
+        "memory": f"{parameters.memories} memories and {parameters.documents} documents",
+    }
+    return Dropped(kind=hit.kind, id=hit.id, reason="cap", detail=f"at most {most[hit.kind]}")
+
+
+def _rounded(parts: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 6) for name, value in parts.items()}

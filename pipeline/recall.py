@@ -1,5 +1,6 @@
 """Read a query, embed it, and find everything that may be shown for it, ranked."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -206,15 +207,21 @@ def _find_memories(connection: Connection, query: ContextQuery, asked: Asked, fo
             source=row.source,
             document_id=row.document_id,
             chunk_index=row.chunk_index,
-            score=_memory_score(row.similarity, row.importance, row.last_accessed_at or row.created_at, now),
+            score=math.prod(factors.values()),
+            components=factors,
         )
         for row in unique.values()
         if row.similarity > 0
+        for factors in [_factors(row.similarity, row.importance, row.last_accessed_at or row.created_at, now)]
     ]
     found.memories = sorted(remembered, key=lambda memory: (-memory.score, memory.id))
 
 
-def _memory_score(similarity: float, importance: float, used_at: datetime, now: datetime) -> float:
-    """`similarity · (1 + 0.05 · importance) · recency`; recency is 1.1 for now and 1 after a month."""
+def _factors(similarity: float, importance: float, used_at: datetime, now: datetime) -> dict[str, float]:
+    """The factors of a memory's score; `recency` is 1.1 for now and 1 after a month."""
     age_days = max(0.0, (now - used_at).total_seconds() / 86_400)
-    return similarity * (1 + 0.05 * importance) * (1 + 0.1 * max(0.0, 1 - age_days / 30))
+    return {
+        "similarity": similarity,
+        "importance": 1 + 0.05 * importance,
+        "recency": 1 + 0.1 * max(0.0, 1 - age_days / 30),
+    }

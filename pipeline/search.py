@@ -11,13 +11,13 @@
 How sessions are scored, and what fitting is, says `pipeline.themes`; `min_similarity` replaces 0.5 and 0.25.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
 from pipeline import assemble, recall, themes
 from pipeline.clients.protocols import Embedder
-from pipeline.explain import message_hits
+from pipeline.explain import arms, message_hits
 from pipeline.rank import Scored
 from pipeline.searching import Searching, ranked
 from pipeline.store import around, keywords, messages, searches, sessions, users
@@ -114,13 +114,14 @@ def _hybrid(searching: Searching) -> list[MessageHit]:
     """Words and meaning, ranked as a context ranks them: every neighbour counts, what is filtered is not shown."""
     asked, least = searching.asked, searching.query.min_similarity
     hits = ranked(searching).hits
+    places = arms(hits)
     if not searching.which.is_open:
         ids = [hit.candidate.id for hit in hits]
         passing = searches.allowed(searching.connection, searching.scope.chat_id, searching.which, ids)
         hits = [hit for hit in hits if hit.candidate.id in passing]
     if least is not None and asked.vector is not None:
         hits = [hit for hit in hits if (hit.candidate.cosine or 0.0) >= least]
-    return _hits([hit for hit in hits if hit.candidate.text.strip()][: searching.query.limit])
+    return _hits([hit for hit in hits if hit.candidate.text.strip()][: searching.query.limit], places)
 
 
 def _similar(searching: Searching) -> list[MessageHit]:
@@ -171,10 +172,10 @@ def _contextual(searching: Searching) -> SearchResult:
     )
 
 
-def _hits(best: Sequence[Scored]) -> list[MessageHit]:
+def _hits(best: Sequence[Scored], places: Mapping[int, dict[str, int]]) -> list[MessageHit]:
     return [
         MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
-        for hit, scored in zip(message_hits(best), best, strict=True)
+        for hit, scored in zip(message_hits(best, places), best, strict=True)
     ]
 
 

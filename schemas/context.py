@@ -67,8 +67,12 @@ class Hit(BaseModel):
     # the final place, from 1
     rank: int
     score: float
-    # the score's parts by name, such as `dense`, `bm25`, `recency`
+    # the score's parts by name, such as `words` and `meaning`; a session has those of its best message
     components: dict[str, float] = Field(default_factory=dict)
+    # the place, from 1, that each arm alone would give it: `keywords`, `vectors`
+    arms: dict[str, int] = Field(default_factory=dict)
+    # the block of the context that it stands in; none: `dropped` says why not
+    shown_in: BlockKind | None = None
 
 
 class Dropped(BaseModel):

@@ -385,3 +385,19 @@ def test_settings_shape_the_default_profile_and_a_request_has_the_last_word(
     assert used() == {"sessions": 1, "history_tokens": 0, "min_importance": 2.0}
     assert used(parameters={"sessions": 2})["sessions"] == 2
     assert used(profile="group")["sessions"] == 3
+
+
+def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Settings) -> None:
+    for budget, parameters in ((90, {}), (2000, {"messages": 2, "sessions": 1}), (2000, {})):
+        found = ask(filled, settings, "the plumber and the boat", budget_tokens=budget, parameters=parameters)
+        why = found.explain
+        assert why is not None
+        shown = {(item.kind, item.id): block.kind for block in found.blocks for item in block.items}
+        dropped = {(each.kind, each.id) for each in why.dropped}
+        for hit in (*why.messages, *why.sessions):
+            assert hit.shown_in == shown.get((hit.kind, hit.id))
+            assert (hit.shown_in is None) == ((hit.kind, hit.id) in dropped)
+            assert hit.components
+        assert {place for hit in why.messages for place in hit.arms} == {"keywords", "vectors"}
+        assert sum(why.tokens_by_block.values()) == found.used_tokens
+        assert {"embed", "retrieve", "rank", "sessions", "assemble", "note"} <= why.timings_ms.keys()

@@ -68,6 +68,7 @@ def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None, why:
     for hit in hits:
         parts = [f"{name} {value:.2f}" for name, value in hit.components.items() if round(value, 2)]
         cells = [rendering.moment(hit.at, zone), hit.speaker or "", rendering.preview(hit.preview, PREVIEW)]
-        made_of = [" ".join(parts)] if why else []
+        arms = [f"{arm} #{place}" for arm, place in hit.arms.items()]
+        made_of = [" ".join([*parts, *arms])] if why else []
         rendering.row(table, hit.rank, f"{hit.score:.3f}", *made_of, f"{hit.kind} {hit.id}", *cells)
     return table

@@ -1,27 +1,33 @@
 """`backscroll context`: what a bot would put before its model for a question, and why."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from ops.commands import asking, rendering
+from ops.commands import asking, context_page, rendering
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
+from pipeline.store import sessions
 from schemas.context import Context, Explanation
+from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 HITS_SHOWN = 20
 DROPPED_SHOWN = 20
+# Sessions on the page's time line, the latest.
+SPANS = 2000
 
 
 @app.command(
     epilog="**Examples:** backscroll context 'who fixed the boiler?' --chat telegram:-100420 · "
-    "backscroll context 'what did we decide?' --explain · backscroll context 'and now?' --budget 800 --json"
+    "backscroll context 'what did we decide?' --explain · backscroll context 'why?' --html why.html · "
+    "backscroll context 'and now?' --budget 800 --json"
 )
 def context(
     question: Annotated[
@@ -44,6 +50,12 @@ def context(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also every hit's score, what was dropped and why, and times.")
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write what --explain tells to a page for a browser.", show_default=False
+        ),
+    ] = None,
     no_history: Annotated[
         bool, typer.Option("--no-history", help="Without the chat's latest messages.")
     ] = False,
@@ -64,7 +76,7 @@ def context(
             user_id=user,
             agent_id=agent,
             session_key=session_key,
-            explain=explain,
+            explain=explain or html is not None,
             include_history=not no_history,
         )
         from pipeline.context import build_context
@@ -74,6 +86,21 @@ def context(
             found = build_context(
                 database, settings.tenant, asked.query, embedder=embedder, settings=settings
             )
+        if html is not None and found.explain is not None:
+            with database.tenant(settings.tenant) as connection:
+                listed = sessions.listing(connection, asked.chat.chat_id, limit=SPANS)
+            spans = [
+                context_page.Span(
+                    id=row.id,
+                    started_at=row.started_at,
+                    ended_at=row.ended_at,
+                    message_count=row.message_count,
+                )
+                for row in listed
+            ]
+            title = asked.chat.title or asked.chat.chat_id
+            made = context_page.page(found, found.explain, question, title, asked.chat.time_zone, spans)
+            _write(html, made)
     if as_json:
         rendering.print_json(found)
         return
@@ -82,8 +109,15 @@ def context(
     print(rendering.plain(found.text) if console.is_terminal else found.text)
     for problem in found.degraded:
         rendering.err().print(f"Degraded: {problem}", style="yellow", markup=False)
-    if found.explain is not None:
+    if explain and found.explain is not None:
         _print_why(console, found, found.explain, asked.chat.time_zone)
+
+
+def _write(file: Path, made: str) -> None:
+    try:
+        file.write_text(made, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--html {file} cannot be written: {error.strerror}", field="html") from error
 
 
 def _print_why(console: Console, found: Context, why: Explanation, zone: str) -> None:

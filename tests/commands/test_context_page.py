@@ -1,0 +1,170 @@
+"""The page that explains a context: whole, self-contained, and harmless whatever was said."""
+
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ops.commands import context_page
+from ops.commands.context_page import Span
+from ops.commands.html import tag
+from pipeline import ingest
+from pipeline.store.database import Database
+from schemas.context import Block, ChatMessage, Context, Dropped, Explanation, Hit, Item
+from schemas.messages import ChatIn
+from tests.commands.conftest import CHAT, Run, Workers
+from tests.conftest import EPOCH, TENANT, message
+from tests.platforms.reading import FIXTURES
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onmouseover='x' </pre></style>&lt;"
+VOID = {"meta"}
+
+
+class Reader(HTMLParser):
+    """Reads a page, and fails where an element is not closed or not where it belongs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    @property
+    def names(self) -> set[str]:
+        return {name for name, _ in self.elements}
+
+
+def read(page: str) -> Reader:
+    reader = Reader()
+    reader.feed(page)
+    reader.close()
+    assert not reader.open
+    return reader
+
+
+def assert_harmless(reader: Reader) -> None:
+    """Nothing runs and nothing is loaded."""
+    assert not reader.names & {"script", "img", "link", "iframe", "object", "a", "form", "base"}
+    for name, attributes in reader.elements:
+        assert not [key for key in attributes if key.startswith("on") or key in {"src", "href"}], name
+
+
+def page_of(text: str) -> str:
+    item = Item(kind="message", id="1", text=text, at=EPOCH, speaker=text, score=1, reason=text)
+    hit = Hit(
+        kind="message",
+        id="1",
+        at=EPOCH,
+        speaker=text,
+        preview=text,
+        rank=1,
+        score=1,
+        components={text: 1, "b": -1},
+    )
+    why = Explanation(
+        profile=text,
+        parameters={text: text},
+        vector_search="off",
+        keyword_search="off",
+        rows_compared=1,
+        messages=[hit, hit.model_copy(update={"shown_in": "exchanges"})],
+        dropped=[Dropped(kind="message", id="1", reason="cap", detail=text)],
+        timings_ms={text: 1},
+    )
+    context = Context(
+        context_id="c",
+        text=text,
+        messages=[ChatMessage(role="user", content=text)],
+        blocks=[Block(kind="exchanges", tokens=1, chars=1, text=text, items=[item])],
+        used_tokens=1,
+        budget=2,
+        degraded=[text],
+    )
+    spans = [Span(id=1, started_at=EPOCH, ended_at=EPOCH + timedelta(hours=1), message_count=3)]
+    return context_page.page(context, why, text, text, "UTC", spans)
+
+
+@given(st.text() | st.just(HOSTILE))
+@settings(deadline=None, max_examples=40)
+def test_whatever_was_said_stays_text(text: str) -> None:
+    reader = read(page_of(text))
+    assert_harmless(reader)
+    assert reader.names <= read(page_of("plain")).names
+
+
+def test_hostile_text_is_shown_as_it_was_said() -> None:
+    reader = read(page_of(HOSTILE))
+    assert reader.text.count(HOSTILE) >= 8
+
+
+def test_an_element_escapes_what_was_not_made_here() -> None:
+    assert tag("b", ["<i>", tag("i", "&")], None, title='"') == '<b title="&quot;">&lt;i&gt;<i>&amp;</i></b>'
+
+
+@pytest.fixture
+def database_name(house: str) -> str:
+    """The sample chat, all of it in memory."""
+    return house
+
+
+def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "why.html"
+    shown = run("context", "which boiler did we decide on?", "--html", file, "--budget", 600)
+    assert shown.code == 0
+    assert "why" not in shown.out.splitlines()[0]
+    reader = read(file.read_text(encoding="utf-8"))
+    assert_harmless(reader)
+    for expected in (
+        "Tokens by block",
+        "Time by stage",
+        "retrieve",
+        "Sessions over time",
+        "Messages found",
+        "meaning",
+        "keywords #",
+        "vectors #",
+        "shown in exchanges",
+        "Not shown",
+        "budget",
+        "Parameters",
+        "which boiler did we decide on?",
+    ):
+        assert expected in reader.text, expected
+    kinds = [attributes.get("class") for name, attributes in reader.elements if name == "rect"]
+    assert {"picked", "found", None} <= set(kinds)
+    policy = [a["content"] for name, a in reader.elements if name == "meta" and "http-equiv" in a]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_a_recalled_script_is_no_script(
+    run: Run, database: Database, workers: Workers, tmp_path: Path
+) -> None:
+    ingest.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, f"boiler {HOSTILE}", id="hostile")])
+    workers.finish()
+    file = tmp_path / "why.html"
+    assert run("context", "boiler script alert", "--chat", CHAT, "--html", file).code == 0
+    written = file.read_text(encoding="utf-8")
+    assert_harmless(read(written))
+    assert "<script" not in written
+    assert "&lt;script&gt;alert(1)" in written
+
+
+def test_a_page_that_cannot_be_written_is_told_by_its_option(run: Run, tmp_path: Path) -> None:
+    run("import", FIXTURES / "jsonl/garden.jsonl")
+    refused = run("context", "x", "--chat", CHAT, "--html", tmp_path / "missing" / "why.html")
+    assert refused.code == 2
+    assert "--html" in refused.err
