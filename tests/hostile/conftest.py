@@ -61,6 +61,7 @@ def stage(
     victims.fill(database, {VICTIM: SECRET, MALLORY: "grue"}, Rules.of(settings), policy)
     url = postgres.superuser_dsn(NAME)
     victims.plant(url)
+    victims.put_off(url)
     yield Stage(
         settings=settings,
         database=database,

@@ -107,7 +107,8 @@ def told(result: Any, made: Arguments) -> str:
         for claim in made.claims:
             try:
                 result(MALLORY, [claim])
-            except REFUSALS as error:
+            except (*REFUSALS, KeyError) as error:
+                # a key of another kind of work is none that this handler knows
                 return str(error)
         return ""
     return repr(result)

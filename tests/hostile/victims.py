@@ -112,6 +112,15 @@ def plant(superuser_url: str) -> None:
             connection.execute(f"UPDATE {table} SET {column} = {more} WHERE tenant_id = %s{only}", [VICTIM])  # type: ignore[arg-type]
 
 
+def put_off(superuser_url: str) -> None:
+    """Let nothing of the victim's be due: whoever works for all tenants would do it, and be taken for hostile."""
+    with psycopg.connect(superuser_url) as connection:
+        connection.execute(
+            "UPDATE work SET due_at = now() + interval '1 day' WHERE tenant_id = %s AND due_at IS NOT NULL",
+            [VICTIM],
+        )
+
+
 def _texts(connection: psycopg.Connection) -> list[tuple[str, str, str]]:
     """`(table, column, type)` of what holds text of a tenant."""
     rows = connection.execute(

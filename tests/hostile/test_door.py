@@ -1,0 +1,145 @@
+"""The door with the hostile tenant's key: every route that it describes, with the ids of another and with SQL."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.hostile.arguments import THEMES, Arguments, Theme
+from tests.hostile.conftest import Stage
+from tests.hostile.victims import SECRET, SHARED_CHAT
+from tests.web.conftest import served
+
+# It goes over the wire as JSON: a lone surrogate as its escape.
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+@pytest.fixture(scope="module")
+def client(stage: Stage) -> Iterator[httpx.Client]:
+    """With the key of the hostile tenant."""
+    with served(stage.settings) as client:
+        yield client
+
+
+def _message(a: Arguments) -> dict[str, Any]:
+    return {
+        "external_id": a.name("messages", "external_id"),
+        "sender_id": a.name("messages", "sender_id"),
+        "sender_name": a.text[:200],
+        "content": a.text,
+        "session_key": a.name("session_closes", "session_key"),
+        "closes_session": True,
+        "sent_at": "2026-03-02T18:30:00Z",
+        "metadata": {a.text[:100]: a.text},
+    }
+
+
+# What goes into a path, and what is sent, by their names in the description.
+IN_PATH: dict[str, Callable[[Arguments], str]] = {
+    "chat_id": lambda a: a.chat_id,
+    "external_id": lambda a: a.name("messages", "external_id"),
+    "context_id": lambda a: a.name("query_log", "context_id"),
+    "user_id": lambda a: a.name("users", "user_id"),
+    "sender_id": lambda a: a.name("messages", "sender_id"),
+}
+BODIES: dict[tuple[str, str], list[Callable[[Arguments], dict[str, Any]]]] = {
+    ("post", "/v1/messages"): [
+        lambda a: {"chat": a.chat_id, "messages": [_message(a)]},
+        lambda a: {
+            "tenant": "victim",
+            "chat": {"chat_id": a.chat_id, "title": a.text},
+            "messages": [_message(a)],
+        },
+    ],
+    ("patch", "/v1/messages/{chat_id}/{external_id}"): [
+        lambda a: {"content": a.text, "edited_at": "2100-01-01T00:00:00Z"}
+    ],
+    ("post", "/v1/context"): [
+        lambda a: {
+            "chat_id": SHARED_CHAT,
+            "query": a.text,
+            "user_id": a.maybe("messages", "sender_id"),
+            "explain": True,
+        },
+        lambda a: {
+            "chat_id": a.chat_id,
+            "query": a.text,
+            "session_key": a.maybe("session_closes", "session_key"),
+        },
+    ],
+    ("post", "/v1/search"): [
+        lambda a: {"chat_id": SHARED_CHAT, "query": a.text, "sender_ids": a.names("messages", "sender_id")},
+        lambda a: {"chat_id": SHARED_CHAT, "query": a.text, "session_id": a.id("conversation_sessions")},
+        lambda a: {"chat_id": SHARED_CHAT, "query": a.text, "mode": "exact", "metadata": {"note": a.text}},
+        lambda a: {"chat_id": a.chat_id, "query": "lighthouse", "mode": "topic"},
+    ],
+    ("post", "/v1/more"): [
+        lambda a: {"chat_id": SHARED_CHAT, "session_id": a.id("conversation_sessions")},
+        lambda a: {
+            "chat_id": a.chat_id,
+            "session_id": a.id("conversation_sessions"),
+            "shown": a.ids("messages"),
+        },
+    ],
+    ("post", "/v1/contexts/{context_id}/answer"): [
+        lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}
+    ],
+}
+
+
+def routes(client: httpx.Client) -> list[tuple[str, str, list[str]]]:
+    """`(method, path, names in it)` of all that the door describes."""
+    found = []
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
+        for method in METHODS:
+            if method in methods:
+                parameters = methods[method].get("parameters", [])
+                found.append((method, path, [each["name"] for each in parameters]))
+    return found
+
+
+def test_no_route_tells_or_changes_what_is_another_tenant_s(stage: Stage, client: httpx.Client) -> None:
+    for method, path, names in routes(client):
+        for theme in THEMES:
+            for answer in attacks(client, Arguments(stage, theme), method, path, names):
+                told = f"{method} {path} with {theme.name}: {answer.status_code}"
+                assert SECRET not in answer.text, told
+                # what is refused is refused with its reason, and nothing is a defect
+                assert answer.status_code < 500, told + answer.text
+        stage.unharmed(f"{method} {path}")
+
+
+def attacks(
+    client: httpx.Client, a: Arguments, method: str, path: str, names: list[str]
+) -> Iterator[httpx.Response]:
+    """The answers to a route under one theme."""
+    url = path
+    for name in names:
+        # a longer path is refused by the server itself; a lone surrogate is no text that can be in one
+        value = IN_PATH[name](a).encode(errors="replace")[:2000]
+        url = url.replace(f"{{{name}}}", quote(value, safe="") or "-")
+    bodies = BODIES.get((method, path))
+    if bodies is None:
+        assert method in ("get", "delete"), f"say what a hostile body of {method} {path} is"
+        yield client.request(method, url)
+        return
+    for body in bodies:
+        yield client.request(
+            method, url, content=_json(body(a)), headers={"Content-Type": "application/json"}
+        )
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    return json.dumps(body).encode()
+
+
+def test_without_a_key_only_the_health_of_the_door_is_told(stage: Stage, client: httpx.Client) -> None:
+    made = Arguments(stage, Theme("without a key"))
+    with httpx.Client(base_url=client.base_url, timeout=30) as stranger:
+        for method, path, names in routes(client):
+            answers = list(attacks(stranger, made, method, path, names))
+            open_to_all = path in {"/healthz", "/readyz"}
+            assert {answer.status_code for answer in answers} == ({200} if open_to_all else {401}), path
