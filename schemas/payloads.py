@@ -38,12 +38,17 @@ class IngestPayload(BaseModel):
     messages: Annotated[list[MessageIn], BeforeValidator(_several), Field(min_length=1, max_length=MAX_BATCH)]
 
 
-class MessageAddress(BaseModel):
-    """A message by its platform's id, as it stands in a path."""
+class ChatAddress(BaseModel):
+    """A chat, as it stands in a path."""
 
     model_config = ConfigDict(frozen=True)
 
     chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+class MessageAddress(ChatAddress):
+    """A message by its platform's id, as it stands in a path."""
+
     external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 

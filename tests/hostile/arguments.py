@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, text
 
 from pipeline import backfill, checkup, owed, recall, searching
+from pipeline.audience import Visible
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
@@ -21,13 +22,14 @@ from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
 from pipeline.rules import Rules
 from pipeline.store import backfills, filters, health, retention, sessions, spaces
+from pipeline.store.audience import Seen
 from pipeline.store.chats import Chat
 from pipeline.store.messages import Arrival
 from pipeline.store.scope import Scope
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
 from schemas.forgetting import Subject
-from schemas.memories import MemoryIn
+from schemas.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.querylog import AnswerIn
@@ -391,6 +393,19 @@ BY_NAME: dict[str, Callable[[Arguments], Any]] = {
         (str(each), b"hash", _vector()) for each in a.ids("messages")
     ],
     "store.vectors.put.kind": lambda _: "message",
+    "given: schemas.memories.MemoryFilter": lambda a: MemoryFilter(
+        user_id=a.maybe("users", "user_id") or None, chat_id=None if a.theme.empty else a.chat_id
+    ),
+    "users": lambda a: None if a.theme.empty else a.names("users", "user_id"),
+    "visible": lambda a: Visible(everywhere=True, chats=frozenset({a.chat_id})),
+    "seen: pipeline.store.audience.Seen": lambda a: Seen(
+        visible=Visible(everywhere=True, chats=frozenset({a.chat_id})),
+        asker_ids=a.names("messages", "sender_id"),
+    ),
+    "store.tenants.set_setting.name": lambda a: a.text,
+    "value": lambda a: a.text,
+    "claim": lambda a: a.claims[0],
+    "suspects.place_each.put": lambda _: lambda _connection, _arrival: set(),
     # the query log
     "context_id": lambda a: a.name("query_log", "context_id"),
     "context": lambda a: Context(

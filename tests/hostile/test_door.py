@@ -44,6 +44,16 @@ IN_PATH: dict[str, Callable[[Arguments], str]] = {
     "context_id": lambda a: a.name("query_log", "context_id"),
     "user_id": lambda a: a.name("users", "user_id"),
     "sender_id": lambda a: a.name("messages", "sender_id"),
+    "memory_id": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
+}
+# What is asked for behind the question mark; what is not there is left out.
+IN_QUERY: dict[str, Callable[[Arguments], str]] = {
+    "scope": lambda a: "user" if a.theme.text is None else a.theme.text,
+    "user_id": lambda a: a.name("users", "user_id"),
+    "agent_id": lambda a: a.name("memories", "agent_id"),
+    "chat_id": lambda a: a.chat_id,
+    "after": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
+    "limit": lambda a: "100" if a.theme.text is None else a.theme.text,
 }
 BODIES: dict[tuple[str, str], list[Callable[[Arguments], dict[str, Any]]]] = {
     ("post", "/v1/messages"): [
@@ -84,20 +94,35 @@ BODIES: dict[tuple[str, str], list[Callable[[Arguments], dict[str, Any]]]] = {
             "shown": a.ids("messages"),
         },
     ],
+    ("post", "/v1/memories"): [
+        lambda a: {
+            "scope": "user",
+            "user_id": a.name("users", "user_id"),
+            "content": a.text,
+            "learned_in": a.chat_id,
+        },
+        lambda a: {"scope": "session", "session_id": a.id("conversation_sessions"), "content": a.text},
+    ],
+    ("put", "/v1/users/{user_id}/senders/{sender_id}"): [lambda _: {}],
+    ("post", "/v1/users/{user_id}/merge"): [
+        lambda a: {"into": a.name("users", "user_id")},
+        lambda a: {"into": "test:mallory"},
+    ],
+    ("put", "/v1/chats/{chat_id}/members"): [lambda a: {"members": a.names("messages", "sender_id")}],
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}
     ],
 }
 
 
-def routes(client: httpx.Client) -> list[tuple[str, str, list[str]]]:
-    """`(method, path, names in it)` of all that the door describes."""
+def routes(client: httpx.Client) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """`(method, path, its parameters as (place, name))` of all that the door describes."""
     found = []
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         for method in METHODS:
             if method in methods:
                 parameters = methods[method].get("parameters", [])
-                found.append((method, path, [each["name"] for each in parameters]))
+                found.append((method, path, [(each["in"], each["name"]) for each in parameters]))
     return found
 
 
@@ -113,18 +138,21 @@ def test_no_route_tells_or_changes_what_is_another_tenant_s(stage: Stage, client
 
 
 def attacks(
-    client: httpx.Client, a: Arguments, method: str, path: str, names: list[str]
+    client: httpx.Client, a: Arguments, method: str, path: str, names: list[tuple[str, str]]
 ) -> Iterator[httpx.Response]:
     """The answers to a route under one theme."""
     url = path
-    for name in names:
+    asked = [{name: IN_QUERY[name](a)[:2000]} for place, name in names if place == "query"]
+    for name in (name for place, name in names if place == "path"):
         # a longer path is refused by the server itself; a lone surrogate is no text that can be in one
         value = IN_PATH[name](a).encode(errors="replace")[:2000]
         url = url.replace(f"{{{name}}}", quote(value, safe="") or "-")
     bodies = BODIES.get((method, path))
     if bodies is None:
         assert method in ("get", "delete"), f"say what a hostile body of {method} {path} is"
-        yield client.request(method, url)
+        for query in [{}, *asked]:
+            sent = {name: value.encode(errors="replace") for name, value in query.items()}
+            yield client.request(method, url, params=sent)
         return
     for body in bodies:
         yield client.request(

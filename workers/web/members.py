@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 
 from pipeline import members
+from schemas.payloads import ChatAddress, parse_payload
 from schemas.users import Members, MembersPayload
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
@@ -15,10 +16,11 @@ router = APIRouter(tags=["chats"])
 ADDRESS = "/v1/chats/{chat_id}/members"
 
 
-@router.get(ADDRESS, summary="Show who is in a chat", responses=responses(401, 404, 503))
+@router.get(ADDRESS, summary="Show who is in a chat", responses=responses(401, 404, 422, 503))
 def get_members(door: HeldDoor, tenant: Tenant, chat_id: str) -> Members:
     """Whoever has spoken in the chat, or was named."""
-    return persistently(lambda: members.show(door.database, tenant, chat_id))
+    address = parse_payload(ChatAddress, {"chat_id": chat_id})
+    return persistently(lambda: members.show(door.database, tenant, address.chat_id))
 
 
 @router.put(
@@ -32,5 +34,6 @@ def put_members(door: HeldDoor, tenant: Tenant, chat_id: str, body: Body) -> Mem
 
     Worth it where many read and few speak: what was learned elsewhere is shown only where everybody knows it.
     """
+    address = parse_payload(ChatAddress, {"chat_id": chat_id})
     payload = parse(MembersPayload, body)
-    return persistently(lambda: members.tell(door.database, tenant, chat_id, payload.members))
+    return persistently(lambda: members.tell(door.database, tenant, address.chat_id, payload.members))
