@@ -35,6 +35,7 @@ COMMANDS = {
     "more": "ops.commands.more",
     "chats": "ops.commands.chats",
     "sessions": "ops.commands.sessions",
+    "queries": "ops.commands.queries",
     "users": "ops.commands.users",
     "tenant": "ops.commands.tenant",
     "status": "ops.commands.status",

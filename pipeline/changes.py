@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from pipeline import ranges, tombstones
+from pipeline import derived, ranges, tombstones
 from pipeline.fence import without_recalled
 from pipeline.rules import Rules
 from pipeline.store import changes as store
@@ -83,12 +83,16 @@ def edit(
         store.drop_message_vectors(connection, [message.id])
         ids = [session.id for session in touched]
         store.clear(connection, ids)
-        store.drop_derived(connection, [message.id], ids)
+        derived.take_back(
+            connection, tenant_id, chat_id, message_ids=[message.id], session_ids=ids, texts=[message.content]
+        )
         counters.add(connection, tenant_id, {"messages_edited": 1})
 
         rules = rules.for_chat(chat)
         key = f"message:{message.id}"
-        store.fence(connection, tenant_id, [key, *(f"session:{session_id}" for session_id in ids)])
+        keys = [key, *(f"session:{session_id}" for session_id in ids)]
+        store.fence(connection, tenant_id, keys)
+        store.forget_errors(connection, tenant_id, keys)
         follows: set[str] = set()
         if content and rules.memory:
             work.raise_wanted(connection, tenant_id, "embed", [key], trace_id=trace_id)
@@ -139,6 +143,8 @@ class Erased:
     sessions: int = 0
     summaries: int = 0
     memories: int = 0
+    # of the query log: rows that nothing was taken out of before
+    queries: int = 0
     work: int = 0
     # kinds of work that are owed now
     follows: frozenset[str] = field(default_factory=frozenset)
@@ -166,13 +172,22 @@ def erase(
         connection, chat.chat_id, sorted({(row.session_key, row.sent_at) for row in placed})
     )
     ids = [session.id for session in touched]
-    memories = store.drop_derived(connection, [row.id for row in gone], ids)
+    taken = derived.take_back(
+        connection,
+        tenant_id,
+        chat.chat_id,
+        message_ids=[row.id for row in gone],
+        session_ids=ids,
+        texts=[row.content for row in gone],
+    )
     summaries = store.clear(connection, ids)
     for session in touched:
         ranges.split_anew(connection, tenant_id, session, chat.language, rules)
 
     owed = store.drop_work(connection, tenant_id, [f"message:{row.id}" for row in gone])
-    store.fence(connection, tenant_id, [f"session:{session_id}" for session_id in ids])
+    keys = [f"session:{session_id}" for session_id in ids]
+    store.fence(connection, tenant_id, keys)
+    store.forget_errors(connection, tenant_id, keys)
     closed = ranges.close_sessions(
         connection, tenant_id, chat.chat_id, rules.for_chat(chat), trace_id=trace_id
     )
@@ -181,7 +196,8 @@ def erase(
         vectors=vectors,
         sessions=len(touched),
         summaries=summaries,
-        memories=memories,
+        memories=taken.memories,
+        queries=taken.queries,
         work=owed,
         follows=frozenset({"summarize"} if closed else ()),
     )

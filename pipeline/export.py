@@ -13,7 +13,7 @@ BATCH = 500
 def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
     """Records of a person, by any of their ids: what is linked to them, `messages`, `memories`, and where they are.
 
-    Each is a dict with its `record` (`user`, `message`, `memory`, `chat` or `session`); times are aware
+    Each is a dict with its `record` (`user`, `message`, `memory`, `chat`, `session` or `query`); times are aware
     datetimes. Read in batches, each in a transaction of its own. Raises `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
@@ -34,9 +34,12 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
         chats = members.chats_of(connection, senders)
         names = [*forgetting.names_of(connection, senders), *senders]
         sessions = store.sessions_of(connection, senders, names)
+        queries = store.queries_of(connection, senders)
     for row in memories:
         yield {"record": "memory", **row._mapping}
     for chat_id in chats:
         yield {"record": "chat", "chat_id": chat_id}
     for row in sessions:
         yield {"record": "session", **row._mapping}
+    for row in queries:
+        yield {"record": "query", **row._mapping}

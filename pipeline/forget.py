@@ -14,11 +14,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, ledger, ranges, tombstones
+from pipeline import changes, derived, ledger, ranges, tombstones
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
 from pipeline.store import changes as store_changes
-from pipeline.store import chats, counters, members, users, work
+from pipeline.store import chats, counters, members, querylog, users, work
 from pipeline.store import forgetting as store
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
@@ -70,8 +70,21 @@ def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
     return found
 
 
+def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
+    """Why a forgetting goes on no more, until an operator replays it; None: it is done or being done.
+
+    Raises `NotFound`.
+    """
+    with database.tenant(tenant_id) as connection:
+        state, error = work.state(connection, tenant_id, "forget", str(receipt_id))
+    # looked at second: what is finished in between is not taken for given up
+    if state == "owed" or get(database, tenant_id, receipt_id).finished_at is not None:
+        return None
+    return error or "the work was dropped"
+
+
 def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]:
-    """How many messages, of how many chats, and how many memories would go, without doing anything."""
+    """How many messages, of how many chats, memories and queries would go, without doing anything."""
     with database.tenant(tenant_id) as connection:
         row = store.plan(
             connection,
@@ -150,6 +163,13 @@ class _Forgetting:
         with self.database.tenant(self.tenant_id) as connection:
             if subject.external_id is not None:
                 store_changes.drop_pending(connection, str(subject.chat_id), [subject.external_id])
+            # behind the tombstone nothing more of theirs is recorded
+            if self.senders is not None:
+                asked = querylog.redact_askers(connection, self.senders, receipt.until)
+                store.add(connection, self.id, {"queries": asked})
+            elif subject.kind in {"chat", "tenant"}:
+                asked = querylog.delete(connection, receipt.until, subject.chat_id)
+                store.add(connection, self.id, {"queries": asked})
             spoken_in = (
                 [subject.chat_id] if subject.chat_id is not None else store.chats_of(connection, self.senders)
             )
@@ -216,17 +236,22 @@ class _Forgetting:
                 return
             found = store.pruned_sessions_with(connection, chat_id, names)
             ids = [session.id for session in found]
-            memories = store_changes.drop_derived(connection, [], ids)
+            taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
             summaries = store_changes.clear(connection, ids)
             for session in found:
                 ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
-            store_changes.fence(connection, self.tenant_id, [f"session:{session_id}" for session_id in ids])
+            keys = [f"session:{session_id}" for session_id in ids]
+            store_changes.fence(connection, self.tenant_id, keys)
+            store_changes.forget_errors(connection, self.tenant_id, keys)
             if found and ranges.close_sessions(
                 connection, self.tenant_id, chat_id, self.rules.for_chat(chat), trace_id=self.claim.trace_id
             ):
                 self.follows.add("summarize")
             self._count(
-                connection, changes.Erased(sessions=len(found), summaries=summaries, memories=memories)
+                connection,
+                changes.Erased(
+                    sessions=len(found), summaries=summaries, memories=taken.memories, queries=taken.queries
+                ),
             )
         yield
 
@@ -238,12 +263,13 @@ class _Forgetting:
                     return
                 store.drop_pending_of_chat(connection, chat_id, receipt.until)
                 ids = store.old_sessions(connection, chat_id, receipt.until, BATCH)
-                memories = store_changes.drop_derived(connection, [], ids)
+                taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
                 summaries = store_changes.clear(connection, ids)
                 for session_id in ids:
                     store_changes.drop_session(connection, self.tenant_id, session_id)
                 self._count(
-                    connection, changes.Erased(sessions=len(ids), summaries=summaries, memories=memories)
+                    connection,
+                    changes.Erased(sessions=len(ids), summaries=summaries, memories=taken.memories),
                 )
             if not ids:
                 break
@@ -274,7 +300,12 @@ class _Forgetting:
                 key = stones.ensure_key(connection, self.tenant_id)
                 hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
                 stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
-                store.add(connection, self.id, {"memories": len(gone)})
+                taken = derived.take_back_memories(connection, self.tenant_id, [str(row.id) for row in gone])
+                store.add(
+                    connection,
+                    self.id,
+                    {"memories": len(gone) + taken.memories, "queries": taken.queries},
+                )
             if not gone:
                 return
             yield
@@ -287,7 +318,7 @@ class _Forgetting:
 
     def _count(self, connection: Connection, erased: changes.Erased) -> None:
         """Add to the receipt, in the transaction that deletes."""
-        names = ("messages", "vectors", "sessions", "summaries", "memories", "work")
+        names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "work")
         store.add(connection, self.id, {name: getattr(erased, name) for name in names})
         self.follows |= erased.follows
 

@@ -40,6 +40,8 @@ class Stored:
     new: int
     # already there by their id
     duplicates: int
+    # forgotten, or of somebody who is not to be remembered
+    kept_out: int
     # of the batch: their times lie where the chat also has messages that came another way (see `Tally`)
     overlapping: int
     first_at: datetime | None
@@ -58,6 +60,7 @@ class ChatTally:
     title: str = ""
     new: int = 0
     duplicates: int = 0
+    kept_out: int = 0
     # New messages of a time at which the chat already has messages with ids of another kind: derived by an
     # import where these are the platform's own, or the platform's own where these are derived. Such ids never
     # meet, so one utterance that came both ways is stored twice.
@@ -85,6 +88,11 @@ class Tally:
         """Messages that were there already."""
         return sum(chat.duplicates for chat in self.chats.values())
 
+    @property
+    def kept_out(self) -> int:
+        """Messages that were forgotten, or whose senders are not to be remembered."""
+        return sum(chat.kept_out for chat in self.chats.values())
+
     def add(self, event: Event) -> None:
         """Count what `store` told of."""
         match event:
@@ -93,6 +101,7 @@ class Tally:
                 counted.title = chat.title or counted.title
                 counted.new += event.new
                 counted.duplicates += event.duplicates
+                counted.kept_out += event.kept_out
                 if event.new:
                     counted.overlapping += min(event.new, event.overlapping)
                 times = [counted.first_at, counted.last_at, event.first_at, event.last_at]
@@ -182,6 +191,7 @@ def _flush(
         chat=held.chat,
         new=accepted.new,
         duplicates=accepted.duplicates,
+        kept_out=accepted.kept_out,
         overlapping=sum(first <= time <= last for time in times) if first and last else 0,
         first_at=min(times, default=None),
         last_at=max(times, default=None),

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from pipeline import tombstones
+from pipeline import derived, tombstones
 from pipeline.store import audience, chats, tenants, users, work
 from pipeline.store import memories as store
 from pipeline.store import tombstones as stones
@@ -104,10 +104,14 @@ def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Mem
 
 
 def delete(database: Database, tenant_id: str, identity: UUID) -> None:
-    """Delete a memory; it may be written again. Raises `NotFound`, `DatabaseUnavailable`."""
+    """Delete a memory, and answers that may rest on it; it may be written again.
+
+    Raises `NotFound`, `DatabaseUnavailable`.
+    """
     with database.tenant(tenant_id) as connection:
         if not store.delete(connection, tenant_id, identity):
             raise NotFound(f"there is no memory {identity}")
+        derived.take_back_memories(connection, tenant_id, [str(identity)])
 
 
 def _uuid7() -> UUID:

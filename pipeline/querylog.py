@@ -4,10 +4,12 @@ A row holds ids, figures and the question, none of what it showed. What a forgot
 forgotten chat, is not recorded, even if the context was under way when they were forgotten.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from pipeline import memories as remembering
 from pipeline import tombstones
@@ -22,7 +24,7 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.memories import MemoryIn
 from schemas.messages import DEFAULT_LANGUAGE, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
-from schemas.querylog import Answered, AnswerIn, Source
+from schemas.querylog import Answered, AnswerIn, LoggedContext, Source
 from schemas.settings import Settings
 
 SOURCES: dict[BlockKind, Source] = {
@@ -98,6 +100,14 @@ def record(
     store.insert(connection, tenant_id, row)
 
 
+def listing(database: Database, tenant_id: str, chat_id: str | None, limit: int) -> list[LoggedContext]:
+    """The newest rows, of one chat or of all. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        return [
+            LoggedContext.model_validate(row._mapping) for row in store.listing(connection, chat_id, limit)
+        ]
+
+
 def report(
     database: Database, tenant_id: str, context_id: str, given: AnswerIn, settings: Settings
 ) -> Answered:
@@ -123,19 +133,19 @@ def report(
                 "ask with user_id, or leave remember out",
                 field="remember",
             )
-        # Forgetting locks messages before it looks into the log: whoever comes second sees the other.
-        messages = [int(item.partition(":")[2]) for item in row.shown if item.startswith("message:")]
-        held = store.hold_messages(connection, messages)
+        # Forgetting locks messages and memories before it looks into the log: whoever comes second sees the other.
+        messages = [int(each) for each in _shown(row, "message")]
+        remembered = [*_shown(row, "memory"), *_shown(row, "document")]
+        held = store.hold(connection, messages, remembered)
         row = store.get(connection, context_id, locked=True)
-        if row is None or row.redacted_at is not None or held < len(messages):
+        if row is None or row.redacted_at is not None or held < len(messages) + len(remembered):
             return Answered(outcome="kept_out")
         if tombstones.stopped(connection, row.asked_at, *_names(row.chat_id, row.user_id)):
             return Answered(outcome="kept_out")
         known = row.answer is not None
         if not known:
             store.set_answer(connection, context_id, answer, given.used)
-            used = [item.partition(":")[2] for item in given.used or () if item in row.shown]
-            memories.touch(connection, [item for item in used if f"memory:{item}" in row.shown])
+            memories.touch(connection, sorted(set(_shown(row, "memory")) & _ids(given.used or (), "memory")))
             counters.add(connection, tenant_id, {"answers_reported": 1})
         memory_id = row.memory_id
         if wanted and row.user_id and memory_id is None:
@@ -143,6 +153,15 @@ def report(
     return Answered(
         outcome="known" if known else "stored", memory_id=None if memory_id is None else str(memory_id)
     )
+
+
+def _ids(items: Iterable[str], kind: str) -> set[str]:
+    """The ids of one kind among items by `kind:id`."""
+    return {item.partition(":")[2] for item in items if item.startswith(f"{kind}:")}
+
+
+def _shown(row: Row[Any], kind: str) -> list[str]:
+    return sorted(_ids(row.shown, kind))
 
 
 def _names(chat_id: str, user_id: str | None) -> list[Named]:
@@ -153,7 +172,7 @@ def _names(chat_id: str, user_id: str | None) -> list[Named]:
     return names
 
 
-def _remember(connection: Connection, tenant_id: str, row: Any, answer: str) -> Any:
+def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str) -> UUID | None:
     """Write question and answer as a memory of who asked, learned in the chat, that knows what it rests on."""
     chat = chats.get(connection, row.chat_id)
     content = f"{row.query}\n{answer}".encode()[:MAX_CONTENT_BYTES].decode(errors="ignore")
@@ -167,7 +186,11 @@ def _remember(connection: Connection, tenant_id: str, row: Any, answer: str) -> 
         said_at=row.asked_at,
         source="answer",
         # when any of this is forgotten, so is the memory; and nothing is learned from it a second time
-        metadata={"context_id": row.context_id, "recalled": sorted(row.shown)},
+        metadata={
+            "context_id": row.context_id,
+            "question_chars": len(row.query),
+            "recalled": sorted(row.shown),
+        },
     )
     language = chat.language if chat else DEFAULT_LANGUAGE
     written = remembering.write(connection, tenant_id, memory, language=language)

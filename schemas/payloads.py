@@ -52,6 +52,38 @@ class MessageAddress(ChatAddress):
     external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
+class ChatAddress(BaseModel):
+    """A chat by its id, as it stands in a path."""
+
+    model_config = ConfigDict(frozen=True)
+
+    chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+class ReceiptAddress(BaseModel):
+    """A receipt of forgetting by its number, as it stands in a path."""
+
+    model_config = ConfigDict(frozen=True)
+
+    receipt: Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class ContextAddress(BaseModel):
+    """A context by the id that it was served with, as it stands in a path."""
+
+    model_config = ConfigDict(frozen=True)
+
+    context_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+class MemorySwitch(BaseModel):
+    """Whether something is remembered: the body of `PUT /v1/chats/{chat_id}/memory`, and of the same of a user."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory: Annotated[bool, Field(strict=True)]
+
+
 class EditPayload(BaseModel):
     """A message's new text: the body of `PATCH /v1/messages/{chat_id}/{external_id}`."""
 

@@ -144,6 +144,53 @@ def bench(
 
 
 @app.command(
+    "bench-forget",
+    epilog="**Example:** BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev bench-forget --messages 10000",
+)
+def bench_forget(
+    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 50_000,
+    users: Annotated[int, typer.Option(min=2, max=1000, help="Who said them.")] = 50,
+    chats: Annotated[int, typer.Option(min=1, max=1000, help="That share them.")] = 10,
+    queries: Annotated[int, typer.Option(min=0, max=100_000, help="Contexts asked for before.")] = 500,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how long it takes to forget one of many users, verified, on a fresh database of its own.
+
+    Also what must then be summarized and embedded again, and what the query log adds to a context. The messages
+    are made up and go through the shipped path.
+    """
+    from ops.bench import forgetting
+
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        found = forgetting.measure(
+            connection.configured(),
+            messages=messages,
+            users=users,
+            chats=chats,
+            queries=queries,
+            progress=status.update,
+        )
+    if as_json:
+        print(forgetting.as_json(found))
+        return
+    table = Table(
+        title=f"{found.messages} messages of {found.users} users, {found.chats} chats", show_header=False
+    )
+    table.add_row("forgotten, verified", f"{found.forget_seconds} s")
+    for what, count in found.counts.items():
+        table.add_row(f"  {what.replace('_', ' ')}", str(count))
+    table.add_row(
+        "summarized and embedded again", f"{found.summarized_again} sessions, {found.again_seconds} s"
+    )
+    table.add_row(
+        "context with query log / without", f"{found.context_ms} / {found.context_without_log_ms} ms"
+    )
+    table.add_row("filled in", f"{found.fill_seconds} s")
+    Console().print(table)
+
+
+@app.command(
     epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7 --json"
 )
 def chaos(

@@ -26,7 +26,7 @@ def user(
     """Write a user's messages, memories, and the sessions they took part in: one JSON object a line.
 
     Each line says what it is in `record`: `user` (whom they are linked with), `message`, `memory`, `chat` (that
-    they are in) or `session`. All senders that are linked to them are in it. Summaries of sessions speak of
+    they are in), `session` or `query`. All senders that are linked to them are in it. Summaries of sessions speak of
     others, too.
     """
     with opened(data_dir, tenant) as (settings, database):

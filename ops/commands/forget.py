@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,6 +25,7 @@ from schemas.settings import Settings
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 50
+NOT_AS_IT_SHOULD_BE = 5
 LOOK_SECONDS = 0.5
 FOLLOWING = ("summarize", "embed")
 
@@ -165,7 +166,25 @@ def _finished(database: Database, settings: Settings, receipt: Receipt) -> Recei
     handler = pipeline_forget.forgetter(database, Rules.of(settings))
     policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.work_max_attempts)
     while receipt.finished_at is None:
-        if not ledger.run(database, "forget", handler, policy).claimed:
-            time.sleep(LOOK_SECONDS)
+        claimed = ledger.run(database, "forget", handler, policy).claimed
+        reason = pipeline_forget.given_up(database, settings.tenant, receipt.id)
         receipt = pipeline_forget.get(database, settings.tenant, receipt.id)
+        if reason is not None:
+            _tell_given_up(receipt, reason)
+        if receipt.finished_at is None and not claimed:
+            time.sleep(LOOK_SECONDS)
     return receipt
+
+
+def _tell_given_up(receipt: Receipt, reason: str) -> NoReturn:
+    """End with what became of a forgetting that is not done, and what to do."""
+    gone = receipt.counts.get("messages", 0)
+    rendering.err().print(
+        f"Receipt {receipt.id} is not finished: forgetting was given up ({reason}). {gone:,} messages are gone, "
+        "what is left is still there, and nothing comes back meanwhile. Mend the cause, then let workers go on "
+        f"(backscroll work replay forget {receipt.id}) or run the same command again.",
+        style="red",
+        markup=False,
+        soft_wrap=True,
+    )
+    raise typer.Exit(NOT_AS_IT_SHOULD_BE)

@@ -223,7 +223,7 @@ def _import(source: Source, settings: Settings, database: Database, report: _Rep
                 report.tell(source.name, event)
                 tally.add(event)
                 _warn_of_overlap(event, report)
-                bar.move(tally.new + tally.duplicates)
+                bar.move(tally.new + tally.duplicates + tally.kept_out)
                 if isinstance(event, importing.Stored) and event.new:
                     hints.send("ingest")
     except (KeyboardInterrupt, BackscrollError) as error:
@@ -249,7 +249,11 @@ def _warn_of_overlap(event: Event, report: _Report) -> None:
 def _counted(tally: Tally) -> str:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
     skipped = f"skipped {tally.skipped.total():,}" + (f" ({reasons})" if reasons else "")
-    return f"new {tally.new:,}, already there {tally.duplicates:,}, broken {tally.broken:,}, {skipped}"
+    # mostly nobody was forgotten
+    kept_out = f"kept out as forgotten or not to be remembered {tally.kept_out:,}, " if tally.kept_out else ""
+    return (
+        f"new {tally.new:,}, already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, {skipped}"
+    )
 
 
 def _print_summary(tally: Tally, tz: str | None) -> None:
@@ -272,6 +276,7 @@ def _as_json(source: Source, tally: Tally, report: _Report, memory: status.Progr
         "format": source.format,
         "new": tally.new,
         "duplicates": tally.duplicates,
+        "kept_out": tally.kept_out,
         "broken": tally.broken,
         "skipped": dict(tally.skipped),
         "chats": [asdict(chat) for chat in tally.chats.values()],

@@ -102,7 +102,7 @@ def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[st
 def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) -> list[Row[Any]]:
     """Delete messages of one chat with their vectors and arrivals; what remains to be set right after them.
 
-    Rows of `(id, external_id, session_key, sent_at, lexemes, placed)`, in the order of their ids.
+    Rows of `(id, external_id, session_key, sent_at, content, lexemes, placed)`, in the order of their ids.
     """
     rows = connection.execute(
         text("""
@@ -111,7 +111,7 @@ def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) ->
                 ORDER BY external_id FOR UPDATE
             )
             DELETE FROM messages m USING locked WHERE m.id = locked.id
-            RETURNING m.id, m.external_id, m.session_key, m.sent_at, length(m.tsv) AS lexemes,
+            RETURNING m.id, m.external_id, m.session_key, m.sent_at, m.content, length(m.tsv) AS lexemes,
                 NOT EXISTS (SELECT 1 FROM arrivals a
                     WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
         """),
@@ -181,17 +181,6 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
     ).rowcount
 
 
-def drop_derived(connection: Connection, message_ids: Sequence[int], session_ids: Sequence[int]) -> int:
-    """Delete the memories that were made of these messages, or of sessions that hold them; how many."""
-    return connection.execute(
-        text("""
-            DELETE FROM memories WHERE source_message_ids && CAST(:messages AS bigint[]) OR source_session_id IN (
-                SELECT id FROM conversation_sessions WHERE id = ANY(:sessions) OR merged_into = ANY(:sessions))
-        """),
-        {"messages": list(message_ids), "sessions": list(session_ids)},
-    ).rowcount
-
-
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
     """Delete a session that nothing is left of, with its vectors, its memories and its work."""
     connection.execute(text("DELETE FROM conversation_sessions WHERE id = :id"), {"id": session_id})
@@ -206,6 +195,17 @@ def drop_work(connection: Connection, tenant_id: str, keys: Sequence[str]) -> in
         """),
         {"tenant": tenant_id, "keys": list(keys)},
     ).rowcount
+
+
+def forget_errors(connection: Connection, tenant_id: str, keys: Sequence[str]) -> None:
+    """Forget why work on objects that have changed failed: a model's words may quote what it was sent."""
+    connection.execute(
+        text("""
+            UPDATE work SET last_error = NULL WHERE tenant_id = :tenant AND kind IN ('embed', 'summarize')
+                AND key = ANY(:keys) AND last_error IS NOT NULL
+        """),
+        {"tenant": tenant_id, "keys": list(keys)},
+    )
 
 
 def fence(connection: Connection, tenant_id: str, keys: Sequence[str]) -> None:

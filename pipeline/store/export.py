@@ -48,3 +48,14 @@ def sessions_of(connection: Connection, senders: Sequence[str], names: Sequence[
         """),
         {"senders": list(senders), "names": list(names)},
     ).all()
+
+
+def queries_of(connection: Connection, senders: Sequence[str]) -> Sequence[Row[Any]]:
+    """What a person asked, and was answered, as far as it is recorded."""
+    return connection.execute(
+        text("""
+            SELECT context_id, chat_id, user_id, asked_at, query, answer, answered_at FROM query_log
+            WHERE user_id = ANY(:senders) ORDER BY asked_at, context_id
+        """),
+        {"senders": list(senders)},
+    ).all()

@@ -285,7 +285,7 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
 def plan(
     connection: Connection, *, chat_id: str | None, senders: Sequence[str] | None, external_id: str | None
 ) -> Row[Any]:
-    """How many messages, chats and memories a forgetting would take: a row with these names."""
+    """How many messages, chats, memories and queries a forgetting would take: a row with these names."""
     return connection.execute(
         text("""
             WITH gone AS (
@@ -296,7 +296,10 @@ def plan(
             SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
                 (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
                     AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-                    AND (CAST(:chat AS text) IS NULL OR chat_id = :chat OR learned_in = :chat)) AS memories
+                    AND (CAST(:chat AS text) IS NULL OR chat_id = :chat OR learned_in = :chat)) AS memories,
+                (SELECT count(*) FROM query_log WHERE CAST(:external AS text) IS NULL
+                    AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+                    AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)) AS queries
             FROM gone
         """),
         {"chat": chat_id, "senders": senders, "external": external_id},
@@ -322,7 +325,7 @@ def probes(connection: Connection, ids: Sequence[int], limit: int) -> Sequence[R
 
 
 def count_text(connection: Connection, content: str) -> int:
-    """In how many summaries, memories and waiting edits a text stands word for word."""
+    """In how many rows a text stands word for word: summaries, memories, waiting edits, the query log, errors."""
     return int(
         connection.execute(
             text("""
@@ -330,6 +333,11 @@ def count_text(connection: Connection, content: str) -> int:
                         WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
                     + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
                     + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
+                    + (SELECT count(*) FROM query_log
+                        WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
+                    + (SELECT count(*) FROM work WHERE position(:content IN last_error) > 0)
+                    + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
+                    + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
             """),
             {"content": content},
         ).scalar_one()
@@ -339,13 +347,15 @@ def count_text(connection: Connection, content: str) -> int:
 def count_vector(
     connection: Connection, space_id: int, size: int, embedding: str, *, chat_id: str | None, until: datetime
 ) -> int:
-    """How many messages until then have this very vector, in one chat or anywhere."""
+    """How many messages until then, in one chat or anywhere, and how many memories have this very vector."""
+    same = f"""space_id = {int(space_id)}
+        AND embedding::halfvec({int(size)}) <=> CAST(:embedding AS halfvec({int(size)})) < 0.0001"""
     return int(
         connection.execute(
             text(f"""
-                SELECT count(*) FROM message_vectors WHERE space_id = {int(space_id)} AND sent_at <= :until
-                    AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-                    AND embedding::halfvec({int(size)}) <=> CAST(:embedding AS halfvec({int(size)})) < 0.0001
+                SELECT (SELECT count(*) FROM message_vectors WHERE {same} AND sent_at <= :until
+                        AND (CAST(:chat AS text) IS NULL OR chat_id = :chat))
+                    + (SELECT count(*) FROM memory_vectors WHERE {same})
             """),
             {"embedding": embedding, "chat": chat_id, "until": until},
         ).scalar_one()

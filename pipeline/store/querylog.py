@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 QUOTED_CHARS = 8
-"""A message as long as this that stands in a question, or a question in a message, is the same text."""
+"""A message as long as this that stands in a question, or such a question in a message, counts as quoted."""
 
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
@@ -67,60 +67,69 @@ def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None
     )
 
 
-def hold_messages(connection: Connection, ids: Sequence[int]) -> int:
-    """Keep these messages from being deleted until the transaction ends; how many there are."""
-    return len(
-        connection.execute(
-            text("SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"),
-            {"ids": list(ids)},
-        ).all()
-    )
+def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[str]) -> int:
+    """Keep these messages and memories from being deleted until the transaction ends; how many there are."""
+    held = connection.execute(
+        text("SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"),
+        {"ids": list(messages)},
+    ).all()
+    remembered = connection.execute(
+        text("SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR NO KEY UPDATE"),
+        {"ids": list(memory_ids)},
+    ).all()
+    return len(held) + len(remembered)
+
+
+def quotes(question: str, texts: str) -> str:
+    """A condition: whether a question says what one of these texts says, the whole of it or a long part."""
+    return f"""EXISTS (SELECT 1 FROM (SELECT btrim(lower(t)) AS said FROM unnest({texts}) t) given
+        WHERE said <> '' AND (said = btrim(lower({question}))
+            OR length(said) >= {QUOTED_CHARS} AND strpos(lower({question}), said) > 0
+            OR length(btrim({question})) >= {QUOTED_CHARS} AND strpos(said, btrim(lower({question}))) > 0))"""
 
 
 # What goes of a row that something was taken out of: the answer, as it may repeat what was shown. Its figures stay.
 _REDACT = """
-    answer = NULL, used = NULL, answered_at = NULL, memory_id = NULL,
-    redacted_at = coalesce(redacted_at, now())
+    answer = NULL, used = NULL, answered_at = NULL, memory_id = NULL, redacted_at = coalesce(redacted_at, now())
 """
+_FRESH = "RETURNING CASE WHEN redacted_at = now() THEN context_id END"
 
 
-def redact_shown(connection: Connection, gone: Sequence[str], chat_id: str | None = None) -> int:
-    """Take items, by `kind:id`, out of what a chat's (or all) contexts showed, and the answers to these; how many."""
+def redact_shown(connection: Connection, gone: Sequence[str], chat_id: str | None = None) -> set[str]:
+    """Take items, by `kind:id`, out of what a chat's (or all) contexts showed, with the answers to these.
+
+    Returns the contexts that nothing was taken out of before.
+    """
     if not gone:
-        return 0
-    return connection.execute(
+        return set()
+    rows = connection.scalars(
         text(f"""
             UPDATE query_log SET shown = shown - CAST(:gone AS text[]), {_REDACT}
-            WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat) AND shown ?| CAST(:gone AS text[])
+            WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat) AND shown ?| CAST(:gone AS text[]) {_FRESH}
         """),
         {"gone": list(gone), "chat": chat_id},
-    ).rowcount
+    )
+    return {context_id for context_id in rows if context_id}
 
 
-def redact_quoting(connection: Connection, chat_id: str, texts: Sequence[str]) -> int:
-    """Take out of a chat's rows the questions that say what these messages said, with their answers; how many.
+def redact_quoting(connection: Connection, chat_id: str, texts: Sequence[str]) -> set[str]:
+    """Take out of a chat's rows the questions that say what these messages said, with their answers.
 
     A bot asks with the very message that it reacts to, or with a part of it, and need not say who wrote it.
+    Returns the contexts that nothing was taken out of before.
     """
-    if not texts:
-        return 0
-    return connection.execute(
+    rows = connection.scalars(
         text(f"""
-            WITH said AS MATERIALIZED (
-                SELECT DISTINCT btrim(lower(s)) AS said FROM unnest(CAST(:texts AS text[])) s WHERE btrim(s) <> ''
-            )
             UPDATE query_log SET query = NULL, user_id = NULL, {_REDACT}
-            WHERE chat_id = :chat AND query IS NOT NULL AND EXISTS (
-                SELECT 1 FROM said WHERE said = btrim(lower(query))
-                    OR length(said) >= {QUOTED_CHARS} AND strpos(lower(query), said) > 0
-                    OR length(btrim(query)) >= {QUOTED_CHARS} AND strpos(said, btrim(lower(query))) > 0)
+            WHERE chat_id = :chat AND query IS NOT NULL AND {quotes("query", "CAST(:texts AS text[])")} {_FRESH}
         """),
         {"chat": chat_id, "texts": list(texts)},
-    ).rowcount
+    )
+    return {context_id for context_id in rows if context_id}
 
 
 def redact_askers(connection: Connection, user_ids: Sequence[str], until: datetime) -> int:
-    """Take out what these users asked until then, what was shown and answered; the figures stay. How many."""
+    """Take out what these users asked until then, what they were shown and answered; the figures stay. How many."""
     return connection.execute(
         text(f"""
             UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}

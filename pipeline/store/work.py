@@ -242,3 +242,18 @@ def drop(connection: Connection, tenant_id: str, kind: str, keys: Sequence[str])
         text("DELETE FROM work WHERE tenant_id = :tenant AND kind = :kind AND key = ANY(:keys)"),
         {"tenant": tenant_id, "kind": kind, "keys": list(keys)},
     )
+
+
+def state(connection: Connection, tenant_id: str, kind: str, key: str) -> tuple[str, str | None]:
+    """Whether work is `owed`, `dead` or neither (`none`), and why it failed last."""
+    row = connection.execute(
+        text("""
+            SELECT due_at, dead_at, last_error FROM work WHERE tenant_id = :tenant AND kind = :kind AND key = :key
+        """),
+        {"tenant": tenant_id, "kind": kind, "key": key},
+    ).one_or_none()
+    if row is None:
+        return "none", None
+    if row.dead_at is not None:
+        return "dead", row.last_error
+    return ("none" if row.due_at is None else "owed"), row.last_error

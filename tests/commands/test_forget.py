@@ -4,8 +4,12 @@ import io
 import sys
 
 import pytest
+from sqlalchemy import text
 
-from tests.commands.conftest import CHAT, Run
+from pipeline import changes
+from pipeline.store.database import Database
+from tests.commands.conftest import CHAT, SAMPLE, Run
+from tests.conftest import TENANT
 
 
 @pytest.fixture
@@ -16,7 +20,7 @@ def database_name(house: str) -> str:
 
 def test_a_dry_run_says_how_much_and_forgets_nothing(run: Run) -> None:
     shown = run("forget", "chat", CHAT, "--dry-run", "--json").json
-    assert shown["would_forget"] == {"messages": 418, "chats": 1, "memories": 0}
+    assert shown["would_forget"] == {"messages": 418, "chats": 1, "memories": 0, "queries": 0}
     assert "418 messages" in run("forget", "chat", CHAT, "--dry-run").out
     assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
 
@@ -37,3 +41,41 @@ def test_forgetting_a_chat_gives_a_receipt_that_does_not_name_it(run: Run) -> No
     assert run("chats", "list", "--json").json["chats"] == []
     assert [r["id"] for r in run("forget", "receipts", "--json").json["receipts"]] == [receipt["id"]]
     assert "Receipt 2" in run("forget", "message", CHAT, "1041", "--yes").out
+
+
+def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
+    run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKSCROLL_WORK_MAX_ATTEMPTS", "1")
+
+    def broken(*given: object, **options: object) -> None:
+        raise ValueError("no luck")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(changes, "erase", broken)
+        ended = run("forget", "chat", CHAT, "--yes")
+    assert ended.code == 5
+    assert "ValueError: no luck" in ended.err
+    assert "backscroll work replay forget 1" in ended.err
+    # nothing comes back meanwhile, and an import says so
+    assert run("import", SAMPLE, "--json").json["kept_out"] == 418
+    assert "kept out as forgotten or not to be remembered 418" in run("import", SAMPLE).out
+    assert run("work", "replay", "forget", 1).code == 0
+    again = run("forget", "chat", CHAT, "--yes", "--json").json
+    assert again["finished_at"]
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM messages")) == 0
+
+
+def test_what_was_asked_is_listed_with_its_answer(run: Run) -> None:
+    context = run(
+        "context", "Which internet provider?", "--chat", CHAT, "--user", "telegram:11", "--json"
+    ).json
+    told = run("queries", "answer", context["context_id"], "Ondaclara.", "--remember")
+    assert (told.code, "are the memory" in told.out) == (0, True)
+    again = run("queries", "answer", context["context_id"], "Ondaclara.", "--json").json
+    assert again["outcome"] == "known"
+    (listed,) = run("queries", "list", "--json").json["queries"]
+    assert (listed["query"], listed["answer"]) == ("Which internet provider?", "Ondaclara.")
+    assert "Which internet provider?" in run("queries").out
+    assert run("queries", "answer", "ctx_none", "x").code == 3

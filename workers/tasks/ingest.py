@@ -75,7 +75,13 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
             )
             _lay_aside(self, args, payload)
             return
-    log.info("accepted", chat_id=parsed.chat.chat_id, new=accepted.new, duplicates=accepted.duplicates)
+    log.info(
+        "accepted",
+        chat_id=parsed.chat.chat_id,
+        new=accepted.new,
+        duplicates=accepted.duplicates,
+        kept_out=accepted.kept_out,
+    )
     if accepted.new:
         queues.hint(self.app, "ingest")
 

@@ -25,7 +25,19 @@ from schemas.settings import Settings, load_settings
 from workers import signals  # noqa: F401
 from workers.app import make_app
 from workers.logging import configure_logging
-from workers.web import contexts, errors, health, members, memories, messages, openapi, searches, users
+from workers.web import (
+    answers,
+    contexts,
+    errors,
+    forgetting,
+    health,
+    members,
+    memories,
+    messages,
+    openapi,
+    searches,
+    users,
+)
 from workers.web.access import Access
 from workers.web.backlog import Backlog
 from workers.web.door import Door
@@ -83,7 +95,7 @@ def make_web_app(settings: Settings) -> FastAPI:
     # the last one added is the outermost
     app.add_middleware(Linger)
     errors.install(app)
-    for module in (health, messages, contexts, searches, memories, users, members):
+    for module in (health, messages, contexts, answers, searches, memories, users, members, forgetting):
         app.include_router(module.router)
     openapi.install(app)
     return app

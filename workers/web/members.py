@@ -10,8 +10,9 @@ from workers.web.bodies import Body, parse
 from workers.web.door import HeldDoor, persistently
 from workers.web.errors import responses
 from workers.web.openapi import MEMBERS_BODY
+from workers.web.routes import IdRoute
 
-router = APIRouter(tags=["chats"])
+router = APIRouter(tags=["chats"], route_class=IdRoute)
 
 ADDRESS = "/v1/chats/{chat_id}/members"
 

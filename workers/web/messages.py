@@ -16,8 +16,9 @@ from workers.web.bodies import Body, parse
 from workers.web.door import HeldDoor, persistently
 from workers.web.errors import request_id, responses
 from workers.web.openapi import EDIT_BODY, MESSAGES_BODY
+from workers.web.routes import IdRoute
 
-router = APIRouter(tags=["messages"])
+router = APIRouter(tags=["messages"], route_class=IdRoute)
 
 
 class Receipt(BaseModel):
@@ -73,7 +74,7 @@ def post_messages(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
     )
 
 
-# a platform's id may hold slashes
+# a platform's id may hold slashes: those of a chat's id are sent as %2F
 ADDRESS = "/v1/messages/{chat_id}/{external_id:path}"
 
 

@@ -11,9 +11,11 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
-from schemas.payloads import ContextQuery, EditPayload, IngestPayload
+from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch
+from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery, SearchQuery
 from schemas.users import MembersPayload, MergePayload
 from workers.web.bodies import MAX_BODY_BYTES
@@ -77,6 +79,21 @@ MESSAGES_BODY = _body(
 EDIT_BODY = _body(
     "EditPayload",
     An_edit={"content": "The boiler is replaced.", "edited_at": "2026-03-02T18:10:00+01:00"},
+)
+
+FORGET_BODY = _body(
+    "Subject",
+    A_user={"kind": "user", "sender_id": "telegram:11"},
+    A_message={"kind": "message", "chat_id": "telegram:-100200", "external_id": "1041"},
+    A_chat={"kind": "chat", "chat_id": "telegram:-100200"},
+)
+
+SWITCH_BODY = _body("MemorySwitch", Off={"memory": False}, On={"memory": True})
+
+ANSWER_BODY = _body(
+    "AnswerIn",
+    An_answer={"answer": "On 4 May, the plumber comes with it."},
+    To_be_remembered={"answer": "On 4 May.", "used": ["message:812"], "remember": True},
 )
 
 CONTEXT_BODY = _body(
@@ -152,6 +169,9 @@ def install(app: FastAPI) -> None:
                     (IngestPayload, "validation"),
                     (EditPayload, "validation"),
                     (ContextQuery, "validation"),
+                    (AnswerIn, "validation"),
+                    (Subject, "validation"),
+                    (MemorySwitch, "validation"),
                     (SearchQuery, "validation"),
                     (MoreQuery, "validation"),
                     (MemoryPayload, "validation"),

@@ -14,8 +14,9 @@ from workers.web.bodies import Body, parse
 from workers.web.door import HeldDoor, persistently
 from workers.web.errors import request_id, responses
 from workers.web.openapi import MERGE_BODY
+from workers.web.routes import IdRoute
 
-router = APIRouter(tags=["users"])
+router = APIRouter(tags=["users"], route_class=IdRoute)
 
 # a platform's id may hold slashes
 SENDER = "/v1/users/{user_id}/senders/{sender_id:path}"

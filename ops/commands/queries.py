@@ -1,0 +1,103 @@
+"""`backscroll queries`: what was asked, shown and answered, and the answer to a context."""
+
+from typing import Annotated
+
+import typer
+
+from ops.commands import rendering
+from ops.commands.hints import Hints
+from ops.commands.opening import opened
+from ops.commands.rendering import JsonOption
+from ops.connection import DataDirOption, TenantOption
+from pipeline import querylog
+from schemas.payloads import parse_payload
+from schemas.querylog import AnswerIn
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+LISTED = 20
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog="**Examples:** backscroll queries · backscroll queries list --chat telegram:-100420 --json · "
+    "backscroll queries answer ctx_1f2e 'On 4 May.' --remember",
+)
+def queries(context: typer.Context) -> None:
+    """List what was asked and answered, or report an answer."""
+    if context.invoked_subcommand is None:
+        list_()
+
+
+@app.command("list", epilog="**Example:** backscroll queries list --chat telegram:-100420 --limit 5")
+def list_(
+    chat: Annotated[str | None, typer.Option(help="In this chat alone.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="The newest so many.")] = LISTED,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """List the newest contexts: who asked what, how long it took, and what was answered.
+
+    Questions and answers are missing where something of them was forgotten, or was not to be remembered.
+    """
+    with opened(data_dir, tenant) as (settings, database):
+        found = querylog.listing(database, settings.tenant, chat, limit)
+    if as_json:
+        rendering.print_json({"queries": found})
+        return
+    table = rendering.table(
+        "asked (UTC)", "context", "chat", "who", "ms", "tokens", "question", "answer", right=("ms", "tokens")
+    )
+    for each in found:
+        said = [rendering.preview(text or "–", 60) for text in (each.query, each.answer)]
+        figures = [f"{each.latency_ms:.0f}", each.used_tokens]
+        cells = [each.context_id, each.chat_id, each.user_id or "", *figures, *said]
+        rendering.row(table, rendering.moment(each.asked_at), *cells)
+    rendering.out().print(table)
+
+
+@app.command(
+    epilog="**Examples:** backscroll queries answer ctx_1f2e 'On 4 May.' · "
+    "backscroll queries answer ctx_1f2e 'On 4 May.' --used message:812 --remember"
+)
+def answer(
+    context_id: Annotated[str, typer.Argument(help="As the context had it.", show_default=False)],
+    text: Annotated[str, typer.Argument(help="What was answered.", show_default=False)],
+    used: Annotated[
+        list[str] | None,
+        typer.Option(help="An item that the answer rests on, as message:812; may be repeated."),
+    ] = None,
+    remember: Annotated[
+        bool | None,
+        typer.Option(
+            "--remember/--no-remember",
+            help="Whether question and answer become a memory of who asked; default: BACKSCROLL_REMEMBER_ANSWERS.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Report what was answered to a context: the first answer stands."""
+    given = parse_payload(AnswerIn, {"answer": text, "used": used, "remember": remember})
+    with opened(data_dir, tenant) as (settings, database):
+        answered = querylog.report(database, settings.tenant, context_id, given, settings)
+        if answered.memory_id is not None:
+            hints = Hints(settings, rendering.err())
+            try:
+                hints.send("embed")
+            finally:
+                hints.close()
+    if as_json:
+        rendering.print_json(answered)
+        return
+    told = {
+        "stored": "The answer is stored.",
+        "known": "There was an answer already, and the first one stands.",
+        "kept_out": "Not stored: what it rests on, or who asked, was forgotten or is not to be remembered.",
+    }
+    print(told[answered.outcome])
+    if answered.memory_id is not None:
+        print(f"Question and answer are the memory {answered.memory_id}.")

@@ -1,0 +1,140 @@
+"""Forgetting reaches what was asked, answered and remembered of it, and leaves what is not its to take."""
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import changes, embed, forget, ingest, querylog
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import build_context
+from pipeline.ledger import Policy
+from pipeline.memories import remember
+from pipeline.rules import Rules
+from pipeline.store.database import Database
+from schemas.context import Context
+from schemas.forgetting import Subject
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
+from schemas.querylog import AnswerIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_forget import everywhere, forgotten, work
+from tests.test_pipeline import rows, run
+
+GROUP = ChatIn(chat_id="test:group")
+ZORA, ANN = "test:zora", "test:ann"
+SECRET = "my zebrafish lives at Rua Augusta 20"
+BY_ZORA = {"sender_id": ZORA, "sender_name": "Zora"}
+
+
+def ask(database: Database, settings: Settings, query: str, answer: str | None, **fields: object) -> Context:
+    """A context, and its answer reported and remembered where somebody asked."""
+    given = ContextQuery.model_validate({"chat_id": GROUP.chat_id, "query": query} | fields)
+    context = build_context(database, TENANT, given, embedder=DeterministicEmbedder(), settings=settings)
+    if answer is not None:
+        said = AnswerIn(answer=answer, remember="user_id" in fields)
+        answered = querylog.report(database, TENANT, context.context_id, said, settings)
+        assert answered.outcome == "stored"
+        assert (answered.memory_id is not None) == ("user_id" in fields)
+    return context
+
+
+@pytest.fixture
+def asked(database: Database, settings: Settings, rules: Rules, policy: Policy) -> Database:
+    """A group where Zora told a secret; she, the bot for her, and Ann have asked about it."""
+    talk = [message(n, f"the boiler shows E{40 + n}", id=f"g{n}") for n in range(6)]
+    talk[3] = message(3, SECRET, id="g3", **BY_ZORA)
+    talk[4] = message(4, "where does my zebrafish live?", id="g4", **BY_ZORA)
+    ingest.accept(database, TENANT, GROUP, talk)
+    ingest.accept(database, TENANT, GROUP, [message(600 + n, f"the tea is cold {n}") for n in range(5)])
+    remember(
+        database,
+        TENANT,
+        MemoryIn(scope="user", user_id=ZORA, content="keeps zebrafish", learned_in=GROUP.chat_id),
+    )
+    work(database, rules, policy)
+    # by Zora, by a bot that does not say for whom, and by Ann, who is shown what Zora said
+    ask(
+        database,
+        settings,
+        "where do I live? zebrafish!",
+        "At Rua Augusta 20, with a zebrafish.",
+        user_id=ZORA,
+    )
+    ask(database, settings, "where does my zebrafish live?", "At Rua Augusta 20.")
+    ask(database, settings, "who lives where?", "A zebrafish at Rua Augusta 20.", user_id=ANN)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    # Ann is shown the memory of her first question, and of the second
+    for again in ("and who lives where again?", "and again, who lives where?"):
+        ask(database, settings, again, "As I said, a zebrafish.", user_id=ANN, include_history=False)
+    # what a provider said of what it was sent
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text("""
+                UPDATE work SET last_error = 'cannot read: zebrafish' WHERE key IN ('session:1', 'message:4')
+                    OR key IN (SELECT 'memory:' || id FROM memories)
+            """)
+        )
+    return database
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        Subject(kind="user", sender_id=ZORA),
+        Subject(kind="chat", chat_id=GROUP.chat_id),
+        Subject(kind="tenant"),
+    ],
+    ids=lambda subject: subject.kind,
+)
+def test_nothing_that_was_asked_or_answered_about_what_is_forgotten_stands_anywhere(
+    asked: Database, rules: Rules, policy: Policy, subject: Subject
+) -> None:
+    assert {"query_log.query", "query_log.answer", "memories.content"} <= set(everywhere(asked, "zebrafish"))
+    plan = forget.plan(asked, TENANT, subject)
+    assert plan["queries"] == (1 if subject.kind == "user" else 5)
+    receipt = forgotten(asked, subject, rules, policy)
+    for _ in ("at once", "and when all is done again"):
+        for words in ("zebrafish", "Rua Augusta", "zora"):
+            assert everywhere(asked, words) == []
+        work(asked, rules, policy)
+    assert receipt.counts["queries"] == 5
+    assert receipt.counts["memories"] == 5
+    assert (receipt.counts["found_again_texts"], receipt.counts["found_again_vectors"]) == (0, 0)
+
+
+def test_a_forgotten_message_takes_the_answers_that_rest_on_it_and_the_question_that_it_was(
+    asked: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g4"), rules, policy)
+    forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g3"), rules, policy)
+    assert everywhere(asked, "Rua Augusta") == []
+    # what Zora and Ann asked in their own words stays, without answers
+    assert rows(asked, "SELECT query, answer FROM query_log ORDER BY asked_at") == [
+        ("where do I live? zebrafish!", None),
+        (None, None),
+        ("who lives where?", None),
+        ("and who lives where again?", None),
+        ("and again, who lives where?", None),
+    ]
+    assert rows(asked, "SELECT content FROM memories") == [("keeps zebrafish",)]
+    # so do the figures
+    assert rows(asked, "SELECT count(*) FROM query_log WHERE used_tokens > 0 AND redacted_at > asked_at") == [
+        (5,)
+    ]
+
+
+def test_an_edit_takes_what_rests_on_the_old_text(asked: Database, rules: Rules, policy: Policy) -> None:
+    changes.edit(asked, TENANT, GROUP.chat_id, "g3", "I keep no animals", None, rules)
+    assert everywhere(asked, "Rua Augusta") == []
+
+
+def test_a_forgetting_that_is_none_of_theirs_leaves_questions_and_answers_alone(
+    asked: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(asked, TENANT, GROUP, [message(6000, "unheard", id="b", sender_id="test:bob")])
+    work(asked, rules, policy)
+    before = rows(asked, "SELECT query, answer, shown FROM query_log ORDER BY asked_at")
+    receipt = forgotten(asked, Subject(kind="user", sender_id="test:bob"), rules, policy)
+    assert receipt.counts["messages"] == 1
+    assert rows(asked, "SELECT query, answer, shown FROM query_log ORDER BY asked_at") == before
