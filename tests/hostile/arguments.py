@@ -421,6 +421,8 @@ BY_NAME: dict[str, Callable[[Arguments], Any]] = {
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],
     "memory_id": lambda a: a.known.one("memories", "id"),
+    "memory_ids": lambda a: [str(each) for each in a.ids("memories")],
+    "store.querylog.hold.messages": lambda a: a.ids("messages"),
     "gone": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "texts": lambda a: [] if a.theme.empty else [a.text],
     "user_ids": lambda a: a.names("query_log", "user_id"),
