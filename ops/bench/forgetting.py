@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+from rich.table import Table
 from sqlalchemy import text
 
-from ops.bench.contexts import START, VOCABULARY
+from ops.bench.talk import START, VOCABULARY
 from ops.eval import shipped
 from ops.eval.shipped import Shipped
 from pipeline import forget, ledger, querylog
@@ -190,3 +191,19 @@ def _clock(database: Database, tenant: str) -> Any:
 def as_json(measured: Measured) -> str:
     """For `--json`."""
     return json.dumps(asdict(measured), indent=2)
+
+
+def as_table(found: Measured) -> Table:
+    """For people."""
+    title = f"{found.messages:,} messages of {found.users} users, {found.chats} chats"
+    table = Table(title=title, show_header=False)
+    again = f"{found.summarized_again} sessions, {found.again_seconds} s"
+    for name, value in {
+        "forgotten, verified": f"{found.forget_seconds} s",
+        **{f"  {what.replace('_', ' ')}": str(count) for what, count in found.counts.items()},
+        "summarized and embedded again": again,
+        "context with query log / without": f"{found.context_ms} / {found.context_without_log_ms} ms",
+        "filled in": f"{found.fill_seconds} s",
+    }.items():
+        table.add_row(name, value)
+    return table

@@ -173,21 +173,8 @@ def bench_forget(
         )
     if as_json:
         print(forgetting.as_json(found))
-        return
-    table = Table(
-        title=f"{found.messages} messages of {found.users} users, {found.chats} chats", show_header=False
-    )
-    table.add_row("forgotten, verified", f"{found.forget_seconds} s")
-    for what, count in found.counts.items():
-        table.add_row(f"  {what.replace('_', ' ')}", str(count))
-    table.add_row(
-        "summarized and embedded again", f"{found.summarized_again} sessions, {found.again_seconds} s"
-    )
-    table.add_row(
-        "context with query log / without", f"{found.context_ms} / {found.context_without_log_ms} ms"
-    )
-    table.add_row("filled in", f"{found.fill_seconds} s")
-    Console().print(table)
+    else:
+        Console().print(forgetting.as_table(found))
 
 
 @app.command(
