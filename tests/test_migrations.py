@@ -91,3 +91,20 @@ def test_no_migration_writes_a_table_anew(settings: Settings) -> None:
             after = files()
             anew = [table for table in before.keys() & after.keys() if before[table] != after[table]]
             assert not anew or revision in REWRITES, (revision, anew)
+
+
+def test_whoever_spoke_before_chats_had_members_is_one_of_them(
+    settings: Settings, database: Database
+) -> None:
+    for tenant in ("one", "two"):
+        talk = [message(n, sender_id=f"{tenant}:{n % 3}") for n in range(6)]
+        bot = message(9, sender_id="bot", role="assistant")
+        ingest.accept(database, tenant, ChatIn(chat_id="test:1"), [*talk, bot])
+    config = alembic_config(owner_url(settings))
+    command.downgrade(config, "0004")
+    command.upgrade(config, "head")
+    ingest.accept(database, "one", ChatIn(chat_id="test:1"), [message(10, sender_id="one:late")])
+    for tenant, late in (("one", ["one:late"]), ("two", [])):
+        with database.tenant(tenant) as connection:
+            found = connection.scalars(text("SELECT sender_id FROM chat_members ORDER BY 1")).all()
+        assert found == [*(f"{tenant}:{n}" for n in range(3)), *late]

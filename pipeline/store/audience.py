@@ -10,7 +10,8 @@ from sqlalchemy import Connection, text
 from pipeline import audience
 from pipeline.audience import Visible
 
-# The other chats are looked for from one person's chats on; each is left at the first who is not there.
+# Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
+# there. Without `OFFSET 0` Postgres reads all members of all chats instead.
 _SEEN = text("""
     WITH policy AS (
         SELECT settings->>'audience' AS audience FROM tenants
@@ -28,24 +29,33 @@ _SEEN = text("""
         UNION ALL SELECT p.person, s.sender_id FROM present p JOIN user_senders s ON s.user_id = p.person
     ), unnamed AS (
         SELECT EXISTS (SELECT 1 FROM chat_members WHERE chat_id = :chat AND sender_id = '') AS there
+    ), start AS MATERIALIZED (
+        SELECT i.person FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
+        WHERE i.person IN (SELECT person FROM present LIMIT 8)
+        GROUP BY i.person ORDER BY count(*), i.person LIMIT 1
     ), candidates AS MATERIALIZED (
         SELECT DISTINCT m.chat_id FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
-        WHERE i.person = (SELECT coalesce((SELECT person FROM asker), min(person)) FROM present)
-            AND m.chat_id <> :chat AND coalesce((SELECT audience FROM policy), 'strict') = 'strict'
+        WHERE i.person = (SELECT person FROM start) AND m.chat_id <> :chat
+            AND coalesce((SELECT audience FROM policy), 'strict') = 'strict'
     ), places AS (
         SELECT c.chat_id, c.kind, EXISTS (SELECT 1 FROM chat_members m
                 WHERE m.chat_id = c.chat_id AND m.sender_id <> ''
-                    AND m.sender_id NOT IN (SELECT sender_id FROM ids)) AS others
+                    AND m.sender_id NOT IN (SELECT sender_id FROM ids)) AS others,
+            ARRAY(SELECT i.person FROM ids i
+                JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = i.sender_id) AS persons
         FROM chats c WHERE c.chat_id IN (SELECT chat_id FROM candidates) AND NOT EXISTS (
-            SELECT 1 FROM present p WHERE NOT EXISTS (
-                SELECT 1 FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
-                WHERE i.person = p.person AND m.chat_id = c.chat_id))
+            SELECT 1 FROM present p
+            WHERE NOT EXISTS (SELECT 1 FROM chat_members m
+                    WHERE m.chat_id = c.chat_id AND m.sender_id = p.person OFFSET 0)
+                AND NOT EXISTS (SELECT 1 FROM user_senders s
+                    JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = s.sender_id
+                    WHERE s.user_id = p.person OFFSET 0)
+            OFFSET 0)
     )
     SELECT (SELECT audience FROM policy) AS policy,
         (SELECT person FROM asker) AS asker,
         ARRAY(SELECT sender_id FROM ids WHERE person = (SELECT person FROM asker)) AS asker_ids,
         ARRAY(SELECT person FROM members) AS members,
-        ARRAY(SELECT person FROM present) AS present,
         (SELECT there FROM unnamed) AS unnamed,
         (SELECT coalesce(jsonb_agg(to_jsonb(places)), '[]') FROM places) AS places
 """)
@@ -64,12 +74,11 @@ def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -
     """What may be shown in a chat when somebody, by any of their ids, asks there."""
     row = connection.execute(_SEEN, {"chat": chat_id, "user": user_id or None}).one()
     asked = audience.asked_in(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
-    # everybody present is in each of them: the statement found no others
     places = [
         audience.Place(
             chat_id=place["chat_id"],
             kind=place["kind"],
-            persons=frozenset(row.present),
+            persons=frozenset(place["persons"]),
             others=place["others"],
         )
         for place in row.places

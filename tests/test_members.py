@@ -1,0 +1,80 @@
+"""Who is in a chat is noted with every message, whoever else is storing at the time."""
+
+import itertools
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+from pipeline import forget, ingest, ledger, members
+from pipeline.ledger import Policy
+from pipeline.rules import Rules
+from pipeline.store.database import Database
+from schemas.errors import Retryable
+from schemas.forgetting import Subject
+from schemas.messages import ChatIn, MessageIn
+from tests.conftest import message
+
+CHAT = ChatIn(chat_id="test:1")
+
+
+def talk(part: int) -> list[MessageIn]:
+    """Messages of 40 senders in an order of its own."""
+    said = [message(n, id=f"{part}-{n}", sender_id=f"test:{n}") for n in range(40)]
+    random.Random(part).shuffle(said)
+    return said
+
+
+def accepted(database: Database, tenant: str, messages: list[MessageIn]) -> int:
+    while True:
+        try:
+            return ingest.accept(database, tenant, CHAT, messages).new
+        except Retryable:
+            continue
+
+
+def test_bots_and_systems_are_not_members(shared: Database, tenant: str) -> None:
+    roles = ("user", "assistant", "system", "tool")
+    ingest.accept(
+        shared, tenant, CHAT, [message(n, sender_id=f"test:{r}", role=r) for n, r in enumerate(roles)]
+    )
+    assert members.show(shared, tenant, CHAT.chat_id).members == ["test:user"]
+
+
+def test_many_at_once_note_everybody_once(shared: Database, tenant: str) -> None:
+    with ThreadPoolExecutor(5) as pool:
+        new = pool.map(lambda part: accepted(shared, tenant, talk(part)), range(5))
+    assert list(new) == [40] * 5
+    found = members.show(shared, tenant, CHAT.chat_id)
+    assert (sorted(found.members), found.unnamed) == (sorted(f"test:{n}" for n in range(40)), False)
+
+
+def test_whoever_speaks_while_they_are_forgotten_is_a_member(
+    shared: Database, tenant: str, rules: Rules, policy: Policy
+) -> None:
+    accepted(shared, tenant, [message(0), message(1, sender_id="test:bob")])
+    numbers = itertools.count(10)
+
+    def speak() -> None:
+        for _ in range(10):
+            said = message(0, id=f"later-{next(numbers)}", sent_at="2126-01-01T00:00:00Z")
+            accepted(shared, tenant, [said])
+
+    with ThreadPoolExecutor(1) as pool:
+        speaking = pool.submit(speak)
+        forget.start(shared, tenant, Subject(kind="user", sender_id="test:ann"))
+        while ledger.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
+            pass
+        speaking.result()
+    assert "test:ann" in members.show(shared, tenant, CHAT.chat_id).members
+
+
+def test_a_forgotten_chats_speakers_are_named_no_more_when_others_talk_on(
+    shared: Database, tenant: str, rules: Rules, policy: Policy
+) -> None:
+    accepted(shared, tenant, [message(0), message(1, sender_id="test:bob")])
+    forget.start(shared, tenant, Subject(kind="chat", chat_id=CHAT.chat_id))
+    later = message(2, id="later", sender_id="test:bob", sent_at="2126-01-01T00:00:00Z")
+    accepted(shared, tenant, [later])
+    while ledger.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
+        pass
+    found = members.show(shared, tenant, CHAT.chat_id)
+    assert (found.members, found.unnamed) == (["test:bob"], True)
