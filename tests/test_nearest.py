@@ -1,0 +1,103 @@
+"""Vector search: exact where a chat is small, by its index where it is large, and behind the walls in both."""
+
+import random
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline.store import nearest, spaces, vectors
+from pipeline.store.database import Database
+from pipeline.store.nearest import VectorHits
+from pipeline.store.scope import Scope
+from schemas.vectors import Vector
+from tests.conftest import TENANT
+from tests.test_keywords import write
+
+MESSAGES = 1500
+
+
+def unit(rng: random.Random) -> Vector:
+    """A vector near one of a few directions, as those of texts are."""
+    main = rng.randrange(256)
+    values = [(rng.random() - 0.5) / 8 + (number == main) for number in range(256)]
+    length = sum(value * value for value in values) ** 0.5
+    return [value / length for value in values]
+
+
+@pytest.fixture
+def filled(database: Database, postgres: EmbeddedPostgres, database_name: str) -> Database:
+    """A large chat, and a chat of the same name of another tenant, with the statistics that autovacuum makes."""
+    rng = random.Random(1)
+    for tenant, messages in ((TENANT, MESSAGES), ("other", 120)):
+        made = [unit(rng) for _ in range(messages)]
+        with database.tenant(tenant) as connection:
+            space = spaces.active(connection)
+            assert space is not None
+            ids = write(connection, [["hello"]] * messages, tenant=tenant)
+            rows = [(str(identity), b"", vector) for identity, vector in zip(ids, made, strict=True)]
+            vectors.put(connection, tenant, "message", space.id or 0, rows)
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
+        superuser.execute("VACUUM ANALYZE")
+    return database
+
+
+def search(
+    database: Database, query: Vector, *, messages: int = MESSAGES, tenant: str = TENANT
+) -> VectorHits:
+    with database.tenant(tenant) as connection:
+        space = spaces.active(connection)
+        assert space is not None
+        scope = Scope(chat_id="test:1", language="simple")
+        found = nearest.nearest(connection, scope, space, query, messages=messages, limit=20)
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    return found
+
+
+def scans(database: Database) -> int:
+    """How often the index of vectors was used."""
+    with database.tenant(TENANT) as connection:
+        return int(
+            connection.scalar(
+                text(
+                    "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname LIKE 'message\\_vectors\\_space\\_%'"
+                )
+            )
+            or 0
+        )
+
+
+def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(
+    filled: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = unit(random.Random(2))
+    exact = search(filled, query)
+    used = scans(filled)
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 1000)
+    by_index = search(filled, query)
+
+    assert (exact.search, by_index.search) == ("exact", "hnsw")
+    assert (exact.compared, by_index.compared) == (MESSAGES, 20)
+    assert scans(filled) == used + 1
+    assert len(set(exact.cosines) & set(by_index.cosines)) >= 15
+    assert list(by_index.cosines.values()) == sorted(by_index.cosines.values(), reverse=True)
+    # the mean is that of the whole chat, not of what the index brought
+    assert by_index.mean_cosine == pytest.approx(exact.mean_cosine, abs=0.03)
+
+
+def test_another_tenant_is_searched_exactly_while_it_is_small_and_finds_its_own_alone(
+    filled: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 100)
+    with filled.tenant("other") as connection:
+        theirs = set(connection.scalars(text("SELECT id FROM messages")))
+    query = unit(random.Random(3))
+    # 120 of 1,620 are less than a tenth, and the index would mostly find what is not theirs
+    small = search(filled, query, messages=120, tenant="other")
+    assert (small.search, small.compared) == ("exact", 120)
+    # even there it passes over the others until it has enough
+    large = search(filled, query, messages=MESSAGES, tenant="other")
+    assert (large.search, len(large.cosines)) == ("hnsw", 20)
+    assert set(small.cosines) | set(large.cosines) <= theirs
+    assert search(filled, query, tenant="nobody").cosines == {}
