@@ -8,7 +8,7 @@ from pipeline.assemble import Section
 from pipeline.blocks import Remembered
 from pipeline.explain import explanation
 from pipeline.recall import Asked, Found
-from pipeline.tokens import estimate
+from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate
 from schemas.context import Block, BlockKind, ChatMessage, Context, Dropped, MemoryPreview
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
@@ -29,8 +29,9 @@ ORDER: tuple[BlockKind, ...] = (
 class Page:
     """The blocks of a context under its budget: each takes what is left to it, whatever its place in the end."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, count: Count = estimate) -> None:
         self.room = budget
+        self.count = count
         self.blocks: dict[BlockKind, Block] = {}
         self.dropped: list[Dropped] = []
 
@@ -44,7 +45,7 @@ class Page:
 
     def fill(self, section: Section, *, keep_free: int = 0) -> None:
         """Take what fits of a section, leaving so many tokens to what comes after it."""
-        filled = assemble.fill(section, self.room - keep_free)
+        filled = assemble.fill(section, self.room - keep_free, self.count)
         self.dropped.extend(filled.dropped)
         if filled.block is not None:
             self.put(filled.block)
@@ -54,33 +55,36 @@ class Page:
         return [self.blocks[kind] for kind in ORDER if kind in self.blocks]
 
 
-def answer(query: ContextQuery, asked: Asked, found: Found, budget: int) -> Context:
-    """The context, within `budget` tokens.
+def answer(
+    query: ContextQuery, asked: Asked, found: Found, budget: int, tokenizer: Tokenizer = ESTIMATE
+) -> Context:
+    """The context, within `budget` tokens as `tokenizer` counts them.
 
     What must be there comes first to the budget (the question, the guardrails), then what is said anyway (recent
     talk), then what is known, and what was found takes the rest. Raises `InvalidInput` for a budget that is too
     small for the question alone.
     """
     parameters = asked.parameters
-    page = Page(budget)
+    count = tokenizer.count
+    page = Page(budget, count)
     if found.hidden_memories:
         # no more than the number, and that whatever was asked: the rest is not for whoever is here
         detail = f"{found.hidden_memories:,} learned in other chats, where not everybody here was"
         page.dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
-    closing = assemble.plain("question", blocks.QUESTION + query.query)
+    closing = assemble.plain("question", blocks.QUESTION + query.query, count)
     if not page.put(closing):
         raise InvalidInput(
             f"budget_tokens is {budget}, but the question alone takes {closing.tokens}: raise it or ask shorter",
             field="budget_tokens",
         )
     degraded = list(asked.degraded)
-    if not page.put(assemble.plain("guardrails", blocks.GUARDRAILS)):
+    if not page.put(assemble.plain("guardrails", blocks.GUARDRAILS, count)):
         degraded.append("guardrails: the budget has no room for them")
 
     itself = query.query.strip().casefold()
     recent = [m for m in found.recent if m.content.strip() and m.content.strip().casefold() != itself]
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
-    page.fill(blocks.history(recent, history_cap, asked.zone))
+    page.fill(blocks.history(recent, history_cap, asked.zone, count))
     facts = [m for m in found.memories if m.type != "document"][: parameters.memories]
     chunks = [m for m in found.memories if m.type == "document"][: parameters.documents]
     memory_cap = int(budget * parameters.memory_share)
@@ -93,10 +97,11 @@ def answer(query: ContextQuery, asked: Asked, found: Found, budget: int) -> Cont
     return Context(
         context_id=f"ctx_{secrets.token_hex(8)}",
         text="\n\n".join(block.text for block in ordered),
-        messages=_chat_messages(query, ordered, recent),
+        messages=_chat_messages(query, ordered, recent, count),
         blocks=ordered,
         used_tokens=sum(block.tokens for block in ordered),
         budget=budget,
+        counted_by=tokenizer.name,
         degraded=degraded,
         explain=explanation(query, asked, found, ordered, page.dropped) if query.explain else None,
         memories=_previews(facts) if query.profile == "ask" else None,
@@ -113,7 +118,7 @@ def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, it
     page.fill(blocks.sessions(summarized, parameters, session_cap, zone))
     chosen = [card for card, _ in summarized[: parameters.sessions]]
     related = blocks.related(chosen, summarized[parameters.sessions :], parameters, zone)
-    reserve = assemble.fill(related, page.room // 10).block
+    reserve = assemble.fill(related, page.room // 10, page.count).block
     said = page.blocks["history"].items if "history" in page.blocks else []
     section, left_out = blocks.exchanges(
         found.ranked,
@@ -135,7 +140,9 @@ def _previews(facts: Sequence[Remembered]) -> list[MemoryPreview]:
     ]
 
 
-def _chat_messages(query: ContextQuery, ordered: list[Block], recent: list[Message]) -> list[ChatMessage]:
+def _chat_messages(
+    query: ContextQuery, ordered: list[Block], recent: list[Message], count: Count
+) -> list[ChatMessage]:
     """The blocks for a chat model: what is known as the system's, recent messages as said, then the question."""
     told = "\n\n".join(block.text for block in ordered if block.kind not in {"history", "question"})
     said = {str(message.id): message for message in recent}
@@ -143,7 +150,7 @@ def _chat_messages(query: ContextQuery, ordered: list[Block], recent: list[Messa
     spoken = []
     for item in history:
         message = said[item.id]
-        text = assemble.within_tokens(message.content, estimate(item.text))
+        text = assemble.within_tokens(message.content, count(item.text), count)
         if message.role == "assistant":
             spoken.append(ChatMessage(role="assistant", content=text))
         else:

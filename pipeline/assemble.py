@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.fence import CLOSE, OPEN, harmless
-from pipeline.tokens import estimate
+from pipeline.tokens import Count, estimate
 from schemas.context import Block, BlockKind, Dropped, DropReason, Item
 
 ELLIPSIS = "…"
@@ -54,10 +54,10 @@ class Filled:
     dropped: list[Dropped] = field(default_factory=list)
 
 
-def fill(section: Section, room: int) -> Filled:
+def fill(section: Section, room: int, count: Count = estimate) -> Filled:
     """The block that fits into `room` tokens and the section's own cap; no block when nothing fits."""
     limit = min(room, section.cap)
-    spent = estimate(section.heading) + (estimate(OPEN) + estimate(CLOSE) if section.fenced else 0)
+    spent = count(section.heading) + (count(OPEN) + count(CLOSE) if section.fenced else 0)
     chosen: list[Entry] = []
     groups: set[str] = set()
     dropped: list[Dropped] = []
@@ -72,8 +72,8 @@ def fill(section: Section, room: int) -> Filled:
         before = chosen[at - 1] if at else None
         after = chosen[at] if at < len(chosen) else None
         gaps = _gap(before, entry) + _gap(entry, after) - _gap(before, after)
-        heading = estimate(entry.group) if entry.group and entry.group not in groups else 0
-        cost = estimate(entry.item.text) + heading + gaps * estimate(ELLIPSIS)
+        heading = count(entry.group) if entry.group and entry.group not in groups else 0
+        cost = count(entry.item.text) + heading + gaps * count(ELLIPSIS)
         if spent + cost > limit:
             misses += 1
             reason = "budget" if spent + cost > room else "cap"
@@ -86,7 +86,7 @@ def fill(section: Section, room: int) -> Filled:
         return Filled(block=None, dropped=dropped)
     text = _render(section, chosen)
     items = [entry.item for entry in chosen]
-    block = Block(kind=section.kind, tokens=estimate(text), chars=len(text), text=text, items=items)
+    block = Block(kind=section.kind, tokens=count(text), chars=len(text), text=text, items=items)
     return Filled(block=block, dropped=dropped)
 
 
@@ -97,9 +97,9 @@ def _gap(before: Entry | None, after: Entry | None) -> int:
     return int(after.neighbour_of != before.place)
 
 
-def plain(kind: BlockKind, text: str) -> Block:
+def plain(kind: BlockKind, text: str, count: Count = estimate) -> Block:
     """A block of one text that is not recalled, such as the guardrails or the question."""
-    return Block(kind=kind, tokens=estimate(text), chars=len(text), text=text)
+    return Block(kind=kind, tokens=count(text), chars=len(text), text=text)
 
 
 def shortened(text: str, chars: int) -> str:
@@ -115,18 +115,18 @@ def shortened(text: str, chars: int) -> str:
     return (head if space and len(head) > chars // 2 else cut).rstrip(" ,;:.") + ELLIPSIS
 
 
-def within_tokens(text: str, tokens: int) -> str:
+def within_tokens(text: str, tokens: int, count: Count = estimate) -> str:
     """The longest beginning of the text of at most so many tokens, with an ellipsis when it is not all.
 
     >>> within_tokens("one two three four", 3)
     'one two…'
     """
-    if estimate(text) <= tokens:
+    if count(text) <= tokens:
         return text
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        if estimate(shortened(text, middle)) <= tokens:
+        if count(shortened(text, middle)) <= tokens:
             low = middle
         else:
             high = middle - 1

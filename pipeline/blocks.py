@@ -9,7 +9,7 @@ from pipeline import assemble
 from pipeline.assemble import Entry, Section
 from pipeline.profiles import Parameters
 from pipeline.rank import Candidate, Scored
-from pipeline.tokens import estimate
+from pipeline.tokens import Count, estimate
 from schemas.context import Dropped, DropReason, Item
 from schemas.sessions import Message
 
@@ -189,7 +189,7 @@ def exchanges(
     return section, dropped
 
 
-def history(recent: Sequence[Message], cap: int, zone: tzinfo) -> Section:
+def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = estimate) -> Section:
     """The newest messages that fit, without a gap; the newest is cut rather than left out.
 
     `recent` is newest first.
@@ -199,7 +199,7 @@ def history(recent: Sequence[Message], cap: int, zone: tzinfo) -> Section:
         local = message.sent_at.astimezone(zone)
         text = f"{local:%H:%M} {assemble.one_line(message.speaker)}: {assemble.one_line(message.content)}"
         if number == 0:
-            text = assemble.within_tokens(text, max(cap - estimate(HISTORY) - 24, 8))
+            text = assemble.within_tokens(text, max(cap - count(HISTORY) - 24, 8), count)
         item = Item(
             kind="message",
             id=str(message.id),

@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from pipeline import querylog, recall
 from pipeline.answer import answer
 from pipeline.clients.protocols import Embedder
+from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.ledger import reason_of
 from pipeline.more import more
 from pipeline.recall import Asked, Found
@@ -50,7 +51,8 @@ def build_context(
     asked = recall.ask(database, tenant_id, query, embedder, settings)
     found = recall.find(database, tenant_id, query, asked, settings)
     with asked.timed("assemble"):
-        context = answer(query, asked, found, query.budget_tokens or settings.context_budget_tokens)
+        budget = query.budget_tokens or settings.context_budget_tokens
+        context = answer(query, asked, found, budget, tokenizer_for(query.model))
     with asked.timed("note"):
         _note(database, tenant_id, query, context, asked, found, settings, monotonic() - started)
     if context.explain is not None:

@@ -1,6 +1,11 @@
-"""How many tokens a text is for a language model, estimated without its tokenizer."""
+"""How many tokens a text is for a language model: estimated, unless its own tokenizer is at hand."""
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# Tokens of a text that stands on lines of its own.
+Count = Callable[[str], int]
 
 # Runs of ASCII letters; of ASCII digits; of other letters, where tokenizers know fewer and shorter pieces;
 # and any other single character but white space, which joins the token after it.
@@ -38,3 +43,17 @@ def _tokens_of(match: re.Match[str]) -> int:
     if match.lastgroup == "other":
         return size if ord(match[0][0]) >= _WIDE_FROM else -(-size // 2)
     return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+    """What counts tokens, by the name that an answer gives it.
+
+    The tokens of lines, added up, must be no fewer than those of the lines as one text.
+    """
+
+    name: str
+    count: Count
+
+
+ESTIMATE = Tokenizer(name="estimate", count=estimate)

@@ -134,6 +134,8 @@ class Context(BaseModel):
     blocks: list[Block]
     used_tokens: int
     budget: int
+    # what counted the tokens: a tokenizer such as `o200k_base`, or `estimate`, on the high side of those in use
+    counted_by: str = "estimate"
     # what could not be done, such as `vectors: the embedding provider does not answer`; empty: all was done
     degraded: list[str] = Field(default_factory=list)
     explain: Explanation | None = None

@@ -110,6 +110,8 @@ class ContextQuery(BaseModel):
     session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
     profile: str = "balanced"
     budget_tokens: Annotated[int, Field(ge=50, le=200_000)] | None = None
+    # the language model that will read it, `gpt-4.1-mini`: its tokenizer counts, where it is at hand
+    model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None
     include_history: bool = True
     # overrides of the profile's parameters by name
     parameters: dict[str, Any] = Field(default_factory=dict)

@@ -401,3 +401,16 @@ def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Setti
         assert {place for hit in why.messages for place in hit.arms} == {"keywords", "vectors"}
         assert sum(why.tokens_by_block.values()) == found.used_tokens
         assert {"embed", "retrieve", "rank", "sessions", "assemble", "note"} <= why.timings_ms.keys()
+
+
+def test_a_budget_is_kept_by_the_tokenizer_of_the_model_that_is_named(
+    filled: Database, settings: Settings
+) -> None:
+    pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
+    from pipeline.clients.tokenizers import tokenizer_for
+
+    for budget in (100, 200, 400):
+        found = ask(filled, settings, "the plumber and the boat", model="gpt-4.1-mini", budget_tokens=budget)
+        assert found.counted_by == "o200k_base"
+        assert tokenizer_for("gpt-4.1-mini").count(found.text) - 1 <= found.used_tokens <= budget
+    assert ask(filled, settings, "the boat", model="llama3").counted_by == "estimate"

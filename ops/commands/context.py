@@ -44,6 +44,12 @@ def context(
         int | None,
         typer.Option(help="Tokens at most; default: BACKSCROLL_CONTEXT_BUDGET_TOKENS.", show_default=False),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="What will read it, as in gpt-4.1-mini: counts by its tokenizer.", show_default=False
+        ),
+    ] = None,
     user: Annotated[str | None, typer.Option(help="Who asks, as in telegram:11.", show_default=False)] = None,
     agent: Annotated[str | None, typer.Option(help="Which bot answers.", show_default=False)] = None,
     session_key: Annotated[str | None, typer.Option(help="In this thread alone.", show_default=False)] = None,
@@ -73,6 +79,7 @@ def context(
             query=question,
             profile=profile,
             budget_tokens=budget,
+            model=model,
             user_id=user,
             agent_id=agent,
             session_key=session_key,
@@ -150,7 +157,9 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str) ->
     times = ", ".join(f"{stage} {spent:.1f}" for stage, spent in why.timings_ms.items())
     facts = rendering.table("", "")
     facts.show_header = False
-    rendering.row(facts, "tokens", f"{found.used_tokens:,} of {found.budget:,}: {tokens}")
+    rendering.row(
+        facts, "tokens", f"{found.used_tokens:,} of {found.budget:,} by {found.counted_by}: {tokens}"
+    )
     rendering.row(facts, "vectors", f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}")
     rendering.row(facts, "keywords", why.keyword_search)
     rendering.row(facts, "milliseconds", times)

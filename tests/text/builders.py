@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from pipeline.assemble import Entry, Section
+from schemas.context import Item
 from schemas.sessions import Message
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)  # a Monday
@@ -39,3 +41,12 @@ def conversation(*lines: str) -> list[Message]:
     return [
         message(content, sender, minute=index, id=index) for index, (sender, _, content) in enumerate(spoken)
     ]
+
+
+def section_of(lines: list[str]) -> Section:
+    """A section of messages, all of it allowed."""
+    entries = [
+        Entry(item=Item(kind="message", id=str(n), text=line, reason=""), place=(n,))
+        for n, line in enumerate(lines)
+    ]
+    return Section(kind="exchanges", heading="What was said:", entries=entries, cap=100_000)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.web.conftest import CHAT, body, problem_of, said
 
-ALWAYS = {"context_id", "text", "messages", "blocks", "used_tokens", "budget", "degraded"}
+ALWAYS = {"context_id", "text", "messages", "blocks", "used_tokens", "budget", "counted_by", "degraded"}
 
 
 @pytest.fixture(scope="module")

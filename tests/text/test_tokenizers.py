@@ -1,0 +1,62 @@
+"""Tokens are counted by the tokenizer of the model that will read them, where it is at hand."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.assemble import fill, one_line, within_tokens
+from pipeline.clients.tokenizers import tokenizer_for
+from pipeline.tokens import estimate
+from tests.text.builders import section_of
+
+pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")
+
+LINES = st.lists(st.text(max_size=60).map(one_line).filter(bool), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("gpt-4.1-mini", "o200k_base"),
+        ("openai/gpt-4o-2024-08-06", "o200k_base"),
+        ("gpt-5", "o200k_base"),
+        ("GPT-4-turbo", "cl100k_base"),
+        ("llama3", "estimate"),
+        ("", "estimate"),
+        (None, "estimate"),
+    ],
+)
+def test_a_known_model_is_counted_by_its_vocabulary_and_others_by_estimate(
+    model: str | None, name: str
+) -> None:
+    assert tokenizer_for(model).name == name
+
+
+def test_the_count_is_the_vocabularys_own() -> None:
+    # "hello", " world", and the end of the line
+    assert tokenizer_for("gpt-4o").count("hello world") == 3
+    assert tokenizer_for("gpt-4").count("hello world") == 3
+
+
+@given(LINES, st.sampled_from(["gpt-4o", "gpt-4"]))
+@settings(deadline=None, max_examples=60)
+def test_lines_count_no_less_than_the_text_that_they_make(lines: list[str], model: str) -> None:
+    count = tokenizer_for(model).count
+    assert count("\n".join(lines)) <= sum(map(count, lines))
+
+
+@given(LINES, st.integers(10, 200))
+@settings(deadline=None, max_examples=60)
+def test_a_block_keeps_its_budget_by_the_real_count(lines: list[str], room: int) -> None:
+    count = tokenizer_for("gpt-4o").count
+    block = fill(section_of(lines), room, count).block
+    assert block is None or block.tokens == count(block.text) <= room
+
+
+def test_text_is_cut_to_what_the_model_counts() -> None:
+    text = "internationalization of the plumber " * 30
+    count = tokenizer_for("gpt-4o").count
+    cut = within_tokens(text, 20, count)
+    assert count(cut) <= 20 < count(text)
+    # the estimate errs on the safe side
+    assert estimate(text) >= count(text)
