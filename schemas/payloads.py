@@ -52,14 +52,6 @@ class MessageAddress(ChatAddress):
     external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
-class ChatAddress(BaseModel):
-    """A chat by its id, as it stands in a path."""
-
-    model_config = ConfigDict(frozen=True)
-
-    chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
-
-
 class ReceiptAddress(BaseModel):
     """A receipt of forgetting by its number, as it stands in a path."""
 

@@ -312,9 +312,6 @@ def test_a_tenant_may_show_more_or_less(walked: Database, policy: str, where: se
 
 
 def test_a_bot_that_knows_who_is_there_may_say_so(walked: Database) -> None:
-    with walked.tenant(TENANT) as connection:
-        assert tenants.settings(connection)["audience"] == "strict"
-
     def shown_in(name: str) -> set[str]:
         query = ContextQuery.model_validate(question(name, None))
         answer = build_context(walked, TENANT, query, embedder=None, settings=DEFAULTS).model_dump_json()
