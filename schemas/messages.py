@@ -16,6 +16,8 @@ MAX_METADATA_BYTES = 16 * 1024
 MAX_METADATA_DEPTH = 8
 MAX_BATCH = 1000
 """Messages in one request or one payload task."""
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""Their texts together; the door takes bodies of no more."""
 
 Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]

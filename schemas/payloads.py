@@ -6,14 +6,38 @@ understand new senders; an unknown version is refused untouched.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from schemas.errors import InvalidInput
-from schemas.messages import MAX_BATCH, MAX_ID_CHARS, ChatIn, Content, Id, MessageIn, Time, cleaned
+from schemas.messages import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    MAX_ID_CHARS,
+    ChatIn,
+    Content,
+    Id,
+    MessageIn,
+    Time,
+    cleaned,
+)
 
 T = TypeVar("T", bound=BaseModel)
 
 TenantId = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")]
+
+
+def _known(model: type[BaseModel], value: Any) -> Any:
+    """Without the fields that this version does not know."""
+    known = model.model_fields
+    return {name: value[name] for name in value if name in known} if isinstance(value, dict) else value
 
 
 def _chat(value: Any) -> Any:
@@ -22,6 +46,15 @@ def _chat(value: Any) -> Any:
 
 def _several(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
+
+
+def _not_too_much(messages: list[MessageIn]) -> list[MessageIn]:
+    size = sum(len(message.content.encode()) for message in messages)
+    if size > MAX_BATCH_BYTES:
+        raise ValueError(
+            f"hold {size} bytes of text; at most {MAX_BATCH_BYTES} are taken at once: send them in parts"
+        )
+    return messages
 
 
 class IngestPayload(BaseModel):
@@ -35,7 +68,26 @@ class IngestPayload(BaseModel):
     # the chat's id, or an object with its title, kind, time zone and language
     chat: Annotated[ChatIn, BeforeValidator(_chat)]
     # one message or a list
-    messages: Annotated[list[MessageIn], BeforeValidator(_several), Field(min_length=1, max_length=MAX_BATCH)]
+    messages: Annotated[
+        list[MessageIn],
+        BeforeValidator(_several),
+        Field(min_length=1, max_length=MAX_BATCH),
+        AfterValidator(_not_too_much),
+    ]
+
+
+class QueuedIngest(IngestPayload):
+    """The same from the queue: its sender may be newer than this program, and hears no refusal."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tolerant(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        messages = _several(value.get("messages"))
+        if isinstance(messages, list):
+            messages = [_known(MessageIn, each) for each in messages]
+        return value | {"chat": _known(ChatIn, value.get("chat")), "messages": messages}
 
 
 class ChatAddress(BaseModel):

@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError
 
 from pipeline import ingest as pipeline_ingest
 from schemas.errors import InvalidInput, Retryable, SettingsError
-from schemas.payloads import IngestPayload, parse_payload
+from schemas.payloads import QueuedIngest, parse_payload
 from workers import queues, resources
 from workers.signals import current_request_id
 
@@ -45,7 +45,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         return
     try:
         # positional ones are refused, and go the same way
-        parsed = parse_payload(IngestPayload, args or payload)
+        parsed = parse_payload(QueuedIngest, args or payload)
     except InvalidInput as error:
         log.warning("payload_refused", error=str(error), queue=queues.DEAD)
         _lay_aside(self, args, payload)
