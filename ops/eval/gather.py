@@ -114,6 +114,8 @@ def gather(
         asked.question = replace(asked.question, content=question.text)
         asked.vector = resources.embedder.embed_query(question.text)
     found = recall.find(resources.database, settings.tenant, query, asked, settings)
+    # it is ranked again anyway, and the scores of many hundred questions take a gigabyte
+    found = replace(found, ranked=[], sessions=[])
     return Gathered(filled=where, question=question, query=query, asked=asked, found=found)
 
 
@@ -125,7 +127,7 @@ def measured(
     parameters: Parameters | None = None,
 ) -> Answered:
     """How a question goes, with the weights and parameters that it was asked with unless told otherwise."""
-    found = gathered.found if weights is None else gathered.ranked(weights)
+    found = gathered.ranked(weights or gathered.asked.weights)
     where, evidence = gathered.filled, gathered.question.evidence
     turns = [hit.candidate.external_id for hit in found.ranked]
     sessions = [session for session, _ in rank.rank_sessions(found.ranked)]
