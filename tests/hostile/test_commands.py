@@ -75,6 +75,8 @@ LINES: dict[str, list[Line]] = {
     ],
     "doctor": [lambda _: ["--fix", "--json"]],
     "prune": [lambda _: []],
+    "queries list": [lambda a: ["--chat", a.chat_id], lambda _: ["--json"]],
+    "queries answer": [lambda a: ["--remember", "--", a.name("query_log", "context_id"), a.text or "?"]],
     "export user": [lambda a: ["--", a.name("messages", "sender_id")]],
     "remember user": [lambda a: ["--", a.name("messages", "sender_id"), "off"]],
     "users link": [lambda a: ["--", "test:m", a.name("users", "user_id")]],

@@ -44,6 +44,7 @@ IN_PATH: dict[str, Callable[[Arguments], str]] = {
     "context_id": lambda a: a.name("query_log", "context_id"),
     "user_id": lambda a: a.name("users", "user_id"),
     "sender_id": lambda a: a.name("messages", "sender_id"),
+    "receipt": lambda a: str(a.id("forget_receipts")) if a.theme.text is None else a.theme.text,
     "memory_id": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
 }
 # What is asked for behind the question mark; what is not there is left out.
@@ -109,6 +110,18 @@ BODIES: dict[tuple[str, str], list[Callable[[Arguments], dict[str, Any]]]] = {
         lambda a: {"into": "test:mallory"},
     ],
     ("put", "/v1/chats/{chat_id}/members"): [lambda a: {"members": a.names("messages", "sender_id")}],
+    ("post", "/v1/forget"): [
+        lambda a: {"kind": "chat", "chat_id": a.chat_id},
+        lambda a: {"kind": "user", "sender_id": a.name("messages", "sender_id")},
+        lambda a: {
+            "kind": "message",
+            "chat_id": a.chat_id,
+            "external_id": a.name("messages", "external_id"),
+        },
+        lambda a: {"kind": a.text},
+    ],
+    ("put", "/v1/chats/{chat_id}/memory"): [lambda _: {"memory": False}],
+    ("put", "/v1/users/{user_id}/memory"): [lambda _: {"memory": False}],
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}
     ],
