@@ -46,7 +46,7 @@ def make_app(settings: Settings) -> Celery:
     app = Celery(
         "backscroll",
         broker=settings.redis_url.get_secret_value(),
-        include=[*TASKS, "workers.signals"],
+        include=[*TASKS, "workers.signals", "workers.control"],
         amqp=Amqp,
     )
     app.conf.update(

@@ -28,7 +28,7 @@ class Queue:
     hard_limit: int | None = None
     # start children afresh instead of forking: torch does not survive a fork
     spawn: bool = False
-    # rows claimed at once
+    # rows claimed at once: claims are fair among tenants, but whoever comes waits for the batch that is under way
     batch: int = 1
     # replace a child after so many tasks and above so many KiB: long runs leak, models aside
     max_tasks: int | None = None
@@ -44,11 +44,11 @@ class Queue:
 # task would be acknowledged, its messages lost.
 ACCEPT = Queue(name="accept", pool="prefork", concurrency=1, max_tasks=10_000)
 INGEST = Queue(
-    name="ingest", pool="prefork", concurrency=1, soft_limit=60, hard_limit=90, batch=20, max_tasks=10_000
+    name="ingest", pool="prefork", concurrency=1, soft_limit=60, hard_limit=90, batch=5, max_tasks=10_000
 )
 # A model for each process, and as many threads inside as there are cores.
 EMBED = Queue(
-    name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=64
+    name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=32
 )
 # Threads wait for a language model at no cost; a client's timeout is shorter than the lease.
 SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)

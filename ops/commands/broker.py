@@ -1,6 +1,8 @@
 """What Redis and the workers say of themselves, for `backscroll status`."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
+from typing import Any
 
 from ops import connection
 from schemas.settings import Settings
@@ -21,6 +23,8 @@ class Broker:
     refused: int = 0
     # the workers that answered, by queue; none: they were not asked
     workers: dict[str, list[str]] | None = None
+    # seconds by which each of them is ahead of this machine, as far as the way of its answer leaves that sure
+    clocks: dict[str, float] = field(default_factory=dict)
 
 
 def look(settings: Settings, *, workers: bool) -> Broker:
@@ -31,6 +35,7 @@ def look(settings: Settings, *, workers: bool) -> Broker:
 
     if settings.redis_url is None:
         return Broker(problem="BACKSCROLL_REDIS_URL is not set", queues={})
+    clocks: dict[str, float] = {}
     app = connection.open_queue(settings)
     try:
         lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
@@ -44,8 +49,24 @@ def look(settings: Settings, *, workers: bool) -> Broker:
                 )
                 for name, queue in QUEUES.items()
             }
+            clocks = _clocks(app, list(answers))
     except OperationalError as error:
         return Broker(problem=str(error), queues={})
     finally:
         app.close()
-    return Broker(queues=lengths, refused=refused, workers=serving)
+    return Broker(queues=lengths, refused=refused, workers=serving, clocks=clocks)
+
+
+def _clocks(app: Any, workers: list[str]) -> dict[str, float]:
+    """Ask these workers what time it is. One of an earlier version does not know the question."""
+    from workers.control import CLOCK
+
+    if not workers:
+        return {}
+    before = time.time()
+    told = app.control.broadcast(
+        CLOCK, destination=workers, reply=True, timeout=ANSWER_SECONDS, limit=len(workers)
+    )
+    after = time.time()
+    answers = {name: answer["time"] for each in told for name, answer in each.items() if "time" in answer}
+    return {name: at - min(max(at, before), after) for name, at in answers.items()}

@@ -178,6 +178,51 @@ def bench_forget(
 
 
 @app.command(
+    epilog="**Examples:** backscroll dev load · backscroll dev load --probes 100 --messages 10000 --json"
+)
+def load(
+    probes: Annotated[int, typer.Option(min=20, max=10_000, help="Messages of the small tenant.")] = 40,
+    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="Sent by each way at a time.")] = 2000,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="The best of so many counts.")] = 2,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how a small tenant fares beside a flood, and how fast messages come in while the provider is down.
+
+    Starts a deployment of its own with models that cost nothing. The small tenant says one thing at a time, alone
+    and then beside a hundred times as much of a big one; then messages come by the door and by payload tasks, with
+    a model provider that is well, fails, and hangs, and are counted until all are placed.
+    """
+    from ops.bench import load as loads
+
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        fairness, rates = loads.measure(probes, messages, rounds, status.update)
+    if as_json:
+        json.dump(loads.as_dict(fairness, rates), sys.stdout, indent=2)
+        print()
+        return
+    table = Table(title=f"{fairness.probes} messages of a small tenant beside {fairness.flood} of a big one")
+    for name in ("milliseconds, p50 / p95", "alone", "beside the flood"):
+        table.add_column(name)
+    alone, flooded = fairness.alone, fairness.flooded
+    for what in ("placed", "embedded"):
+        told = [
+            f"{getattr(lag, what + '_p50'):.0f} / {getattr(lag, what + '_p95'):.0f}"
+            for lag in (alone, flooded)
+        ]
+        table.add_row(f"until {what}", *told)
+    table.add_row("times as long", "", f"{fairness.ratio:.2f}")
+    Console().print(table)
+    table = Table(title="Messages a second until placed, by the model provider's state")
+    for name in ("way", "well", "failing", "hanging", "worst part"):
+        table.add_column(name)
+    for rate in rates:
+        figures = [f"{each:.0f}" for each in (rate.healthy, rate.failing, rate.hanging)]
+        table.add_row(rate.way, *figures, f"{rate.ratio:.2f}")
+    Console().print(table)
+
+
+@app.command(
     epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7 --json"
 )
 def chaos(

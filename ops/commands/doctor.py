@@ -177,6 +177,7 @@ def _ask_redis(settings: Settings) -> Broker:
         max_bytes=int(memory["maxmemory"]),
         unserved={name: length for name, length in asked.queues.items() if not serving.get(name)},
         refused=asked.refused,
+        clocks=asked.clocks,
     )
 
 

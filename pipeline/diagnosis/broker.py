@@ -22,6 +22,8 @@ class Broker:
     # tasks that wait, by queue, where no worker answers
     unserved: Mapping[str, int] | None = None
     refused: int = 0
+    # seconds by which the clock of each worker is ahead of this machine's
+    clocks: Mapping[str, float] | None = None
 
 
 def findings(broker: Broker) -> Iterator[Finding]:

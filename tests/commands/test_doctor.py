@@ -334,6 +334,17 @@ def test_clocks_that_differ_are_found() -> None:
         assert worst(diagnosis.diagnose(facts)) == severity
 
 
+def test_a_worker_whose_clock_differs_from_the_databases_is_named() -> None:
+    # Given a database that is 30 s ahead of here, and a worker that is so too
+    clocks = {"embed@a": 30.5, "ingest@b": 0.0, "accept@c": -40.0}
+    findings = diagnosis.diagnose(Facts(logins=LOGINS, broker=Broker(clocks=clocks), skew_seconds=30))
+    told = [(finding.severity, finding.what) for finding in findings if "worker" in finding.what]
+    assert told == [
+        ("error", "the clock of the worker accept@c is 70 s behind the database's"),
+        ("warning", "the clock of the worker ingest@b is 30 s behind the database's"),
+    ]
+
+
 def test_clocks_of_one_machine_agree(database: Database) -> None:
     assert abs(checkup.skew_seconds(database)) < timedelta(seconds=1).total_seconds()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import Celery
 
+from ops.commands import broker
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, talk
 from tests.web.conftest import served
@@ -141,6 +142,12 @@ def test_workers_run_as_they_were_meant_to(deployment: Deployment) -> None:
         if queue.pool == "prefork":
             assert pool["timeouts"] == [queue.soft_limit or 0, queue.hard_limit or 0]
             assert len(pool["processes"]) == queue.concurrency
+
+
+def test_every_worker_tells_its_clock(deployment: Deployment) -> None:
+    told = broker.look(deployment.settings, workers=True)
+    assert {name.partition("@")[0] for name in told.clocks} == set(QUEUES)
+    assert set(told.clocks.values()) == {0.0}
 
 
 class Trap:
