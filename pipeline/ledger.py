@@ -8,6 +8,7 @@ time until the next sweep.
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -114,7 +115,10 @@ def run(
             lease_seconds=policy.lease_seconds,
             max_attempts=policy.max_attempts,
         )
-    claims = sorted((Claim(**row._mapping) for row in rows), key=lambda c: (c.tenant_id, c.key))
+    claims = [Claim(**row._mapping) for row in rows]
+    # whoever has little is served first: a tenant's flood fills the batch, and is what takes long
+    share = Counter(claim.tenant_id for claim in claims)
+    claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.key))
     follows: set[str] = set()
 
     def follow(owed: str) -> None:

@@ -1,6 +1,6 @@
 """The ledger: what is owed is done once, whatever dies, and nobody waits for somebody else's trouble."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 from sqlalchemy import text
@@ -214,3 +214,16 @@ def test_what_follows_is_told_even_if_the_rest_of_the_batch_fails(database: Data
     assert told == ["embed"]
     assert row(database, "test:1")["due_at"] is None
     assert row(database, "test:2")["due_at"] is not None
+
+
+def test_of_a_batch_those_are_served_first_who_have_little_in_it(database: Database) -> None:
+    owe(database, *(f"message:{n}" for n in range(5)), tenant="a-big-one")
+    owe(database, "message:7", tenant="small")
+    served: list[str] = []
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> Iterable[str]:
+        served.append(tenant)
+        return done(database)(tenant, claims)
+
+    ledger.run(database, "embed", handle, POLICY)
+    assert served == ["small", "a-big-one"]

@@ -85,14 +85,14 @@ class Driver:
                     sending = self._sendings.get_nowait()
                 except queue.Empty:
                     return
+                if isinstance(sending, Change):
+                    self._change(sending)
+                    continue
                 with self._turn:
                     while self.sent >= self._allowed and not self._ending:
                         self._turn.wait(1)
-                    self.sent += len(sending.messages) if isinstance(sending, Batch) else 0
-                if isinstance(sending, Batch):
-                    self._persist(bot, sending)
-                else:
-                    self._change(sending)
+                    self.sent += len(sending.messages)
+                self._persist(bot, sending)
 
     def _change(self, change: Change) -> None:
         path = f"/v1/messages/{quote(change.chat, safe='')}/{quote(change.external_id, safe='')}"

@@ -16,10 +16,13 @@ _OWED = """
         + (SELECT count(*) FROM conversation_sessions WHERE status IN ('open', 'closed'))
 """
 _MARK = "SELECT now(), (SELECT last_value FROM work_token)"
-# Not done since then, and (with `taken`) claimed by nobody since then either: every claim has a number of its own.
-_OWED_FROM_BEFORE = """
-    SELECT count(*) FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s
-        AND (NOT %s OR coalesce(token, 0) <= %s)
+# Not done since then.
+_LEFT = "SELECT count(*) FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s"
+# Still held by who held it then, or of a kind of which nothing was claimed since: every claim has its own number.
+_LEFT_LYING = """
+    SELECT count(*) FROM work w WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s
+        AND coalesce(token, 0) <= %s AND (claimed IS NOT NULL
+            OR NOT EXISTS (SELECT 1 FROM work later WHERE later.kind = w.kind AND later.token > %s))
 """
 
 
@@ -33,9 +36,11 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """Seconds from a mark until all that was owed then had been taken up again, and until it was done."""
+    """Seconds from a mark."""
 
+    # until every kind that was owed was being claimed again, and all that was in the hands of dead processes, too
     taken: float
+    # until all that was owed then was done, which is a matter of how much that was
     done: float
 
 
@@ -69,14 +74,11 @@ def wait_recovered(cast: Cast, mark: Mark, seconds: float) -> Recovery | None:
     """How long it took from now to recover what was owed at the mark; None: longer than `seconds`."""
     began = time.monotonic()
     with cast.connect() as connection:
-
-        def none_left(*, taken: bool) -> bool:
-            return _count(connection, _OWED_FROM_BEFORE, mark.at, taken, mark.token) == 0
-
-        if _until(cast, lambda: none_left(taken=True), seconds) is None:
+        lying = (_LEFT_LYING, mark.at, mark.token, mark.token)
+        if _until(cast, lambda: _count(connection, *lying) == 0, seconds) is None:
             return None
         taken = time.monotonic() - began
-        if _until(cast, lambda: none_left(taken=False), seconds) is None:
+        if _until(cast, lambda: _count(connection, _LEFT, mark.at) == 0, seconds) is None:
             return None
     return Recovery(taken=taken, done=time.monotonic() - began)
 

@@ -30,7 +30,8 @@ class Recovered:
     fault: str
     # until whatever was killed had started again
     starting: float
-    # from then on: until all that was owed had been taken up, and until it was done
+    # from then on: until all kinds of work were being claimed again and what the dead had held was taken over,
+    # and until all that had been owed was done
     taken: float
     done: float
     # what `taken` must not exceed
