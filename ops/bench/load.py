@@ -15,6 +15,7 @@ from statistics import median, quantiles
 
 import psycopg
 from celery import Celery
+from rich.table import Table
 
 from ops.chaos import cast as casting
 from ops.chaos import providers
@@ -103,6 +104,28 @@ def as_dict(fairness: Fairness, rates: Sequence[Rate]) -> dict[str, object]:
         "fairness": asdict(fairness) | {"ratio": round(fairness.ratio, 2)},
         "provider_down": [asdict(rate) | {"ratio": round(rate.ratio, 2)} for rate in rates],
     }
+
+
+def tables(fairness: Fairness, rates: Sequence[Rate]) -> tuple[Table, Table]:
+    """Both for a terminal."""
+    lags = Table(title=f"{fairness.probes} messages of a small tenant beside {fairness.flood} of a big one")
+    for name in ("milliseconds, p50 / p95", "alone", "beside the flood"):
+        lags.add_column(name)
+    alone, flooded = fairness.alone, fairness.flooded
+    lags.add_row(
+        "until placed", *(f"{lag.placed_p50:.0f} / {lag.placed_p95:.0f}" for lag in (alone, flooded))
+    )
+    lags.add_row(
+        "until embedded", *(f"{lag.embedded_p50:.0f} / {lag.embedded_p95:.0f}" for lag in (alone, flooded))
+    )
+    lags.add_row("times as long", "", f"{fairness.ratio:.2f}")
+    ways = Table(title="Messages a second until placed, by the model provider's state")
+    for name in ("way", "well", "failing", "hanging", "worst part"):
+        ways.add_column(name)
+    for rate in rates:
+        figures = (f"{each:.0f}" for each in (rate.healthy, rate.failing, rate.hanging))
+        ways.add_row(rate.way, *figures, f"{rate.ratio:.2f}")
+    return lags, ways
 
 
 def _fairness(cast: Cast, probes: int, say: Say) -> Fairness:

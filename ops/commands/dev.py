@@ -200,26 +200,8 @@ def load(
     if as_json:
         json.dump(loads.as_dict(fairness, rates), sys.stdout, indent=2)
         print()
-        return
-    table = Table(title=f"{fairness.probes} messages of a small tenant beside {fairness.flood} of a big one")
-    for name in ("milliseconds, p50 / p95", "alone", "beside the flood"):
-        table.add_column(name)
-    alone, flooded = fairness.alone, fairness.flooded
-    for what in ("placed", "embedded"):
-        told = [
-            f"{getattr(lag, what + '_p50'):.0f} / {getattr(lag, what + '_p95'):.0f}"
-            for lag in (alone, flooded)
-        ]
-        table.add_row(f"until {what}", *told)
-    table.add_row("times as long", "", f"{fairness.ratio:.2f}")
-    Console().print(table)
-    table = Table(title="Messages a second until placed, by the model provider's state")
-    for name in ("way", "well", "failing", "hanging", "worst part"):
-        table.add_column(name)
-    for rate in rates:
-        figures = [f"{each:.0f}" for each in (rate.healthy, rate.failing, rate.hanging)]
-        table.add_row(rate.way, *figures, f"{rate.ratio:.2f}")
-    Console().print(table)
+    else:
+        Console().print(*loads.tables(fairness, rates))
 
 
 @app.command(
