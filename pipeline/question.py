@@ -8,11 +8,21 @@ the evidence among MiniLM's ten nearest messages goes from 46 to 68 %.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _WHEN = re.compile(
     r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b", re.IGNORECASE
+)
+_NUMBER = re.compile(
+    r"\bhow (?:many|much|old|tall|big|long|far|often|heavy|aged|fast)\b|\bwhat time\b"
+    r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
+    re.IGNORECASE,
+)
+_NOW = re.compile(
+    r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
+    r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
+    re.IGNORECASE,
 )
 MONTHS = "january february march april may june july august september october november december".split()
 _M = "|".join(MONTHS)
@@ -32,6 +42,28 @@ _DATES = tuple(
         rf"{_LEAD}(?P<y>(?:19|20)\d{{2}})\b",
     )
 )
+_COUNTS = {
+    "a": 1,
+    "an": 1,
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+}
+_DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+# Times that count from the moment of asking; "last time" and "last one" are none.
+_RELATIVE = re.compile(
+    r"\b(?:(?:since|from|in|on|during|until) )?(?:(?P<day>today|tonight|this (?:morning|afternoon|evening)|yesterday"
+    r"(?: (?:morning|afternoon|evening))?|last night)"
+    rf"|(?:last|this past) (?P<weekday>{'|'.join(_DAYS)})"
+    r"|(?P<which>last|this|the past) (?P<unit>week|weekend|month|year)"
+    rf"|(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}|a couple of) (?P<ago>day|week|month|year)s? ago)\b",
+    re.IGNORECASE,
+)
 # Words that open a question more often than they are names.
 _OPENERS = frozenset({"will", "may", "can", "might"})
 
@@ -48,6 +80,10 @@ class Question:
     speakers: frozenset[str]
     # it asks for a time
     asks_when: bool
+    # it asks for a number, or for what is mostly written in figures
+    asks_number: bool = False
+    # it asks how things stand in the end
+    asks_now: bool = False
     # the times that it names, each from … until, the end not included
     spans: tuple[tuple[datetime, datetime], ...]
 
@@ -56,10 +92,12 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     """What the question asks for.
 
     `speakers` are the participants' names; a date without a year means every year from `earliest` to `now`,
-    in the time zone of `now`.
+    in the time zone of `now`; "yesterday" and the like count from `now`.
     """
     spans: list[tuple[datetime, datetime]] = []
     content = text
+    # their words stay in what is searched: "the camping trip last year" may be called that in the talk
+    spans += [_relative(match.groupdict(), now) for match in _RELATIVE.finditer(content)]
     for pattern in _DATES:
         while match := pattern.search(content):
             spans += _spans(match.groupdict(), earliest, now)
@@ -79,6 +117,8 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         content=content if _WORD.search(content) else text,
         speakers=frozenset(named) if len(named) < len(set(speakers)) else frozenset(),
         asks_when=bool(_WHEN.search(text)),
+        asks_number=bool(_NUMBER.search(text)),
+        asks_now=bool(_NOW.search(text)),
         spans=tuple(spans),
     )
 
@@ -115,3 +155,47 @@ def _spans(
                 continue
         spans.append((start, end))
     return spans
+
+
+def _relative(found: Mapping[str, str | None], now: datetime) -> tuple[datetime, datetime]:
+    """The days that a match means, whole days of the calendar of `now`.
+
+    "Two weeks ago" is that day give or take half a week: people round, the more the longer ago.
+    """
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if day := found.get("day"):
+        start = _moved(today, -1 if day.lower().startswith(("yesterday", "last")) else 0)
+        return start, _moved(start, 1)
+    if weekday := found.get("weekday"):
+        start = _moved(today, -((today.weekday() - _DAYS.index(weekday.lower()) - 1) % 7 + 1))
+        return start, _moved(start, 1)
+    if unit := found.get("ago"):
+        word = (found.get("count") or "").lower()
+        count = int(word) if word.isdigit() else _COUNTS.get(word, 2)
+        days = {"day": 1, "week": 7, "month": 30, "year": 365}[unit.lower()]
+        middle = _moved(today, -count * days)
+        return _moved(middle, -(days // 2)), _moved(middle, days // 2 + 1)
+    last = (found.get("which") or "").lower() != "this"
+    match (found.get("unit") or "").lower():
+        case "week":
+            start = _moved(today, -today.weekday() - 7 * last)
+            return start, _moved(start, 7)
+        case "weekend":
+            start = _moved(today, 5 - today.weekday() - 7 * last)
+            return start, _moved(start, 2)
+        case "month":
+            end = today.replace(day=1)
+            start = _moved(end, -1).replace(day=1) if last else end
+            return (start, end) if last else (start, _moved(start, 31).replace(day=1))
+        case _:
+            year = max(today.year - last, 1)
+            return today.replace(year=year, month=1, day=1), today.replace(
+                year=min(year + 1, 9999), month=1, day=1
+            )
+
+
+def _moved(day: datetime, days: int) -> datetime:
+    """That many days of the calendar later, stopping at the calendar's ends, whatever the clocks did meanwhile."""
+    ordinal = min(max(day.toordinal() + days, 2), date.max.toordinal() - 1)
+    moved = datetime.fromordinal(ordinal)
+    return moved.replace(tzinfo=day.tzinfo)

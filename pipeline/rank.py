@@ -1,71 +1,68 @@
 """Rank a chat's messages, and its sessions, for a question: what the words say, what they mean, how people talk.
 
 Every score is a sum of parts, each switched off by its weight. Nothing is looked at alone: a message is read with
-what was said around it, each neighbour counting less by its distance (`decay` to the power of the steps between
-them). The steps are short inside one person's run of messages, so that a burst of five short ones is read much as
-one long one, and infinite between sessions. One such kernel serves words and vectors alike.
+what was said around it, each neighbour counting less by its distance (a decay to the power of the steps between
+them). A talk goes forward, so what was said before carries farther than what came after. The steps are short inside
+one person's run of messages, so that a burst of five short ones is read much as one long one, and infinite between
+sessions. One such kernel serves words and vectors alike.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipeline.question import MONTHS, Question
+from pipeline import talk
+from pipeline.question import Question
 
 # BM25's constants as Robertson and Zaragoza give them (The Probabilistic Relevance Framework, 2009).
 K1 = 1.2
 B = 0.75
-
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_SELF = frozenset(
-    "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
-)
-_OTHER = frozenset("you your yours yourself you're you've you'd you'll u ur youre".split())
-_TIME_WORDS = re.compile(
-    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|since|recently|soon|weekend|weeks?|months?|years?|days?"
-    r"|this (?:morning|week|month|year|past)|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
-    rf"|{'|'.join(MONTHS)}|\d{{4}})\b",
-    re.IGNORECASE,
-)
+# What a session's second best message adds for it: one good hit may be chance, two seldom are.
+SECOND = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """What each piece of evidence adds, where the best keyword match in its context adds `words`.
+    """What each piece of evidence adds, where the best of its kind adds its weight.
 
-    Chosen on three LoCoMo conversations, rounded by hand; the optimum is flat (a third more or less of any but
-    `words` moves the figures by a point at most).
+    Chosen on three LoCoMo conversations, the same cut into messengers' short messages, and the sample chats, and
+    rounded by hand; the optimum is flat (a third more or less of any but `words` moves the figures by a point).
     """
 
-    # BM25 of the message read together with what was said around it
-    words: float = 1.0
+    # BM25 of the message read together with what was said around it, the less the less of the question it covers
+    words: float = 1.4
     # cosine of the message itself, as its share of the best
     meaning: float = 0.5
     # the mean of that over what was said around it
-    meaning_near: float = 0.3
+    meaning_near: float = 0.2
     # the best of that in the session: the best message speaks for the session
-    meaning_session: float = 0.4
+    meaning_session: float = 0.5
     # the question names this speaker
     speaker: float = 0.25
-    # a question seldom holds the answer
-    asks: float = -0.2
-    # what follows somebody else's question often is the answer
-    answers: float = 0.1
+    # a question seldom holds the answer: the share of the message that asks
+    asks: float = -0.3
+    # what follows somebody else's question often is the answer: how well that question matches this one
+    answers: float = 0.15
     # asked when, this message says when
     when: float = 0.4
+    # asked how many, how long or how much, this message holds a number
+    number: float = 0.2
+    # asked how things stand now, the newest counts most
+    latest: float = 0.5
     # people tell of themselves: the share of I and we, less that of you
-    about_self: float = 0.75
+    about_self: float = 0.6
     # sent at the time that the question names
     date: float = 0.8
-    # what a message's words still count one step away, from 0 to 1
-    decay: float = 0.6
+    # what a message's words still count one step later, and one step earlier, from 0 to 1
+    decay: float = 0.7
+    decay_back: float = 0.4
     # the step between two messages of one speaker in a row; a change of speaker is 1
     burst_step: float = 0.7
+    # a message of so many distinct words has half the substance that any could have: "haha" answers nothing
+    half_substance: float = 1.0
     date_half_life_days: float = 5.0
 
 
@@ -100,7 +97,7 @@ class Statistics:
     messages: int
     # distinct lexemes of a message
     mean_length: float
-    # in how many messages each of the question's lexemes stands
+    # in how many messages each of the question's lexemes stands; 0 for those that stand in none
     document_frequency: Mapping[str, int]
     mean_cosine: float = 0.0
 
@@ -119,27 +116,32 @@ def rank(
 ) -> list[Scored]:
     """The candidates, best first; equal ones newer first. Takes time in proportion to their number."""
     ordered = sorted(candidates, key=lambda c: (c.session, c.place))
-    carry = [_carry(one, other, weights) for one, other in pairwise(ordered)]
-    mass = _smooth([1.0] * len(ordered), carry)
-    words = _normalized(_words(ordered, carry, statistics, weights))
+    later, earlier = _carries(ordered, weights)
+    mass = _smooth([1.0] * len(ordered), later, earlier)
+    substance = [c.length / (c.length + weights.half_substance) if c.length else 0.0 for c in ordered]
+    words = _words(ordered, later, earlier, substance, statistics, weights)
     meaning = _meaning(ordered, statistics.mean_cosine)
-    near = _smooth(meaning, carry)
+    near = _smooth(meaning, later, earlier)
     best: dict[int, float] = {}
     for candidate, value in zip(ordered, meaning, strict=True):
         best[candidate.session] = max(best.get(candidate.session, value), value)
-    answers = _answers(ordered)
+    most = max(words, default=0.0) or 1.0
+    answers = _answers(ordered, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
+    newness = _newness(ordered) if question.asks_now else {}
     scored = []
     for i, candidate in enumerate(ordered):
         parts = {
             "words": weights.words * words[i],
             "meaning": weights.meaning * meaning[i],
             "meaning_near": weights.meaning_near * near[i] / mass[i],
-            "meaning_session": weights.meaning_session * best[candidate.session],
+            "meaning_session": weights.meaning_session * best[candidate.session] * substance[i],
             "speaker": weights.speaker * (candidate.speaker in question.speakers),
-            "asks": weights.asks * _asks(candidate.text),
+            "asks": weights.asks * talk.asks(candidate.text),
             "answers": weights.answers * answers[i],
-            "when": weights.when * (question.asks_when and _says_when(candidate.text)),
-            "about_self": weights.about_self * _about_self(candidate.text),
+            "when": weights.when * (question.asks_when and talk.says_when(candidate.text)),
+            "number": weights.number * (question.asks_number and talk.says_number(candidate.text)),
+            "latest": weights.latest * newness.get(candidate.id, 0.0),
+            "about_self": weights.about_self * talk.about_self(candidate.text),
             "date": weights.date * _date_fit(candidate.sent_at, question, weights.date_half_life_days),
         }
         scored.append(Scored(candidate=candidate, score=sum(parts.values()), parts=parts))
@@ -147,57 +149,85 @@ def rank(
 
 
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
-    """`(session, its best message)`, best first: the best turn of the session speaks for the session.
+    """`(session, its best message)`, best first: the best messages of the session speak for it.
 
-    `scored` is best first. Messages that are not placed yet speak for none.
+    `scored` is best first. A session's score is that of its best message and `SECOND` of that of its second best;
+    the latter stands as the part `second`. Messages that are not placed yet speak for none.
     """
     best: dict[int, Scored] = {}
+    second: dict[int, float] = {}
     for hit in scored:
-        if hit.candidate.session:
-            best.setdefault(hit.candidate.session, hit)
-    return list(best.items())
+        session = hit.candidate.session
+        if session and session in best:
+            second.setdefault(session, hit.score)
+        elif session:
+            best[session] = hit
+    whole = []
+    for session, hit in best.items():
+        added = SECOND * second.get(session, 0.0)
+        whole.append((session, replace(hit, score=hit.score + added, parts={**hit.parts, "second": added})))
+    return sorted(whole, key=lambda one: -one[1].score)
 
 
-def _carry(one: Candidate, other: Candidate, weights: Weights) -> float:
-    """What still counts of one candidate at the next: `decay` to the steps between them, 0 across sessions."""
-    if one.session != other.session:
-        return 0.0
-    return math.pow(weights.decay, weights.burst_step if one.speaker == other.speaker else 1.0)
+def _carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float], list[float]]:
+    """What still counts of each candidate at the next, and of the next at it: nothing across sessions."""
+    later, earlier = [], []
+    for one, other in pairwise(ordered):
+        step = weights.burst_step if one.speaker == other.speaker else 1.0
+        near = one.session == other.session
+        later.append(math.pow(weights.decay, step) if near else 0.0)
+        earlier.append(math.pow(weights.decay_back, step) if near else 0.0)
+    return later, earlier
 
 
-def _smooth(values: Sequence[float], carry: Sequence[float]) -> list[float]:
+def _smooth(values: Sequence[float], later: Sequence[float], earlier: Sequence[float]) -> list[float]:
     """Each value plus what every other carries to it: one pass forward and one back."""
-    forward = list(values)
-    for i, factor in enumerate(carry):
-        forward[i + 1] += factor * forward[i]
-    total, carried = list(forward), 0.0
-    for i in range(len(carry) - 1, -1, -1):
-        carried = carry[i] * (values[i + 1] + carried)
+    total = list(values)
+    carried = 0.0
+    for i, factor in enumerate(later):
+        carried = factor * (values[i] + carried)
+        total[i + 1] += carried
+    carried = 0.0
+    for i in range(len(earlier) - 1, -1, -1):
+        carried = earlier[i] * (values[i + 1] + carried)
         total[i] += carried
     return total
 
 
 def _words(
-    ordered: Sequence[Candidate], carry: Sequence[float], statistics: Statistics, weights: Weights
+    ordered: Sequence[Candidate],
+    later: Sequence[float],
+    earlier: Sequence[float],
+    substance: Sequence[float],
+    statistics: Statistics,
+    weights: Weights,
 ) -> list[float]:
-    """BM25 of every candidate with its surroundings as one text.
+    """BM25 of every candidate with its surroundings as one text, from 0 to 1.
 
     Frequencies and lengths are sums weighted by distance, as those of fields are in BM25F (Robertson, Zaragoza
-    and Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004).
+    and Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004). What is lent by neighbours counts as far as
+    the message has substance itself. The result is the geometric mean of two shares, that of the best score and
+    that of what the question's words could give together: where few of them are found, meaning decides.
     """
     total = statistics.messages
-    lengths = _smooth([float(c.length) for c in ordered], carry)
-    # a message amid neighbours of one step each gathers (1 + decay) / (1 - decay) times the mean length
-    reach = (1 + weights.decay) / max(1 - weights.decay, 0.01)
+    lengths = _smooth([float(c.length) for c in ordered], later, earlier)
+    # a message amid neighbours of one step each gathers so many times the mean length
+    reach = 1 / max(1 - weights.decay, 0.01) + 1 / max(1 - weights.decay_back, 0.01) - 1
     usual = max(statistics.mean_length, 1e-9) * reach
     norms = [K1 * (1 - B + B * length / usual) for length in lengths]
     scores = [0.0] * len(ordered)
+    attainable = 0.0
     for term, frequency in statistics.document_frequency.items():
         idf = math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
-        for i, tf in enumerate(_smooth([float(c.terms.get(term, 0)) for c in ordered], carry)):
+        attainable += idf * (K1 + 1)
+        if not frequency:
+            continue
+        for i, tf in enumerate(_smooth([float(c.terms.get(term, 0)) for c in ordered], later, earlier)):
             if tf > 0:
                 scores[i] += idf * tf * (K1 + 1) / (tf + norms[i])
-    return scores
+    scores = [score * share for score, share in zip(scores, substance, strict=True)]
+    top = max(scores, default=0.0)
+    return [score / math.sqrt(top * attainable) for score in scores] if top > 0 else scores
 
 
 def _meaning(ordered: Sequence[Candidate], mean: float) -> list[float]:
@@ -206,39 +236,28 @@ def _meaning(ordered: Sequence[Candidate], mean: float) -> list[float]:
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
 
 
-def _normalized(scores: list[float]) -> list[float]:
-    top = max(scores, default=0.0)
-    return [score / top for score in scores] if top > 0 else scores
+def _answers(ordered: Sequence[Candidate], relevance: Sequence[float]) -> list[float]:
+    """For each message, how relevant the question is that it may answer, 0 where none was asked.
 
-
-def _asks(text: str) -> bool:
-    return text.rstrip().endswith("?")
-
-
-def _answers(ordered: Sequence[Candidate]) -> list[bool]:
-    """For each message, whether the run of somebody else's right before its speaker's run asked something."""
-    flags: list[bool] = []
-    asked_before = asked_now = False
-    for previous, candidate in zip([None, *ordered], ordered, strict=False):
+    That is the most relevant question in the run of somebody else's messages right before its speaker's run.
+    """
+    found: list[float] = []
+    asked_before = asked_now = 0.0
+    for i, (previous, candidate) in enumerate(zip([None, *ordered], ordered, strict=False)):
         if previous is None or previous.session != candidate.session:
-            asked_before = asked_now = False
+            asked_before = asked_now = 0.0
         elif previous.speaker != candidate.speaker:
-            asked_before, asked_now = asked_now, False
-        flags.append(asked_before)
-        asked_now = asked_now or _asks(candidate.text)
-    return flags
+            asked_before, asked_now = asked_now, 0.0
+        found.append(asked_before)
+        # a message half of which asks is a question
+        asked_now = max(asked_now, relevance[i] * min(1.0, 2 * talk.asks(candidate.text)))
+    return found
 
 
-@lru_cache(maxsize=65_536)
-def _says_when(text: str) -> bool:
-    return bool(_TIME_WORDS.search(text))
-
-
-@lru_cache(maxsize=65_536)
-def _about_self(text: str) -> float:
-    """The share of first-person words less that of second-person ones; few words are not taken at their word."""
-    words = _WORD.findall(text.lower().replace("’", "'"))
-    return sum((word in _SELF) - (word in _OTHER) for word in words) / max(len(words), 8)
+def _newness(candidates: Sequence[Candidate]) -> dict[int, float]:
+    """By id, the share of the candidates that are older: 0 for the first, 1 for the last."""
+    by_time = sorted(candidates, key=lambda c: (c.sent_at, c.session, c.place))
+    return {c.id: place / max(len(by_time) - 1, 1) for place, c in enumerate(by_time)}
 
 
 def _date_fit(sent_at: datetime, question: Question, half_life_days: float) -> float:

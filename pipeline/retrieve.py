@@ -79,7 +79,7 @@ def _whole(
         statistics=Statistics(
             messages=len(candidates),
             mean_length=sum(c.length for c in candidates) / max(1, len(candidates)),
-            document_frequency={word: df for word, df in frequency.items() if df},
+            document_frequency=frequency,
             mean_cosine=sum(cosines.values()) / max(1, len(cosines)),
         ),
         vector_search="exact" if vector is not None else "off",
@@ -117,7 +117,7 @@ def _large(
         statistics=Statistics(
             messages=chat.message_count,
             mean_length=mean_length,
-            document_frequency=found.document_frequency,
+            document_frequency={word: found.document_frequency.get(word, 0) for word in words},
             mean_cosine=near.mean_cosine,
         ),
         vector_search=near.search,

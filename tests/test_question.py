@@ -1,6 +1,7 @@
 """Reading a question: whom it names, when it means, and what is left to search for."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -72,6 +73,56 @@ def test_a_month_that_is_a_word_is_no_date() -> None:
 
 def test_a_date_that_no_calendar_knows_means_nothing() -> None:
     assert read("what was on 31 February 2025?").spans == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        # the question is asked on Wednesday, 15 April 2026
+        ("what did we eat yesterday?", (2026, 4, 14), (2026, 4, 15)),
+        ("who came last night", (2026, 4, 14), (2026, 4, 15)),
+        ("what was decided today?", (2026, 4, 15), (2026, 4, 16)),
+        ("what broke last Tuesday?", (2026, 4, 14), (2026, 4, 15)),
+        ("what broke last Wednesday?", (2026, 4, 8), (2026, 4, 9)),
+        ("what happened last week?", (2026, 4, 6), (2026, 4, 13)),
+        ("where were we last weekend?", (2026, 4, 11), (2026, 4, 13)),
+        ("what did we buy this month?", (2026, 4, 1), (2026, 5, 1)),
+        ("what did we buy last month?", (2026, 3, 1), (2026, 4, 1)),
+        ("what did we buy last year?", (2025, 1, 1), (2026, 1, 1)),
+        ("who called two weeks ago?", (2026, 3, 29), (2026, 4, 5)),
+        ("who called 3 days ago?", (2026, 4, 12), (2026, 4, 13)),
+    ],
+)
+def test_a_time_that_counts_from_now_is_a_span_of_days(
+    text: str, start: tuple[int, int, int], end: tuple[int, int, int]
+) -> None:
+    asked = read(text)
+    assert asked.spans == ((datetime(*start, tzinfo=UTC), datetime(*end, tzinfo=UTC)),)
+    assert asked.content == text
+
+
+def test_days_are_those_of_the_chats_time_zone() -> None:
+    lisbon = ZoneInfo("Europe/Lisbon")
+    # Given half past midnight in Lisbon's summer, which is the day before in UTC
+    now = datetime(2026, 3, 30, 0, 30, tzinfo=lisbon)
+    asked = question.read("what did we eat yesterday?", PEOPLE, EARLIEST, now)
+    # Then yesterday is the day on which the clocks went forward, 23 hours long
+    ((start, end),) = asked.spans
+    assert (start, end) == (datetime(2026, 3, 29, tzinfo=lisbon), datetime(2026, 3, 30, tzinfo=lisbon))
+    assert end.astimezone(UTC) - start.astimezone(UTC) == timedelta(hours=23)
+
+
+@pytest.mark.parametrize("text", ["who spoke last?", "the last time we met", "which week suits?"])
+def test_last_and_week_alone_are_no_date(text: str) -> None:
+    assert read(text).spans == ()
+
+
+def test_a_question_for_a_number_or_for_how_things_stand_is_known() -> None:
+    assert read("How many seats does the ferry have?").asks_number
+    assert read("What is the street door code now?").asks_now
+    plain = read("Who fixed the boiler?")
+    assert not plain.asks_number
+    assert not plain.asks_now
 
 
 @given(st.text(max_size=200))

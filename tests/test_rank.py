@@ -65,7 +65,9 @@ def test_what_was_said_around_a_match_counts_less_the_farther_away() -> None:
     talk = [candidate(n, terms={"boiler": 1} if n == 3 else {}) for n in range(10)]
     found = ids("boiler", talk)
     assert found[0] == 3
-    assert set(found[1:3]) == {2, 4}
+    # a talk goes forward: what follows a match says more of it than what came before
+    assert found[1:3] == [4, 5]
+    assert found.index(2) < found.index(1) < found.index(0)
 
 
 def test_a_match_says_nothing_about_another_session() -> None:
@@ -84,6 +86,80 @@ def test_one_persons_burst_is_nearer_than_another_persons_answer() -> None:
         candidate(3, speaker="Bob", place=2),
     ]
     assert ids("boiler", talk) == [2, 3, 1]
+
+
+def test_a_message_without_substance_gains_little_from_its_neighbours() -> None:
+    talk = [
+        candidate(1, "the boiler is broken", terms={"boiler": 1}),
+        candidate(2, "haha", length=0),
+        candidate(3, "the plumber from Almada comes at noon", length=4),
+    ]
+    assert ids("boiler", talk) == [1, 3, 2]
+
+
+def test_the_less_of_the_question_is_found_by_word_the_more_its_meaning_decides() -> None:
+    talk = [
+        candidate(1, session=1, place=0, terms={"turn": 1}, cosine=0.1),
+        candidate(2, session=2, place=0, cosine=0.5),
+    ]
+
+    def lead_of_words(**absent: int) -> float:
+        statistics = Statistics(
+            messages=100, mean_length=5, document_frequency={"turn": 30, **absent}, mean_cosine=0.1
+        )
+        scores = {h.candidate.id: h.score for h in rank.rank(ask("turn"), talk, statistics, Weights())}
+        return scores[1] - scores[2]
+
+    assert lead_of_words(animal=0, sex=0, assum=0) < lead_of_words(animal=0) < lead_of_words()
+
+
+def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_answer() -> None:
+    talk = [
+        candidate(1, "how do we get to Svaneti", terms={"svaneti": 1}, speaker="Ivo"),
+        candidate(2, "by the small plane from Natakhtari", speaker="Basil"),
+        candidate(3, "who waters the plants", session=2, place=0, speaker="Ivo"),
+        candidate(4, "by the small plane from Natakhtari", session=2, place=1, speaker="Basil"),
+    ]
+    frequency = {"svaneti": 1}
+    statistics = Statistics(messages=100, mean_length=5, document_frequency=frequency)
+    parts = {h.candidate.id: h.parts for h in rank.rank(ask("Svaneti"), talk, statistics, Weights())}
+    assert parts[2]["answers"] > parts[4]["answers"] == 0
+
+
+def test_asked_how_many_a_message_with_a_number_is_preferred() -> None:
+    talk = [
+        candidate(1, "912 according to the plan", session=1, place=0),
+        candidate(2, "according to the plan", session=2, place=0),
+    ]
+    assert ids("how many seats?", talk) == [1, 2]
+    assert ids("which seats?", talk) == [2, 1]
+
+
+def test_asked_how_things_stand_now_the_newer_of_equal_matches_is_preferred() -> None:
+    talk = [
+        candidate(1, session=1, place=0, terms={"code": 1}, sent_at=START),
+        candidate(2, session=2, place=0, terms={"code": 1}, sent_at=START + timedelta(days=9), length=6),
+    ]
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"code": 2})
+    then, now = (
+        {h.candidate.id: h.score for h in rank.rank(ask(text), talk, statistics, Weights())}
+        for text in ("the code?", "the code now?")
+    )
+    assert then[1] - then[2] > now[1] - now[2]
+
+
+def test_a_second_good_message_speaks_for_its_session_too() -> None:
+    talk = [
+        candidate(1, session=7, place=0, terms={"boiler": 1}),
+        candidate(2, session=8, place=0, terms={"boiler": 1}),
+        candidate(3, session=8, place=9, terms={"boiler": 1}),
+    ]
+    statistics = Statistics(messages=10, mean_length=5, document_frequency={"boiler": 3})
+    scored = rank.rank(ask("boiler"), talk, statistics, Weights(decay=0.01, decay_back=0.01))
+    sessions = rank.rank_sessions(scored)
+    assert [session for session, _ in sessions] == [8, 7]
+    for _, hit in sessions:
+        assert abs(sum(hit.parts.values()) - hit.score) < 1e-9
 
 
 def test_the_one_who_is_named_is_preferred() -> None:

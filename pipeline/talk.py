@@ -1,0 +1,77 @@
+"""What the wording of a message says of its part in the talk: it asks, tells of its speaker, names a time or a number.
+
+English patterns; in another language they match nothing, and a message is judged by its words and meaning alone.
+"""
+
+import re
+from functools import lru_cache
+
+from pipeline.question import MONTHS
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_SELF = frozenset(
+    "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
+)
+_OTHER = frozenset("you your yours yourself you're you've you'd you'll u ur youre".split())
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|since|recently|soon|weekend|weeks?|months?|years?|days?"
+    r"|this (?:morning|week|month|year|past)|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
+    rf"|{'|'.join(MONTHS)}|\d{{4}})\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred|thousand"
+    r"|once|twice|dozen|couple|half)\b",
+    re.IGNORECASE,
+)
+# The description that imports append to a shared picture is not the speaker's.
+_PICTURE = re.compile(r"\s*\[picture: [^\]]*\]\s*$")
+_SENTENCE = re.compile(r"[^.!?…]+[.!?…]*")
+_LEAD = r"^(?:(?:so|and|but|ok|okay|hey|hi|well|oh|btw|also|then)[,!. ]+)*"
+_VERB = (
+    r"(?:is|are|was|were|am|do|does|did|can|could|shall|should|would|will|has|have|had|isn't|aren't|wasn't|don't"
+    r"|doesn't|didn't|can't|couldn't|shouldn't|wouldn't|won't|hasn't|haven't)"
+)
+_SOMEBODY = (
+    r"(?:i|you|u|we|they|he|she|it|there|this|that|the|your|our|my|his|her|their|any|some)(?:one|body|thing)?"
+)
+# Messengers' questions often lack their mark; these words begin them.
+_ASKING = re.compile(
+    rf"{_LEAD}(?:(?:who|whom|whose|what|when|where|why|how|which)(?:['’]?s)?|any|{_VERB} {_SOMEBODY})\b",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=65_536)
+def asks(text: str) -> float:
+    """The share of the text that asks something, from 0 to 1.
+
+    Sentences that end in a question mark, and those without any mark that begin as questions do.
+
+    >>> asks("how do we get to Svaneti"), asks("By plane."), asks("Fine. And you?")
+    (1.0, 0.0, 0.5)
+    """
+    sentences = [found.strip() for found in _SENTENCE.findall(_PICTURE.sub("", text))]
+    asked = sum(
+        len(s) for s in sentences if s.endswith("?") or (not s.endswith((".", "!")) and _ASKING.match(s))
+    )
+    return asked / max(sum(map(len, sentences)), 1)
+
+
+@lru_cache(maxsize=65_536)
+def says_when(text: str) -> bool:
+    """Whether it names a time."""
+    return bool(_TIME.search(text))
+
+
+@lru_cache(maxsize=65_536)
+def says_number(text: str) -> bool:
+    """Whether it holds a number, in figures or as a word."""
+    return bool(_NUMBER.search(text))
+
+
+@lru_cache(maxsize=65_536)
+def about_self(text: str) -> float:
+    """The share of first-person words less that of second-person ones; few words are not taken at their word."""
+    words = _WORD.findall(text.lower().replace("’", "'"))
+    return sum((word in _SELF) - (word in _OTHER) for word in words) / max(len(words), 8)

@@ -1,0 +1,48 @@
+"""The part that a message has in a talk, read off its wording."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import talk
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "who has the key?",
+        "how do we get to Svaneti",
+        "ok so what did the plumber say",
+        "is it on",
+        "any news",
+    ],
+)
+def test_a_question_is_known_with_and_without_its_mark(text: str) -> None:
+    assert talk.asks(text) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["What a day!", "By the small plane.", "Is it on the list, is it not.", "haha", "👍", ""]
+)
+def test_what_asks_nothing_is_no_question(text: str) -> None:
+    assert talk.asks(text) == 0
+
+
+def test_a_long_message_that_ends_with_a_question_is_one_in_part() -> None:
+    assert 0 < talk.asks("We went camping with the kids two weekends ago and unplugged. And you?") < 0.2
+
+
+def test_the_description_of_a_picture_is_not_the_speakers() -> None:
+    assert talk.asks("Do you like it? [picture: a dog on a sofa]") == 1
+
+
+def test_numbers_are_known_in_figures_and_in_words() -> None:
+    assert talk.says_number("912 seats")
+    assert talk.says_number("Five attempts")
+    assert not talk.says_number("some seats")
+
+
+@given(st.text(max_size=200))
+def test_any_text_can_be_read(text: str) -> None:
+    assert 0 <= talk.asks(text) <= 1
+    assert -1 <= talk.about_self(text) <= 1
