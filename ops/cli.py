@@ -38,6 +38,7 @@ COMMANDS = {
     "queries": "ops.commands.queries",
     "users": "ops.commands.users",
     "tenant": "ops.commands.tenant",
+    "documents": "ops.commands.documents",
     "status": "ops.commands.status",
     "backfills": "ops.commands.backfills",
     "work": "ops.commands.work",

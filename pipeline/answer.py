@@ -89,7 +89,7 @@ def answer(
     chunks = [m for m in found.memories if m.type == "document"][: parameters.documents]
     memory_cap = int(budget * parameters.memory_share)
     page.fill(blocks.memories(facts, memory_cap))
-    page.fill(blocks.documents(chunks, memory_cap))
+    page.fill(blocks.documents(chunks, memory_cap, query.query))
     _what_was_found(page, asked, found, int(budget * parameters.session_share), itself)
 
     ordered = page.ordered()

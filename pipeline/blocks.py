@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
-from pipeline import assemble
+from pipeline import assemble, excerpt
 from pipeline.assemble import Entry, Section
+from pipeline.fence import CLOSE, OPEN, harmless
 from pipeline.profiles import Parameters
 from pipeline.rank import Candidate, Scored
 from pipeline.tokens import Count, estimate
@@ -231,21 +232,24 @@ def memories(found: Sequence[Remembered], cap: int) -> Section:
     return Section(kind="memories", heading=MEMORIES, entries=entries, cap=cap)
 
 
-def documents(found: Sequence[Remembered], cap: int) -> Section:
-    """Chunks of the organization's documents, each cited as `Doc <id>/Chunk <n>`."""
-    entries = [
-        Entry(
-            item=Item(
-                kind="document",
-                id=memory.id,
-                text=f"- Doc {memory.document_id}/Chunk {memory.chunk_index}: {assemble.one_line(memory.content)}",
-                score=memory.score,
-                reason="a passage of the organization's documents",
-            ),
-            place=(number,),
+def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
+    """Chunks of the organization's documents, each cited as `Doc <id>/Chunk <n>`.
+
+    Of a chunk that would take more than half of the block, what the question is about.
+    """
+    half = (cap - estimate("\n".join((DOCUMENTS, OPEN, CLOSE)))) // 2
+    entries = []
+    for number, memory in enumerate(found):
+        citation = f"- Doc {assemble.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
+        told = excerpt.about(harmless(memory.content), asked, max(half - estimate(citation), 1))
+        item = Item(
+            kind="document",
+            id=memory.id,
+            text=citation + told,
+            score=memory.score,
+            reason="a passage of the organization's documents",
         )
-        for number, memory in enumerate(found)
-    ]
+        entries.append(Entry(item=item, place=(number,)))
     return Section(kind="documents", heading=DOCUMENTS, entries=entries, cap=cap)
 
 

@@ -54,7 +54,7 @@ def write(
     if tombstones.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
         return Written(outcome="kept_out")
     tenants.ensure(connection, tenant_id)
-    identity, new = store.insert(connection, tenant_id, _uuid7(), memory, digest, language)
+    identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language)
     if new:
         work.raise_wanted(connection, tenant_id, "embed", [f"memory:{identity}"])
     return Written(outcome="new" if new else "known", id=identity)
@@ -114,7 +114,7 @@ def delete(database: Database, tenant_id: str, identity: UUID) -> None:
         derived.take_back_memories(connection, tenant_id, [str(identity)])
 
 
-def _uuid7() -> UUID:
+def new_id() -> UUID:
     """A UUID that sorts by the time it was made (RFC 9562, version 7)."""
     milliseconds = time.time_ns() // 1_000_000
     value = (milliseconds << 80) | secrets.randbits(80)

@@ -69,6 +69,7 @@ def relevant(
 ) -> list[Row[Any]]:
     """Live memories of the organization, this agent and whoever asks that may be shown here, nearest first.
 
+    At most `limit` statements and as many chunks of documents, so that a thick handbook leaves room for a fact.
     `similarity` is the cosine, or without vectors the share of the query's lexemes that the memory holds.
     """
     similarity, join = (
@@ -86,11 +87,19 @@ def relevant(
             AND v.space_id = {int(space.id or 0)}"""
     rows = connection.execute(
         text(f"""
+            WITH alike AS (
+                SELECT m.id, m.created_at, m.type = 'document' AS is_chunk, {similarity} AS similarity
+                FROM memories m {join}
+                WHERE {_IN_SCOPE} AND {_VISIBLE}
+            ), near AS (
+                SELECT id, similarity, row_number() OVER (
+                    PARTITION BY is_chunk ORDER BY similarity DESC, created_at DESC) AS place
+                FROM alike
+            )
             SELECT m.id, m.scope, m.type, m.content, m.content_hash, m.importance, m.source, m.learned_in,
-                m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, {similarity} AS similarity
-            FROM memories m {join}
-            WHERE {_IN_SCOPE} AND {_VISIBLE}
-            ORDER BY similarity DESC, m.created_at DESC LIMIT :limit
+                m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, near.similarity
+            FROM near JOIN memories m USING (id) WHERE near.place <= :limit
+            ORDER BY near.similarity DESC, m.created_at DESC
         """),
         {
             **_scope(seen, agent_id, min_importance),

@@ -28,6 +28,7 @@ from workers.logging import configure_logging
 from workers.web import (
     answers,
     contexts,
+    documents,
     errors,
     forgetting,
     health,
@@ -95,7 +96,10 @@ def make_web_app(settings: Settings) -> FastAPI:
     # the last one added is the outermost
     app.add_middleware(Linger)
     errors.install(app)
-    for module in (health, messages, contexts, answers, searches, memories, users, members, forgetting):
+    for module in (
+        *(health, messages, contexts, answers, searches),
+        *(memories, documents, users, members, forgetting),
+    ):
         app.include_router(module.router)
     openapi.install(app)
     return app

@@ -9,8 +9,10 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from schemas.documents import MAX_DOCUMENT_BYTES, DocumentFilter, DocumentIn
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
@@ -28,7 +30,7 @@ Hand over every message that your bot sees, and ask for a context when it must a
 
 * Every request but `/healthz` and `/readyz` carries the API key as `Authorization: Bearer …`.
 * Bodies are JSON of at most {MAX_BODY_BYTES} bytes, with at most {MAX_BATCH} messages of one chat, each of at
-  most {MAX_CONTENT_BYTES} bytes.
+  most {MAX_CONTENT_BYTES} bytes, or a document of at most {MAX_DOCUMENT_BYTES}.
 * Times are ISO 8601 with an offset, or seconds or milliseconds since 1970; answers are ISO 8601.
 * Errors are `application/problem+json` (RFC 9457). After a 503 the same request may be sent again, in
   `Retry-After` seconds; nothing is stored twice.
@@ -135,12 +137,27 @@ MEMORY_BODY = _body(
     },
 )
 
-MEMORY_FILTER = {
-    "parameters": [
-        {"name": name, "in": "query", "schema": schema}
-        for name, schema in MemoryFilter.model_json_schema()["properties"].items()
-    ]
-}
+DOCUMENT_BODY = _body(
+    "DocumentIn",
+    A_page_of_Markdown={
+        "document_id": "house-rules",
+        "content": "# House rules\n\nThe boiler is serviced every May, by the plumber from Almada.",
+        "source": "https://example.org/house-rules",
+    },
+)
+
+
+def _query(model: type[BaseModel]) -> dict[str, Any]:
+    return {
+        "parameters": [
+            {"name": name, "in": "query", "schema": schema}
+            for name, schema in model.model_json_schema()["properties"].items()
+        ]
+    }
+
+
+MEMORY_FILTER = _query(MemoryFilter)
+DOCUMENT_FILTER = _query(DocumentFilter)
 
 MERGE_BODY = _body("MergePayload", Two_are_one={"into": "ann"})
 
@@ -175,6 +192,7 @@ def install(app: FastAPI) -> None:
                     (SearchQuery, "validation"),
                     (MoreQuery, "validation"),
                     (MemoryPayload, "validation"),
+                    (DocumentIn, "validation"),
                     (MergePayload, "validation"),
                     (MembersPayload, "validation"),
                     (Problem, "serialization"),

@@ -1,0 +1,112 @@
+"""Keep an organization's documents: cut a text into chunks, replace it by its id, list it, remove it.
+
+A chunk is a memory of the organization. It is found like every memory, and embedded like every memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+from pipeline import chunk
+from pipeline.clients.protocols import Embedder
+from pipeline.memories import new_id
+from pipeline.store import documents as store
+from pipeline.store import tenants, work
+from pipeline.store import tombstones as stones
+from pipeline.store.database import Database
+from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
+from schemas.errors import NotFound
+from schemas.memories import MANUAL_IMPORTANCE
+
+CHUNK_TOKENS = 512
+"""By `pipeline.tokens`; less where the model reads less."""
+OVERLAP_TOKENS = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What became of a document."""
+
+    outcome: Literal["new", "replaced", "unchanged"]
+    # all that it has now
+    chunks: int
+    # of them written now; the others stood as they are
+    written: int
+
+
+def cut(text: str, embedder: Embedder) -> list[str]:
+    """The text in chunks of some `CHUNK_TOKENS` that the embedder reads whole, each beginning with the end before it.
+
+    Raises `ProviderUnavailable` when the model cannot be loaded.
+    """
+    limit = min(CHUNK_TOKENS, embedder.max_tokens)
+    overlap = min(OVERLAP_TOKENS, limit // 2)
+    cuts: list[str] = []
+    for part in chunk.split(text, limit=limit, overlap=overlap):
+        if embedder.count_tokens(part.text) <= embedder.max_tokens:
+            cuts.append(part.text)
+            continue
+        # a script, or words, of which the model makes more pieces than the estimate
+        exact = chunk.split(
+            part.text,
+            limit=embedder.max_tokens,
+            overlap=min(OVERLAP_TOKENS, embedder.max_tokens // 2),
+            count=embedder.count_tokens,
+        )
+        cuts += [smaller.text for smaller in exact]
+    return cuts
+
+
+def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Sequence[str]) -> Kept:
+    """Store a document in these chunks of `cut`, in place of what stands by its id; all of it or nothing.
+
+    A chunk that stands in the same place with the same words stays, with its vector. Raises `DatabaseUnavailable`.
+    """
+    hashes = [_digest(number, content) for number, content in enumerate(chunks)]
+    rows = [(new_id(), digest, content) for digest, content in zip(hashes, chunks, strict=True)]
+    with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id)
+        store.lock(connection, tenant_id, document.document_id)
+        tenants.ensure(connection, tenant_id)
+        dropped = store.drop(connection, tenant_id, document.document_id, keep=hashes)
+        written = store.put(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
+        work.raise_wanted(connection, tenant_id, "embed", [f"memory:{identity}" for identity in written])
+    stood = dropped or len(written) < len(rows)
+    changed = dropped or written
+    outcome: Literal["new", "replaced", "unchanged"] = "replaced" if changed and stood else "unchanged"
+    return Kept(outcome=outcome if stood else "new", chunks=len(rows), written=len(written))
+
+
+def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[Document]:
+    """Documents in the order of their ids. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        return store.listing(connection, given)
+
+
+def passages(database: Database, tenant_id: str, document_id: str) -> list[Passage]:
+    """A document's chunks in order. Raises `NotFound`, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        found = store.passages(connection, document_id)
+    if not found:
+        raise _missing(document_id)
+    return found
+
+
+def remove(database: Database, tenant_id: str, document_id: str) -> int:
+    """Delete a document with its vectors; how many chunks it had. Raises `NotFound`, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        store.lock(connection, tenant_id, document_id)
+        gone = store.drop(connection, tenant_id, document_id)
+    if not gone:
+        raise _missing(document_id)
+    return gone
+
+
+def _missing(document_id: str) -> NotFound:
+    return NotFound(f"there is no document {document_id}: see `backscroll documents list`")
+
+
+def _digest(number: int, content: str) -> bytes:
+    """Equal for equal words in the same place of a document, so that none of two equal chunks is lost."""
+    return blake2b(f"{number}\n{content}".encode(), digest_size=16).digest()

@@ -1,0 +1,43 @@
+"""The part of a long passage that a question is about, in whole sentences."""
+
+from pipeline import assemble
+from pipeline.sentences import sentences, terms, words
+from pipeline.tokens import estimate
+
+
+def about(text: str, question: str, tokens: int) -> str:
+    """The run of sentences with the most of the question's words, at most so many tokens by `pipeline.tokens`.
+
+    On one line, with an ellipsis where something is left out; the beginning where no word of the question stands,
+    and all of a text that is short enough.
+
+    >>> about("Tea is at five. The ferry goes at eight. Bring a coat.", "When does the ferry go?", 9)
+    '… The ferry goes at eight. …'
+    """
+    line = " ".join(text.split())
+    if estimate(line) <= tokens:
+        return line
+    said = [" ".join(sentence.split()) for sentence in sentences(text)]
+    wanted = set(terms(words(question)))
+    found = [wanted.intersection(terms(words(sentence))) for sentence in said]
+    costs = [estimate(sentence) for sentence in said]
+    room = tokens - 2 * estimate(assemble.ELLIPSIS)
+    best, chosen = (-1, 0), (0, 0)
+    for start in range(len(said)):
+        end, spent, hit = start, 0, set[str]()
+        while end < len(said) and spent + costs[end] <= room:
+            spent, hit, end = spent + costs[end], hit | found[end], end + 1
+        worth = (len(hit), sum(map(len, found[start:end])))
+        if end > start and worth > best:
+            best, chosen = worth, (start, end)
+    start, end = chosen
+    if start == end:
+        # not one sentence is short enough
+        most = max(range(len(said)), key=lambda number: len(found[number]))
+        return assemble.within_tokens(said[most], tokens)
+    inner = " ".join(said[start:end])
+    before, after = (
+        (f"{assemble.ELLIPSIS} " if start else ""),
+        (f" {assemble.ELLIPSIS}" if end < len(said) else ""),
+    )
+    return f"{before}{inner}{after}"

@@ -1,0 +1,56 @@
+"""What an operator relies on when the organization has documents."""
+
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from schemas.documents import MAX_DOCUMENT_BYTES
+from tests.commands.conftest import Run, Workers
+
+
+def test_a_file_becomes_a_document_that_is_listed_shown_replaced_and_removed(
+    run: Run, workers: Workers, tmp_path: Path
+) -> None:
+    file = tmp_path / "handbook.md"
+    file.write_text("\ufeff" + "The ferry goes at eight. " * 300, encoding="utf-8")
+    added = run("documents", "add", file, "--json").json
+    assert (added["document_id"], added["outcome"]) == ("handbook.md", "new")
+    assert added["chunks"] == added["written"] > 1
+    workers.finish()
+    (listed,) = run("documents", "list", "--json").json["documents"]
+    assert (listed["source"], listed["chunks"]) == (str(file), added["chunks"])
+    assert "handbook.md" in run("documents", "list", "--limit", 1).out
+    assert "── Doc handbook.md/Chunk 1\nThe ferry" in run("documents", "show", "handbook.md").out
+    file.write_text("The ferry goes at nine.")
+    assert run("documents", "add", file).out == "handbook.md: replaced, 1 chunks\n"
+    assert run("documents", "show", "handbook.md", "--json").json["chunks"] == [
+        {"chunk_index": 0, "content": "The ferry goes at nine."}
+    ]
+    assert run("documents", "remove", "handbook.md").out == "handbook.md: removed, 1 chunks\n"
+    assert run("documents", "remove", "handbook.md").code == 3
+
+
+def test_standard_input_needs_a_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("Die Fähre fährt um acht.".encode())))
+    assert "--id" in run("documents", "add", "-").err
+    added = run("documents", "add", "-", "--id", "ferry", "--language", "german", "--json").json
+    assert (added["document_id"], added["chunks"]) == ("ferry", 1)
+
+
+def test_what_is_no_text_is_refused_with_what_to_do(run: Run, tmp_path: Path) -> None:
+    cases = {
+        b"%PDF-1.7 \xe2\xe3\xcf\xd3": "pdftotext",
+        b"x" * (MAX_DOCUMENT_BYTES + 1): str(MAX_DOCUMENT_BYTES),
+        b" \n": "content: is empty",
+    }
+    for content, told in cases.items():
+        file = tmp_path / "file"
+        file.write_bytes(content)
+        refused = run("documents", "add", file)
+        assert refused.code == 2
+        assert told in refused.err
+    assert run("documents", "add", tmp_path / "nothing").code == 2
+    assert run("documents", "list", "--json").json == {"documents": []}

@@ -1,0 +1,180 @@
+"""Documents of the organization: cut so that a model reads every chunk whole, cited, replaced and removed."""
+
+import itertools
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import documents, embed, ingest, ledger, memories
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import build_context
+from pipeline.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
+from pipeline.ledger import Policy
+from pipeline.store.database import Database
+from pipeline.tokens import estimate
+from schemas.context import Context
+from schemas.documents import DocumentFilter, DocumentIn
+from schemas.errors import NotFound
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+
+EMBEDDER = DeterministicEmbedder()
+SUBJECTS = ("the boiler", "the ferry", "the garden", "the mooring", "the chimney", "the cellar")
+
+
+class Narrow(DeterministicEmbedder):
+    """A model that reads 20 pieces, of which every character is one."""
+
+    @property
+    def max_tokens(self) -> int:
+        return 20
+
+
+def handbook(chapters: int = 12) -> str:
+    """Chapters of some 200 words, each on one subject with a number of its own."""
+    return "\n\n".join(
+        f"Chapter {n}. "
+        + f"Of {SUBJECTS[n % len(SUBJECTS)]}, rule {n} says what is done in such a case. " * 14
+        for n in range(chapters)
+    )
+
+
+def keep(database: Database, content: str, document_id: str = "handbook", **fields: str) -> Kept:
+    given = DocumentIn.model_validate({"document_id": document_id, "content": content, **fields})
+    return documents.keep(database, TENANT, given, documents.cut(content, EMBEDDER))
+
+
+def ask(database: Database, settings: Settings, question: str, **parameters: int) -> Context:
+    query = ContextQuery(chat_id="test:house", query=question, parameters=parameters, explain=True)
+    return build_context(database, TENANT, query, embedder=EMBEDDER, settings=settings)
+
+
+def shown(context: Context, kind: str) -> list[str]:
+    return [item.text for block in context.blocks if block.kind == kind for item in block.items]
+
+
+def contents(database: Database, document_id: str = "handbook") -> Sequence[str]:
+    return [passage.content for passage in documents.passages(database, TENANT, document_id)]
+
+
+@pytest.fixture
+def asked_in(database: Database) -> Database:
+    """A database with a chat in which questions are asked."""
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:house"), [message(0)])
+    return database
+
+
+def embed_all(database: Database, policy: Policy) -> int:
+    return ledger.run(database, "embed", embed.embedder(database, EMBEDDER), policy).claimed
+
+
+def test_chunks_are_of_512_tokens_with_an_overlap_of_50() -> None:
+    cuts = documents.cut(handbook(), EMBEDDER)
+    assert len(cuts) > 5
+    for before, after in itertools.pairwise(cuts):
+        assert CHUNK_TOKENS / 2 < estimate(before) <= CHUNK_TOKENS
+        begun = after[:40]
+        assert begun in before
+        assert estimate(before[before.rindex(begun) :]) <= OVERLAP_TOKENS
+
+
+@pytest.mark.parametrize("content", ["one two three four five six seven", "x" * 45, "家" * 45])
+def test_no_chunk_is_longer_than_what_the_model_reads(content: str) -> None:
+    cuts = documents.cut(content, Narrow())
+    assert max(map(len, cuts)) <= 20
+    joined = "".join(cuts)
+    assert all(word in joined for word in content.split()) or len(joined) >= len(content)
+
+
+def test_a_document_is_found_by_words_at_once_and_by_meaning_when_it_is_embedded(
+    asked_in: Database, settings: Settings, policy: Policy
+) -> None:
+    kept = keep(asked_in, handbook())
+    assert (kept.outcome, kept.written) == ("new", kept.chunks)
+    for _ in ("by words", "and with vectors"):
+        best = shown(ask(asked_in, settings, "what is the rule of the chimney?"), "documents")[0]
+        assert best.startswith("- Doc handbook/Chunk ")
+        assert "chimney" in best
+        embed_all(asked_in, policy)
+    with asked_in.tenant(TENANT) as connection:
+        vectors = connection.scalar(text("SELECT count(*) FROM memory_vectors"))
+    assert vectors == kept.chunks
+
+
+def test_a_thick_document_leaves_room_for_what_else_is_known(asked_in: Database, settings: Settings) -> None:
+    keep(asked_in, handbook(60), "thick")
+    memories.remember(
+        asked_in, TENANT, MemoryIn(scope="organization", content="The chimney is swept by Rui.")
+    )
+    context = ask(asked_in, settings, "what is the rule of the chimney in such a case?")
+    assert any("swept by Rui" in item for item in shown(context, "memories"))
+    assert shown(context, "documents")
+
+
+def test_a_new_version_takes_the_place_of_the_old_and_what_stayed_keeps_its_vectors(
+    asked_in: Database, policy: Policy
+) -> None:
+    first = keep(asked_in, handbook())
+    embed_all(asked_in, policy)
+    assert keep(asked_in, handbook()) == Kept(outcome="unchanged", chunks=first.chunks, written=0)
+    # When the end is written anew
+    changed = keep(asked_in, handbook()[:-200] + "And the very end is about parrots.")
+    assert changed.outcome == "replaced"
+    assert 0 < changed.written < changed.chunks
+    assert "parrots" in contents(asked_in)[-1]
+    assert embed_all(asked_in, policy) == changed.written
+    # or nearly all of it is gone
+    assert keep(asked_in, "Nothing is known any more.").outcome == "replaced"
+    assert contents(asked_in) == ["Nothing is known any more."]
+    with asked_in.tenant(TENANT) as connection:
+        owed = connection.scalar(
+            text("SELECT count(*) FROM work WHERE kind = 'embed' AND key LIKE 'memory:%'")
+        )
+    assert owed == 1
+
+
+def test_equal_chunks_of_one_document_are_all_there(database: Database) -> None:
+    chunks = ["the same words", "others", "the same words"]
+    documents.keep(database, TENANT, DocumentIn(document_id="echo", content="…"), chunks)
+    assert contents(database, "echo") == chunks
+
+
+def test_two_versions_sent_at_once_are_not_mixed(database: Database) -> None:
+    versions = [[f"{name} {n}" for n in range(30)] for name in ("red", "blue", "green", "white")]
+    given = DocumentIn(document_id="handbook", content="…")
+    with ThreadPoolExecutor(len(versions)) as pool:
+        for _ in range(3):
+            list(pool.map(lambda chunks: documents.keep(database, TENANT, given, chunks), versions))
+            assert contents(database) in versions
+
+
+def test_a_document_that_is_removed_is_gone_with_its_vectors_and_work(
+    asked_in: Database, settings: Settings, policy: Policy
+) -> None:
+    chunks = keep(asked_in, handbook()).chunks
+    keep(asked_in, "Another one.", "other", source="https://example.org")
+    embed_all(asked_in, policy)
+    assert documents.remove(asked_in, TENANT, "handbook") == chunks
+    assert "handbook" not in ask(asked_in, settings, "the chimney").text
+    with asked_in.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM memory_vectors")) == 1
+    (left,) = documents.listing(asked_in, TENANT, DocumentFilter())
+    assert (left.document_id, left.source, left.chunks) == ("other", "https://example.org", 1)
+    for act in (documents.remove, documents.passages):
+        with pytest.raises(NotFound, match="backscroll documents list"):
+            act(asked_in, TENANT, "handbook")
+
+
+def test_documents_are_listed_page_by_page(database: Database) -> None:
+    for name in ("b", "a", "Z", "c"):
+        keep(database, f"about {name}", name)
+    first = documents.listing(database, TENANT, DocumentFilter(limit=3))
+    assert [each.document_id for each in first] == ["Z", "a", "b"]
+    rest = documents.listing(database, TENANT, DocumentFilter(after=first[-1].document_id))
+    assert [each.document_id for each in rest] == ["c"]
+    assert documents.listing(database, "another", DocumentFilter()) == []
