@@ -28,6 +28,7 @@ from pipeline.store.messages import Arrival
 from pipeline.store.scope import Scope
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
+from schemas.documents import DocumentFilter, DocumentIn
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn, MessageIn
@@ -372,6 +373,18 @@ BY_NAME: dict[str, Callable[[Arguments], Any]] = {
     "revision": lambda a: a.known.one("conversation_sessions", "revision"),
     "status": lambda a: "failed" if a.theme.text is None else a.theme.text,
     "status: str | None": lambda a: None if a.theme.empty else a.theme.text,
+    # documents
+    "document_id": lambda a: a.name("memories", "document_id"),
+    "document": lambda a: DocumentIn(
+        document_id=a.name("memories", "document_id") or "none", content=a.text or "?"
+    ),
+    "documents.keep.chunks": lambda a: [a.text or "?"],
+    "store.documents.put.chunks": lambda a: [
+        (uuid4(), a.known.one("memories", "content_hash"), a.text or "?")
+    ],
+    "store.documents.drop.keep": lambda _: [],
+    "given: schemas.documents.DocumentFilter": lambda _: DocumentFilter(),
+    "importance": lambda _: 1.0,
     # memories and vectors
     "memory": lambda a: a.memory,
     "identity": lambda a: UUID(str(a.known.one("memories", "id"))) if a.theme.text is None else uuid4(),
