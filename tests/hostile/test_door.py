@@ -45,6 +45,7 @@ IN_PATH: dict[str, Callable[[Arguments], str]] = {
     "user_id": lambda a: a.name("users", "user_id"),
     "sender_id": lambda a: a.name("messages", "sender_id"),
     "receipt": lambda a: str(a.id("forget_receipts")) if a.theme.text is None else a.theme.text,
+    "document_id": lambda a: a.name("memories", "document_id"),
     "memory_id": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
 }
 # What is asked for behind the question mark; what is not there is left out.
@@ -67,6 +68,13 @@ BODIES: dict[tuple[str, str], list[Callable[[Arguments], dict[str, Any]]]] = {
     ],
     ("patch", "/v1/messages/{chat_id}/{external_id}"): [
         lambda a: {"content": a.text, "edited_at": "2100-01-01T00:00:00Z"}
+    ],
+    ("post", "/v1/documents"): [
+        lambda a: {
+            "document_id": a.name("memories", "document_id"),
+            "content": a.text,
+            "source": a.text[:255],
+        }
     ],
     ("post", "/v1/context"): [
         lambda a: {
