@@ -68,6 +68,8 @@ class Outcome:
     failed: int = 0
     # the batch was full, so that there may be more
     more: bool = False
+    # it was a single row that a dead worker had left; the rest of that batch may wait
+    abandoned: bool = False
     # kinds that are owed something now
     follows: frozenset[str] = frozenset()
 
@@ -140,7 +142,12 @@ def run(
         log.info("work_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
     more = len(claims) >= policy.batch or (bool(claims) and claims[0].attempts > 1)
     return Outcome(
-        claimed=len(claims), finished=finished, failed=failed, more=more, follows=frozenset(follows)
+        claimed=len(claims),
+        finished=finished,
+        failed=failed,
+        more=more,
+        abandoned=bool(claims) and claims[0].abandoned,
+        follows=frozenset(follows),
     )
 
 

@@ -28,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 # Within a batch what follows is hinted at no more often than so: a hint covers many rows.
 HINT_SECONDS = 0.2
+# What a dead worker left is claimed row by row: a task goes on with it for so long, not with one row alone.
+ABANDONED_SECONDS = 1.0
 
 _lock = threading.Lock()
 _current: "Resources | None" = None
@@ -129,7 +131,10 @@ def run(app: Celery, kind: str, handler: Handler) -> Outcome:
             left.discard(follower)
 
     with waiting():
+        until = time.monotonic() + ABANDONED_SECONDS
         outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell)
+        while outcome.abandoned and time.monotonic() < until:
+            outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell)
     for follower in sorted(left):
         queues.hint(app, follower)
     if outcome.more:
