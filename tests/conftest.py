@@ -42,15 +42,6 @@ _numbers = itertools.count(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two processes share the tests by files, as fixtures of modules and packages serve all that need them."""
-    for item in items:
-        path = item.path.relative_to(CHECKOUT)
-        shares_fixtures = "deployment" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group(str(path.parent if shares_fixtures else path)))
-
-
 def alembic_config(owner_url: str) -> Config:
     """Alembic on this checkout's migrations and the given database."""
     config = Config(toml_file=str(CHECKOUT / "pyproject.toml"))
