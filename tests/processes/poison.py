@@ -17,9 +17,10 @@ from schemas.summaries import Summary
 from schemas.vectors import Vector
 from workers import resources
 
-# Of the first the process dies that places, of the second the one that embeds, of the third the one that summarizes.
-PLACED_BY, EMBEDDED, SUMMARIZED = "Belladonna", "aconite", "hemlock"
-_place_key = ingest._place_key
+# Of the first the process dies that places, of the second the one that embeds, of the third the one that
+# summarizes, of a payload that holds the last the one that accepts.
+PLACED_BY, EMBEDDED, SUMMARIZED, ACCEPTED = "Belladonna", "aconite", "hemlock", "ricin"
+_place_key, _accept = ingest._place_key, ingest.accept
 
 
 def _die() -> None:
@@ -30,6 +31,12 @@ def _place_or_die(*args: Any) -> None:
     if any(arrival.speaker == PLACED_BY for arrival in args[5]):
         _die()
     _place_key(*args)
+
+
+def _accept_or_die(*args: Any, **named: Any) -> ingest.Accepted:
+    if any(ACCEPTED in message.content for message in args[3]):
+        _die()
+    return _accept(*args, **named)
 
 
 class PoisonedEmbedder(DeterministicEmbedder):
@@ -53,7 +60,7 @@ class PoisonedSummarizer(ExtractiveSummarizer):
         return super().summarize(messages, previous, time_zone=time_zone)
 
 
-vars(ingest).update(_place_key=_place_or_die)
+vars(ingest).update(_place_key=_place_or_die, accept=_accept_or_die)
 vars(resources).update(
     make_embedder=lambda *_args, **_named: PoisonedEmbedder(),
     make_summarizer=lambda *_args, **_named: PoisonedSummarizer(),

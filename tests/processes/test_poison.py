@@ -17,7 +17,7 @@ CHAT, OTHER = "test:poison", "test:beside"
 def poisoned(deployment: Deployment) -> Iterator[Deployment]:
     """The same deployment with workers that can die of what they are given, and with few attempts."""
     with deployment.instead(
-        ("ingest", "embed", "summarize", "backfill"),
+        ("accept", "ingest", "embed", "summarize", "backfill"),
         include=poison.__name__,
         environment={"BACKSCROLL_WORK_MAX_ATTEMPTS": str(TRIES), "PYTHONPATH": str(ROOT)},
     ):
@@ -85,3 +85,17 @@ def test_its_chat_goes_on(given: Deployment) -> None:
         return not given.query("SELECT 1 FROM arrivals WHERE quarantined_at IS NULL")
 
     until(placed, "later messages are placed", SECONDS)
+
+
+def test_a_payload_that_kills_stands_aside_as_it_came_and_others_are_accepted(poisoned: Deployment) -> None:
+    poison_pill = talk(3, word=poison.ACCEPTED)
+    poisoned.send("test:pill", poison_pill)
+    poisoned.send("test:after-the-pill", talk(5))
+    until(lambda: len(poisoned.dead_letters()) == 1, "the payload stands aside", 2 * SECONDS)
+    (letter,) = poisoned.dead_letters()
+    assert letter["kwargs"]["messages"] == poison_pill
+    killed = [r["tries"] for r in poisoned.records("accept") if r["event"] == "payload_kills"]
+    assert killed == [TRIES]
+    until(lambda: poisoned.progress("test:after-the-pill").messages == 5, "others are accepted", SECONDS)
+    assert poisoned.progress("test:pill").messages == 0
+    poisoned.redis.delete("backscroll.dead")

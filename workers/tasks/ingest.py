@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from pipeline import ingest as pipeline_ingest
 from schemas.errors import InvalidInput, Retryable, SettingsError
 from schemas.payloads import QueuedIngest, parse_payload
-from workers import queues, resources
+from workers import queues, resources, tries
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
@@ -50,9 +50,13 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         log.warning("payload_refused", error=str(error), queue=queues.DEAD)
         _lay_aside(self, args, payload)
         return
+    held = resources.current()
     while True:
+        if tries.begin(self.app, self.request.id) > held.settings.work_max_attempts:
+            log.error("payload_kills", tries=held.settings.work_max_attempts, queue=queues.DEAD)
+            _lay_aside(self, args, payload)
+            return
         try:
-            held = resources.current()
             accepted = pipeline_ingest.accept(
                 held.database,
                 parsed.tenant or held.settings.tenant,
@@ -64,6 +68,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         except (Retryable, SettingsError) as error:
             # its sender is not to blame
             log.warning("accept_waits", error=str(error))
+            tries.end(self.app, self.request.id)
             time.sleep(WAIT_SECONDS)
         except Exception as error:  # noqa: BLE001 - a task that fails is acknowledged, and its messages would be lost
             # Neither the whole error nor its usual traceback: Postgres quotes the row that it does not take.
@@ -75,6 +80,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
             )
             _lay_aside(self, args, payload)
             return
+    tries.end(self.app, self.request.id)
     log.info(
         "accepted",
         chat_id=parsed.chat.chat_id,
