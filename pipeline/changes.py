@@ -59,6 +59,8 @@ def edit(
             return Changed(outcome="kept_out")
         now = chats.database_now(connection)
         at = now if edited_at is None or edited_at > now + AHEAD else edited_at
+        if tombstones.stopped(connection, at, ("chat", chat_id), ("tenant",)):
+            return Changed(outcome="kept_out")
         chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
         chat = chats.lock_alone(connection, chat_id)
         message = store.find(connection, chat_id, external_id)

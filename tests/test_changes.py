@@ -3,7 +3,7 @@
 import itertools
 import random
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import text
@@ -23,12 +23,12 @@ from tests.test_pipeline import CHAT, place, rows, run, summarizer, talk
 from tests.test_sessions_stored import expected, stored
 
 
-def at(minute: float) -> object:
+def at(minute: float) -> datetime:
     return EPOCH + timedelta(minutes=minute)
 
 
 def edit(database: Database, rules: Rules, id: str, content: str, minute: float) -> changes.Changed:  # noqa: A002
-    return changes.edit(database, TENANT, CHAT.chat_id, id, content, at(minute), rules)  # type: ignore[arg-type]
+    return changes.edit(database, TENANT, CHAT.chat_id, id, content, at(minute), rules)
 
 
 def delete(database: Database, rules: Rules, id: str) -> changes.Changed:  # noqa: A002

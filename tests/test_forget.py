@@ -20,6 +20,7 @@ from schemas.payloads import parse_payload
 from schemas.settings import Settings
 from schemas.tables import metadata
 from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
+from tests.test_changes import at
 from tests.test_pipeline import place, rows, run, summarizer
 
 GROUP, DIRECT = ChatIn(chat_id="test:group", title="Group"), ChatIn(chat_id="test:direct", title="Direct")
@@ -280,6 +281,8 @@ def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(
     assert rows(remembered, "SELECT count(*) FROM messages") == [(160,)]
     again = ingest.accept(remembered, TENANT, DIRECT, [message(1, "an old message", id="d1")])
     assert again.kept_out == 1
+    late = changes.edit(remembered, TENANT, DIRECT.chat_id, "d1", "an old edit", at(2), rules)
+    assert late.outcome == "kept_out"
     assert everywhere(remembered, "test:direct") == []
     now = rows(remembered, "SELECT now()")[0][0]
     assert ingest.accept(remembered, TENANT, DIRECT, [message(0, "new", sent_at=now)]).new == 1
