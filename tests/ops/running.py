@@ -21,13 +21,15 @@ def clean_environment(**settings: str) -> dict[str, str]:
     return kept | {"COLUMNS": "200", "NO_COLOR": "1"} | settings
 
 
-def backscroll(*arguments: str, cwd: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
+def backscroll(
+    *arguments: str, cwd: Path, seconds: float = SECONDS, **settings: str
+) -> "subprocess.CompletedProcess[str]":
     """What `backscroll ARGUMENTS` says, and its exit code."""
     return subprocess.run(
         [*COMMAND, *arguments],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
         cwd=cwd,
         env=clean_environment(**settings),
