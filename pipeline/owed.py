@@ -1,7 +1,8 @@
 """What an operator may ask of the ledger: see what is owed or given up, have it done again, or give it up for good.
 
-Arrivals in quarantine are dead letters too, of the kind `arrival`. What was accepted is never given up: messages
-are placed or forgotten, so only work that makes something of them can be dropped.
+Arrivals in quarantine are dead letters too, of the kind `arrival`; those of the kind `payload` lie in the queue. What
+was accepted is never given up: messages are placed or forgotten, so only work that makes something of them can be
+dropped.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from pipeline.store.database import Database
 
 STATES = ("dead", "pending", "running", "retrying")
 ARRIVAL = "arrival"
+PAYLOAD = "payload"
 DROPPABLE = frozenset({"embed", "summarize", "backfill"})
 DROPPED = "dropped by an operator"
 # Rows changed in one transaction.
@@ -30,16 +32,26 @@ class Item:
     kind: str
     key: str
     state: str
-    # tries that failed or are under way; none: an arrival in quarantine
+    # tries that failed or are under way; none: they are not counted, as for an arrival
     attempts: int | None
-    # since when it has been dead, or else owed
-    since: datetime
-    owed_since: datetime
+    # since when it has been dead, or else owed; none: nobody knows, as of what was put into a queue by hand
+    since: datetime | None
+    owed_since: datetime | None
     # when it may be tried, or when the lease of whoever tries it ends
     due_at: datetime | None
     error: str | None
     # the request that asked for it
     trace_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload(Item):
+    """What a bot has queued and could not be accepted; it lies in Redis, and is given up as soon as it is there."""
+
+    # as it calls itself; none: nothing that looks like a version
+    version: str | None
+    # how many it holds
+    messages: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ BACKFILL = Queue(
 )
 
 QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACKFILL)}
-# Payloads that cannot be read wait here untouched; no worker serves it.
+# Payloads that cannot be accepted wait here untouched; no worker serves it.
 DEAD = "backscroll.dead"
 
 # Which queue the hints of a kind of work go to; the task is called as the kind.

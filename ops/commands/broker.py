@@ -19,7 +19,7 @@ class Broker:
     problem: str | None = None
     # tasks that wait, by queue
     queues: dict[str, int]
-    # payloads of bots that could not be read
+    # payloads of bots that could not be accepted
     refused: int = 0
     # the workers that answered, by queue; none: they were not asked
     workers: dict[str, list[str]] | None = None

@@ -149,7 +149,10 @@ def _queues(asked: Broker) -> Iterator[RenderableType]:
         rendering.row(table, name, waiting, answered)
     yield table
     if asked.refused:
-        yield Text(f"{asked.refused:,} payloads could not be read (queue backscroll.dead)", style="red")
+        yield Text(
+            f"{asked.refused:,} payloads could not be accepted: see `backscroll work list --kind payload`",
+            style="red",
+        )
 
 
 def _counters(found: Status) -> Iterator[RenderableType]:

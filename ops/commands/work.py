@@ -1,5 +1,6 @@
 """`backscroll work`: see what is owed and what was given up, have it done again, or give it up for good."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,33 +10,34 @@ from typing import Annotated, Literal
 import typer
 
 from ops.commands import rendering
-from ops.commands.hints import Hints
-from ops.commands.opening import opened
+from ops.commands.backlog import Backlog, opened_backlog
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import owed
 from pipeline.ledger import KINDS
-from pipeline.owed import ARRIVAL, DROPPABLE, Changed, Filter, Item
-from pipeline.store.database import Database
-from schemas.errors import InvalidInput, NotFound
-from schemas.settings import Settings
+from pipeline.owed import ARRIVAL, DROPPABLE, PAYLOAD, Changed, Filter, Item, Payload
+from schemas.errors import InvalidInput
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 State = Literal["dead", "pending", "running", "retrying"]
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 
-KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="As `work list` shows it.")]
-KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="As `work list` shows it.")]
+KindArgument = Annotated[
+    str, typer.Argument(metavar="KIND", help="As `work list` shows it; or KIND:KEY as one word.")
+]
 MaybeKindArgument = Annotated[
-    str | None, typer.Argument(metavar="KIND", help="As `work list` shows it.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="KIND", help="As `work list` shows it; or KIND:KEY as one word.", show_default=False
+    ),
 ]
 MaybeKeyArgument = Annotated[
     str | None, typer.Argument(metavar="KEY", help="As `work list` shows it.", show_default=False)
 ]
 StateOption = Annotated[State, typer.Option("--state", help="Of work in this state.")]
 KindOption = Annotated[
-    str | None, typer.Option("--kind", help=f"{', '.join(KINDS)} or {ARRIVAL}.", show_default=False)
+    str | None,
+    typer.Option("--kind", help=f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}.", show_default=False),
 ]
 ErrorOption = Annotated[
     str | None, typer.Option("--error", help="A part of its error's text.", show_default=False)
@@ -57,8 +59,9 @@ def work(context: typer.Context) -> None:
     """List, show, replay and drop owed work and dead letters.
 
     Work that fails is tried again with growing delays and then given up: it is **dead**, with its error. Messages
-    that cannot be placed stand aside, as work of the kind **arrival**, and their chat goes on. Without `--tenant`
-    this is the work of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
+    that cannot be placed stand aside, as work of the kind **arrival**, and their chat goes on; what bots have
+    queued and cannot be accepted is of the kind **payload**, and lies in Redis. Without `--tenant` this is the work
+    of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
     """
     if context.invoked_subcommand is None:
         list_()
@@ -81,8 +84,8 @@ def list_(
 ) -> None:
     """List work, the longest in its state first; by default what was given up."""
     wanted = _filter(state, kind, error, older_than)
-    with opened(data_dir, tenant) as (settings, database):
-        items, total = owed.listing(database, _scope(settings, tenant), wanted, limit)
+    with opened_backlog(data_dir, tenant) as backlog:
+        items, total = backlog.listing(wanted, limit)
     if as_json:
         rendering.print_json({"state": state, "total": total, "work": items})
         return
@@ -93,7 +96,7 @@ def list_(
     table = rendering.table(*headings, right=("tries",), cut="error")
     for item in items:
         since = rendering.moment(item.since)
-        request, why = item.trace_id or "–", rendering.preview(item.error or "", 200)
+        request, why = item.trace_id or "–", rendering.preview(_why(item), 200)
         tries = "–" if item.attempts is None else item.attempts
         rendering.row(table, item.tenant_id, item.kind, item.key, tries, since, request, why)
     rendering.out().print(table)
@@ -101,24 +104,30 @@ def list_(
         print(f"\n{len(items):,} of {total:,}: see the others with --limit.")
 
 
-@app.command(epilog="**Example:** backscroll work show summarize session:42 --json")
+@app.command(
+    epilog="**Examples:** backscroll work show summarize session:42 --json · backscroll work show payload:3f9a2c11d0e4"
+)
 def show(
     kind: KindArgument,
-    key: KeyArgument,
+    key: MaybeKeyArgument = None,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Show everything about one piece of work."""
-    with opened(data_dir, tenant) as (settings, database):
-        item = _find(database, _scope(settings, tenant), kind, key)
-        chat = owed.chat_of(database, item)
+    """Show everything about one piece of work; of a payload its text, too, which nothing else shows."""
+    name, of = _named(kind, key)
+    if name is None or of is None:
+        raise InvalidInput("say which work: KIND and KEY, as `backscroll work list` shows them")
+    with opened_backlog(data_dir, tenant) as backlog:
+        item = backlog.find(name, of)
+        chat, said = backlog.chat_of(item), backlog.text_of(item)
     if as_json:
-        rendering.print_json(asdict(item) | {"chat_id": chat})
+        payload = {} if said is None else {"payload": json.loads(said)}
+        rendering.print_json(asdict(item) | {"chat_id": chat} | payload)
         return
     facts = rendering.table("", "")
     facts.show_header = False
-    age = (datetime.now(UTC) - item.since).total_seconds()
+    age = None if item.since is None else (datetime.now(UTC) - item.since).total_seconds()
     for name, value in {
         "tenant": item.tenant_id,
         "work": f"{item.kind} {item.key}",
@@ -128,10 +137,12 @@ def show(
         "due": rendering.moment(item.due_at),
         "tries": "–" if item.attempts is None else str(item.attempts),
         "request": item.trace_id or "–",
-        "error": item.error or "–",
+        "error": _why(item) or "–",
     }.items():
         rendering.row(facts, name, value)
     rendering.out().print(facts)
+    if said is not None:
+        print(f"\n{rendering.plain(said)}")
     if item.state == "dead":
         print(f"\nHave it done again:  backscroll work replay {item.kind} {item.key}")
 
@@ -156,19 +167,15 @@ def replay(
     """Have work done again, at once and with all its tries; messages that stand aside are placed again.
 
     One piece by KIND and KEY, or all that the options name. Nothing is done twice by it. A chat whose placing was
-    given up goes on by this alone.
+    given up goes on by this alone; a payload is queued again as it came.
     """
     wanted = _filter(state, of_kind, error, older_than)
-    with opened(data_dir, tenant) as (settings, database):
-        items = _chosen(database, _scope(settings, tenant), kind, key, wanted, everything=everything)
+    kind, key = _named(kind, key)
+    with opened_backlog(data_dir, tenant) as backlog:
+        items = _chosen(backlog, kind, key, wanted, everything=everything)
         if kind is None and items and not yes:
             typer.confirm(f"Have {len(items):,} pieces of work done again?", abort=True, err=True)
-        changed = owed.replay(database, items)
-        hints = Hints(settings, rendering.err())
-        for each in sorted({"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}):
-            if each in KINDS:
-                hints.send(each)
-        hints.close()
+        changed = backlog.replay(items)
     _tell(changed, "replayed", "due now", as_json=as_json)
 
 
@@ -192,20 +199,22 @@ def drop(
     """Give work up for good: no summary, no vector, until a change or a backfill asks for it again.
 
     A session that waited for its summary is then **failed** and says why; a backfill is cancelled. Placing
-    cannot be given up: replay it, or forget the messages.
+    cannot be given up: replay it, or forget the messages. A payload's messages are stored nowhere else: `--all`
+    drops none without `--kind payload`.
     """
     wanted = _filter(state, of_kind, error, older_than)
-    with opened(data_dir, tenant) as (settings, database):
-        items = _chosen(database, _scope(settings, tenant), kind, key, wanted, everything=everything)
-        if kind is not None and items[0].kind not in DROPPABLE:
+    kind, key = _named(kind, key)
+    with opened_backlog(data_dir, tenant) as backlog:
+        items = _chosen(backlog, kind, key, wanted, everything=everything)
+        if kind is not None and kind not in (possible := DROPPABLE | {PAYLOAD}):
             raise InvalidInput(
-                f"work of the kind {kind} cannot be dropped, only {', '.join(sorted(DROPPABLE))}: replay it, "
+                f"work of the kind {kind} cannot be dropped, only {', '.join(sorted(possible))}: replay it, "
                 "or forget what it is about",
                 field="kind",
             )
         if items and not yes:
             typer.confirm(f"Give up {len(items):,} pieces of work for good?", abort=True, err=True)
-        changed = owed.drop(database, items)
+        changed = backlog.drop(items, payloads_too=PAYLOAD in {kind, of_kind})
     _tell(changed, "dropped", "given up for good", as_json=as_json)
 
 
@@ -230,34 +239,24 @@ def seconds(given: str) -> float:
     return float(parts[1]) * _UNITS[parts[2]]
 
 
-def _scope(settings: Settings, tenant: str | None) -> str | None:
-    """The tenant whose work is meant; None: everybody's."""
-    everybody = tenant is None and settings.maintenance_database_url is not None
-    return None if everybody else settings.tenant
+def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
+    """KIND and KEY, which may have come as one word."""
+    if kind is not None and key is None and ":" in kind:
+        kind, _, key = kind.partition(":")
+    return kind, key
 
 
-def _find(database: Database, scope: str | None, kind: str, key: str) -> Item:
-    items, _ = owed.listing(database, scope, Filter(kind=kind, key=key))
-    if not items:
-        raise NotFound(
-            f"no work {kind} {key} is owed or given up: see `backscroll work list` (and its --state)"
-        )
-    if len(items) > 1:
-        tenants = ", ".join(item.tenant_id for item in items[:5])
-        raise InvalidInput(
-            f"{len(items)} tenants have work {kind} {key}, say whose: --tenant ({tenants})", field="tenant"
-        )
-    return items[0]
+def _why(item: Item) -> str:
+    """Its error; of a payload what it is, too."""
+    if not isinstance(item, Payload):
+        return item.error or ""
+    return (
+        f"version {item.version or 'unknown'}, {item.messages:,} messages: {item.error or 'no reason noted'}"
+    )
 
 
 def _chosen(
-    database: Database,
-    scope: str | None,
-    kind: str | None,
-    key: str | None,
-    wanted: Filter,
-    *,
-    everything: bool,
+    backlog: Backlog, kind: str | None, key: str | None, wanted: Filter, *, everything: bool
 ) -> list[Item]:
     """What is meant: one piece, or with `--all` what the options name."""
     if everything == (kind is not None) or (kind is None) != (key is None):
@@ -265,8 +264,8 @@ def _chosen(
             "say which work: KIND and KEY of one piece, or --all with --state, --kind, --error, …"
         )
     if kind is not None and key is not None:
-        return [_find(database, scope, kind, key)]
-    return owed.listing(database, scope, wanted)[0]
+        return [backlog.find(kind, key)]
+    return backlog.listing(wanted)[0]
 
 
 def _tell(changed: Changed, done: str, is_now: str, *, as_json: bool) -> None:

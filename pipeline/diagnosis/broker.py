@@ -65,9 +65,10 @@ def findings(broker: Broker) -> Iterator[Finding]:
         yield Finding(
             check="payloads",
             severity="warning",
-            what=f"{broker.refused:,} payloads of bots could not be read",
+            what=f"{broker.refused:,} payloads of bots could not be accepted",
             why="Their messages are not stored.",
-            remedy="Look at them in Redis (LRANGE backscroll.dead 0 10), mend the sender, and send them again.",
+            remedy="See why (`backscroll work list --kind payload`), mend or upgrade what is to blame, then "
+            "`backscroll work replay --all --kind payload`.",
         )
     for queue, tasks in (broker.unserved or {}).items():
         yield Finding(

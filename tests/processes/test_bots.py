@@ -10,9 +10,12 @@ from typing import Any
 from celery import Celery
 
 from ops.commands import broker
+from pipeline.owed import Filter
+from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, talk
 from tests.web.conftest import served
+from workers import letters
 from workers.queues import QUEUES
 
 
@@ -48,7 +51,6 @@ def test_payloads_that_cannot_be_read_lie_untouched_among_the_dead_letters(deplo
     assert "messages.0.external_id" in refused[1]
     deployment.send(chat, talk(5))
     deployment.wait_for(chat, 5)
-    # what lies there can be sent again as it lies
     deployment.redis.delete("backscroll.dead")
 
 
@@ -68,7 +70,9 @@ def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deploymen
     assert "odd" in failed["error"]
     assert "kaleidoscope" not in json.dumps(failed)
     # When the reason is gone, the letter is put back as it is
-    assert deployment.redis.lmove("backscroll.dead", "backscroll.accept")
+    [letter] = letters.listing(deployment.app, None, TENANT, Filter())
+    assert (letter.error, letter.messages) == (failed["error"], 1)
+    assert letters.replay(deployment.app, {letter.key}) == {letter.key}
     deployment.send("test:odd", talk(5, word="kaleidoscope"))
     deployment.wait_for("test:odd", 5)
 

@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from ops.processes import ROOT
+from pipeline.owed import Filter
+from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes import poison
 from tests.processes.conftest import SECONDS, Deployment, talk
+from workers import letters
 
 TRIES = 3
 CHAT, OTHER = "test:poison", "test:beside"
@@ -98,4 +101,6 @@ def test_a_payload_that_kills_stands_aside_as_it_came_and_others_are_accepted(po
     assert killed == [TRIES]
     until(lambda: poisoned.progress("test:after-the-pill").messages == 5, "others are accepted", SECONDS)
     assert poisoned.progress("test:pill").messages == 0
+    [dead] = letters.listing(poisoned.app, None, TENANT, Filter())
+    assert dead.error == f"its process ended {TRIES} times"
     poisoned.redis.delete("backscroll.dead")

@@ -13,7 +13,7 @@ from kombu.exceptions import OperationalError
 from pipeline import ingest as pipeline_ingest
 from schemas.errors import InvalidInput, Retryable, SettingsError
 from schemas.payloads import QueuedIngest, parse_payload
-from workers import queues, resources, tries
+from workers import letters, queues, resources, tries
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
@@ -48,13 +48,13 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         parsed = parse_payload(QueuedIngest, args or payload)
     except InvalidInput as error:
         log.warning("payload_refused", error=str(error), queue=queues.DEAD)
-        _lay_aside(self, args, payload)
+        _lay_aside(self, args, payload, str(error))
         return
     held = resources.current()
     while True:
         if tries.begin(self.app, self.request.id) > held.settings.work_max_attempts:
             log.error("payload_kills", tries=held.settings.work_max_attempts, queue=queues.DEAD)
-            _lay_aside(self, args, payload)
+            _lay_aside(self, args, payload, f"its process ended {held.settings.work_max_attempts} times")
             return
         try:
             accepted = pipeline_ingest.accept(
@@ -72,13 +72,14 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
             time.sleep(WAIT_SECONDS)
         except Exception as error:  # noqa: BLE001 - a task that fails is acknowledged, and its messages would be lost
             # Neither the whole error nor its usual traceback: Postgres quotes the row that it does not take.
+            told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
             log.error(  # noqa: TRY400
                 "accept_failed",
-                error=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
+                error=told,
                 frames=traceback.format_tb(error.__traceback__),
                 queue=queues.DEAD,
             )
-            _lay_aside(self, args, payload)
+            _lay_aside(self, args, payload, told)
             return
     tries.end(self.app, self.request.id)
     log.info(
@@ -92,11 +93,12 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         queues.hint(self.app, "ingest")
 
 
-def _lay_aside(task: Task, args: Sequence[Any], payload: dict[str, Any]) -> None:
+def _lay_aside(task: Task, args: Sequence[Any], payload: dict[str, Any], reason: str) -> None:
     """Put a payload among the dead letters as it came; it is not acknowledged before it lies there."""
+    options = HIDDEN | {"queue": queues.DEAD, "headers": letters.refusal(reason)}
     while True:
         try:
-            task.app.send_task(task.name, args=args, kwargs=payload, queue=queues.DEAD, **HIDDEN)
+            task.app.send_task(task.name, args=args, kwargs=payload, **options)
         except OperationalError as error:
             log.warning("dead_letter_waits", error=str(error))
             time.sleep(WAIT_SECONDS)
