@@ -15,19 +15,27 @@ from numpy.typing import NDArray
 
 from ops.eval.gather import Gathered, measured
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found, tables
-from pipeline.rank import Weights
+from pipeline.rank import SECOND, Weights
 
 ROUNDS = 2
-_START = {"words": 1.0, "meaning": 0.5, "asks": -0.25, "decay": 0.5, "burst_step": 1.0}
+_START = {
+    "words": 1.0,
+    "meaning": 0.5,
+    "asks": -0.25,
+    "decay": 0.5,
+    "decay_back": 0.5,
+    "burst_step": 1.0,
+    "half_substance": 1.0,
+}
 _DAYS = 7.0
 # The scale of all others, and so never tried.
 _FIXED = frozenset({"words"})
 # Shares, which do not grow above 1.
-_SHARES = frozenset({"decay", "burst_step"})
+_SHARES = frozenset({"decay", "decay_back", "burst_step"})
+# Those that shape a part without being its factor, and are not shares.
+_SCALES = frozenset({"half_substance", "date_half_life_days"})
 # All others are factors of the parts that a score is the sum of.
-ADDED = tuple(
-    field.name for field in fields(Weights) if field.name not in _SHARES and not field.name.endswith("_days")
-)
+ADDED = tuple(field.name for field in fields(Weights) if field.name not in _SHARES | _SCALES)
 Matrix: TypeAlias = NDArray[np.float64]
 
 
@@ -75,7 +83,7 @@ def search(gathered: Sequence[Gathered], progress: Callable[[str], None]) -> Wei
 
 
 def _tried(name: str, now: float) -> list[float]:
-    if name.endswith("_days"):
+    if name in _SCALES:
         return [now / 2, now * 2]
     if name in _SHARES:
         return [now / 2, min(1.0, now * 1.5)]
@@ -105,9 +113,15 @@ class Tried:
 
     def _found(self, parts: "_Parts", factors: Matrix) -> float:
         # a tie goes to the candidate that stands first
-        order = np.argsort(-(parts.values @ factors), kind="stable")
+        scores = parts.values @ factors
+        order = np.argsort(-scores, kind="stable")
         turns = [parts.turns[i] for i in order[: max(TURN_KS)]]
-        sessions = list(dict.fromkeys(parts.sessions[i] for i in order if parts.sessions[i]))
+        best: dict[int, list[float]] = {}
+        for i in order:
+            if parts.sessions[i] and len(two := best.setdefault(parts.sessions[i], [])) < 2:
+                two.append(scores[i])
+        whole = {session: two[0] + SECOND * sum(two[1:]) for session, two in best.items()}
+        sessions = sorted(whole, key=lambda session: -whole[session])
         return fmean(
             [
                 *(share_found(parts.wanted_sessions, sessions, k) for k in SESSION_KS),
