@@ -13,13 +13,15 @@ from sqlalchemy import Connection, text
 from pipeline import ledger, ranges
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
-from pipeline.store import backfills, spaces, vectors, work
+from pipeline.store import backfills, chats, spaces, vectors, work
 from pipeline.store.database import Database
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
 
 # How soon a backfill that has raised everything looks whether it is done.
 LOOK_AGAIN_SECONDS = 2.0
+# A window that waited for a sweep is made up for, so that the rate is kept in the mean; what waited longer is not.
+MADE_UP_SECONDS = 10.0
 
 _SOURCES = {
     "embed": ("embed_sessions", "embed_messages", "embed_memories"),
@@ -122,16 +124,28 @@ def _window(connection: Connection, tenant_id: str, claim: Claim, current: Curre
         return _next_source(connection, tenant_id, claim, backfill, sources, cursor, exhausted=left <= 0)
     keys = [row.key for row in rows if row.missing or not request.missing_only]
     _do(connection, tenant_id, backfill, keys, current)
+    now = chats.database_now(connection).timestamp()
+    next_at = _next_at(cursor.get("next_at"), now, len(rows), request.rate_per_second)
     backfills.advance(
         connection,
         backfill.id,
-        {"source": cursor["source"], "after": str(rows[-1].position)},
+        {"source": cursor["source"], "after": str(rows[-1].position), "next_at": next_at},
         len(rows),
         len(keys),
     )
-    pause = len(rows) / request.rate_per_second if request.rate_per_second else 0.0
-    ledger.finish(connection, [claim], again_in=pause)
+    ledger.finish(connection, [claim], again_in=max(0.0, next_at - now))
     return {"summarize" if request.kind == "sessionize" else request.kind} if keys else set()
+
+
+def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -> float:
+    """When the next window may be done after one of so many rows; seconds since the epoch.
+
+    >>> _next_at(None, 1000.0, 100, 50.0), _next_at(997.0, 1000.0, 100, 50.0), _next_at(900.0, 1000.0, 100, 50.0)
+    (1002.0, 999.0, 992.0)
+    """
+    if not rate:
+        return now
+    return max(now if planned is None else planned, now - MADE_UP_SECONDS) + rows / rate
 
 
 def _do(
@@ -162,7 +176,7 @@ def _next_source(
     """Go on with the next table, or see whether all that was raised is done."""
     following = sources[sources.index(cursor["source"]) + 1 :] if cursor["source"] in sources else ()
     if following and not exhausted:
-        backfills.advance(connection, backfill.id, {"source": following[0], "after": None}, 0, 0)
+        backfills.advance(connection, backfill.id, {**cursor, "source": following[0], "after": None}, 0, 0)
         ledger.finish(connection, [claim], again_in=0)
         return set()
     owed, dead = work.owed_by(connection, backfill.request.kind, _trace(backfill))

@@ -70,9 +70,12 @@ def make(messages: int, seed: int) -> Traffic:
     duplicates = 0
     for number in range(chats):
         tenant = PAYLOAD_TENANT if number % 3 == 2 else DOOR_TENANT
-        chat = f"chaos:{number}"
         count = messages // chats + (number < messages % chats)
-        said = _conversation(rng, count, named=number % 4 == 1)
+        chat = f"chaos:{number}"
+        said = [
+            message.model_copy(update={"content": message.content + _mark(chat, message)})
+            for message in _conversation(rng, count, named=number % 4 == 1)
+        ]
         originals |= {(tenant, chat, message.external_id): message for message in said}
         cut = _cut(rng, _disordered(rng, said))
         placed += [
@@ -108,7 +111,7 @@ def _changes(rng: random.Random, chat: str, said: Sequence[MessageIn]) -> Iterat
             yield Change(
                 chat=chat,
                 external_id=message.external_id,
-                content=f"It was {_text(rng)}" if drawn < EDITED else None,
+                content=f"It was {_text(rng)}{_mark(chat, message)}" if drawn < EDITED else None,
                 edited_at=message.sent_at + timedelta(seconds=rng.uniform(1, 600)),
             )
 
@@ -138,6 +141,11 @@ def _conversation(rng: random.Random, count: int, *, named: bool) -> list[Messag
             )
         )
     return said
+
+
+def _mark(chat: str, message: MessageIn) -> str:
+    """What tells a text that is to be forgotten from all others: it is searched for, and must not be found."""
+    return f" ({chat} {message.external_id})" if _is_forgotten(chat, message) else ""
 
 
 def _text(rng: random.Random) -> str:
