@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
+from pipeline import verbatim
+from pipeline.verbatim import Verbatim
+
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _WHEN = re.compile(
     r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b", re.IGNORECASE
@@ -86,16 +89,27 @@ class Question:
     asks_now: bool = False
     # the times that it names, each from … until, the end not included
     spans: tuple[tuple[datetime, datetime], ...]
+    # what it puts in quotation marks
+    phrases: tuple[Verbatim, ...] = ()
+    # identifiers, addresses, paths and long numbers in it
+    identifiers: tuple[Verbatim, ...] = ()
+
+    @property
+    def exact(self) -> tuple[Verbatim, ...]:
+        """All of it that a message may hold as it stands."""
+        return self.phrases + self.identifiers
 
 
 def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) -> Question:
     """What the question asks for.
 
     `speakers` are the participants' names; a date without a year means every year from `earliest` to `now`,
-    in the time zone of `now`; "yesterday" and the like count from `now`.
+    in the time zone of `now`; "yesterday" and the like count from `now`. A name or date that is quoted, or part of
+    an identifier, is neither.
     """
     spans: list[tuple[datetime, datetime]] = []
-    content = text
+    parts = {part.casefold() for speaker in speakers for part in (speaker, *_WORD.findall(speaker))}
+    exact, content, marked = verbatim.taken(text, parts)
     # their words stay in what is searched: "the camping trip last year" may be called that in the talk
     spans += [_relative(match.groupdict(), now) for match in _RELATIVE.finditer(content)]
     for pattern in _DATES:
@@ -111,7 +125,8 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
                 content = mention.sub(" ", content)
-    content = " ".join(content.split())
+    exact = (exact + verbatim.numbers(content))[: verbatim.MOST]
+    content = verbatim.put_back(" ".join(content.split()), marked)
     return Question(
         text=text,
         content=content if _WORD.search(content) else text,
@@ -120,6 +135,8 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         asks_number=bool(_NUMBER.search(text)),
         asks_now=bool(_NOW.search(text)),
         spans=tuple(spans),
+        phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
+        identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )
 
 

@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from pipeline import talk
+from pipeline import talk, verbatim
 from pipeline.question import Question
 
 # BM25's constants as Robertson and Zaragoza give them (The Probabilistic Relevance Framework, 2009).
@@ -56,6 +56,10 @@ class Weights:
     about_self: float = 0.6
     # sent at the time that the question names
     date: float = 0.8
+    # what the question puts in quotation marks stands here as it is: more than all else together makes up for
+    phrase: float = 6.0
+    # an identifier, address, path or long number of the question stands here as it is
+    exact: float = 1.0
     # what a message's words still count one step later, and one step earlier, from 0 to 1
     decay: float = 0.7
     decay_back: float = 0.4
@@ -142,6 +146,8 @@ def rank(
             "number": weights.number * (question.asks_number and talk.says_number(candidate.text)),
             "latest": weights.latest * newness.get(candidate.id, 0.0),
             "about_self": weights.about_self * talk.about_self(candidate.text),
+            "phrase": weights.phrase * verbatim.share(question.phrases, candidate.text),
+            "exact": weights.exact * verbatim.share(question.identifiers, candidate.text),
             "date": weights.date * _date_fit(candidate.sent_at, question, weights.date_half_life_days),
         }
         scored.append(Scored(candidate=candidate, score=sum(parts.values()), parts=parts))

@@ -142,6 +142,7 @@ def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, 
                 content=asked.question.content,
                 space=asked.space,
                 vector=asked.vector,
+                exact=asked.question.exact,
             )
             _find_memories(connection, query, asked, found)
         with asked.timed("rank"):

@@ -1,7 +1,8 @@
 """Find candidates: what the words and the vectors of a query find in a scope, with the talk around it.
 
 In a small scope every message is a candidate. In a large one the best by keyword and the best by vector are,
-united (never the scores of one arm alone, so that a hit of either can surface), with their neighbours.
+united (never the scores of one arm alone, so that a hit of either can surface), and what holds a quoted phrase or an
+identifier of the query as it stands, with their neighbours.
 """
 
 from bisect import bisect_right
@@ -12,11 +13,13 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row
 
 from pipeline.rank import Candidate, Statistics
-from pipeline.store import around, keywords, nearest
+from pipeline.store import around, keywords, nearest, searches
 from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat
+from pipeline.store.filters import Filter
 from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
+from pipeline.verbatim import Verbatim
 from schemas.vectors import EmbeddingSpace, Vector
 
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
@@ -25,6 +28,10 @@ WHOLE_UP_TO = 1000
 CANDIDATES_PER_ARM = 50
 # … and so many neighbours on either side.
 REACH = 3
+# What holds a phrase or an identifier is looked for in so many messages that have its words …
+VERBATIM_READ = 1000
+# … and when it is in none of them, in so many of the newest.
+VERBATIM_SCANNED = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,17 +55,18 @@ def retrieve(
     content: str,
     space: EmbeddingSpace | None,
     vector: Vector | None,
+    exact: Sequence[Verbatim] = (),
 ) -> Retrieved:
     """The candidates for a query in a chat, or in one session key of it.
 
     `content` is the query without names and dates; `vector` its embedding in `space`, or None when there is
-    none: then keywords find alone.
+    none: then keywords find alone. `exact` are the pieces of it that a message may hold as they stand.
     """
     scope = Scope(chat_id=chat.chat_id, language=chat.language, session_key=session_key)
     words = keywords.lexemes(connection, chat.language, content)
     if chat.message_count <= WHOLE_UP_TO:
         return _whole(connection, scope, words, space, vector)
-    return _large(connection, chat, scope, words, space, vector)
+    return _large(connection, chat, scope, words, space, vector, exact)
 
 
 def _whole(
@@ -95,6 +103,7 @@ def _large(
     words: Sequence[str],
     space: EmbeddingSpace | None,
     vector: Vector | None,
+    exact: Sequence[Verbatim],
 ) -> Retrieved:
     """The best of each arm with their neighbours; the statistics are the whole scope's."""
     mean_length = chat.lexeme_count / max(1, chat.message_count)
@@ -111,7 +120,8 @@ def _large(
         near = nearest.nearest(
             connection, scope, space, vector, messages=chat.message_count, limit=CANDIDATES_PER_ARM
         )
-    ids = list(dict.fromkeys([*found.scores, *near.cosines]))
+    held = [identity for piece in exact for identity in holding(connection, chat, scope, piece)]
+    ids = list(dict.fromkeys([*held, *found.scores, *near.cosines]))
     return Retrieved(
         candidates=gathered(connection, scope, ids, words, space, vector),
         statistics=Statistics(
@@ -124,6 +134,30 @@ def _large(
         rows_compared=near.compared,
         keyword_search=found.search,
     )
+
+
+def holding(connection: Connection, chat: Chat, scope: Scope, piece: Verbatim) -> list[int]:
+    """Up to `CANDIDATES_PER_ARM` messages that hold a piece of the query as it stands.
+
+    They are found by its words, as the index has them, and are its best by BM25. Where the index knows it by other
+    words, or by none (`to be or not to be`), the newest messages are read instead.
+    """
+    found = keywords.keywords(
+        connection,
+        scope,
+        keywords.lexemes(connection, chat.language, piece.text),
+        messages=chat.message_count,
+        mean_size=chat.lexeme_count / max(1, chat.message_count),
+        limit=VERBATIM_READ,
+    )
+    content = dict(around.contents(connection, list(found.scores)))
+    held = [identity for identity in found.scores if piece.is_in(content.get(identity, ""))]
+    if not held:
+        since = searches.scan_from(connection, chat.chat_id, VERBATIM_SCANNED, None)
+        which = Filter(session_key=scope.session_key, since=since)
+        rows = searches.resembling(connection, chat.chat_id, which, piece.parts, limit=VERBATIM_READ)
+        held = [identity for identity, content in rows if piece.is_in(content)]
+    return held[:CANDIDATES_PER_ARM]
 
 
 def gathered(

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from pipeline import rank
 from pipeline.rank import Candidate, Scored, Statistics
 from pipeline.recall import Asked
-from pipeline.retrieve import CANDIDATES_PER_ARM, WHOLE_UP_TO, gathered, retrieve
+from pipeline.retrieve import CANDIDATES_PER_ARM, VERBATIM_READ, WHOLE_UP_TO, gathered, retrieve
 from pipeline.store import searches
 from pipeline.store.filters import Filter
 from pipeline.store.scope import Scope
@@ -51,6 +51,7 @@ def ranked(searching: Searching) -> Ranked:
         content=asked.question.content,
         space=asked.space,
         vector=asked.vector,
+        exact=asked.question.exact,
     )
     candidates = found.candidates
     if not (is_whole(searching) or searching.which.is_open):
@@ -77,5 +78,11 @@ def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
         near = searches.nearest(
             connection, chat_id, which, asked.space, asked.vector, limit=2 * CANDIDATES_PER_ARM
         )
-    ids = list(dict.fromkeys([*by_word, *(identity for identity, _ in near)]))
+    rows = [
+        row
+        for piece in asked.question.exact
+        for row in searches.resembling(connection, chat_id, which, piece.parts, limit=VERBATIM_READ)
+        if piece.is_in(row[1])
+    ]
+    ids = list(dict.fromkeys([*(row[0] for row in rows), *by_word, *(identity for identity, _ in near)]))
     return gathered(connection, searching.scope, ids, searching.words, asked.space, asked.vector)

@@ -76,6 +76,14 @@ def these_messages(
     ).all()
 
 
+def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
+    """These messages with their text alone."""
+    rows = connection.execute(
+        text("SELECT id, content FROM messages WHERE id = ANY(:ids)"), {"ids": list(ids)}
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector) -> dict[int, float]:
     """The cosine to the query of every message of the scope's chat that has a vector."""
     size = int(space.dimensions)

@@ -140,6 +140,26 @@ def exact(
     return [as_message(row) for row in rows]
 
 
+def resembling(
+    connection: Connection, chat_id: str, which: Filter, parts: Sequence[str], *, limit: int
+) -> list[tuple[int, str]]:
+    """`(message, text)` of messages that hold these parts in this order with anything in between, newest first."""
+    rows = connection.execute(
+        text(f"""
+            SELECT id, content FROM messages
+            WHERE {which.conditions()} AND content ILIKE :pattern ESCAPE '!'
+            ORDER BY sent_at DESC, id DESC LIMIT :limit
+        """).bindparams(*which.parameters()),
+        {
+            "chat": chat_id,
+            "pattern": "".join(map(pattern, parts)),
+            "limit": limit,
+            **which.given(),
+        },
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 def pattern(piece: str) -> str:
     """What LIKE with the escape `!` matches wherever these characters stand.
 

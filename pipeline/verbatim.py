@@ -1,0 +1,141 @@
+"""Find in a question what must be found as it stands: quoted phrases, identifiers, addresses, long numbers.
+
+The text search parser cuts `ERR_42`, a path or a telephone number to pieces and forgets in which order they stood,
+and stems a quoted phrase like any other. So these are compared with the messages' own text: upper or lower case,
+any white space for white space, a number however it is grouped, and never inside a longer word or number.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+# So many at most of one question, each of so many characters at most.
+MOST = 8
+MAX_CHARS = 200
+
+_QUOTED = re.compile(
+    r'(?<![\w"])"(?=[^\s"])([^"]+)(?<=\S)"(?!\w)|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»|`+([^`]+)`+'
+)
+_IDENTIFIER = re.compile(
+    r"""
+    (?:https?://|www\.)[^\s<>"“”«»`]+                       # an address on the web
+    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+                          # an e-mail address
+    | (?<![\w@])[@\#]\w[\w.-]*                              # a handle or a tag
+    | (?<![\w.])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.~/\\-]+     # a path from somewhere
+    | (?<!\S)--[A-Za-z][\w-]+                               # an option
+    | \w+(?:::\w+)+(?:\(\))? | \w+\(\)                      # a function
+    | (?=[\w./-]*[.\d_])[\w.-]+(?:/[\w.-]+)+                # a path
+    | [\w-]{2,}(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{0,5}\b    # a file, a host
+    | (?<![\w.,])v?\d+(?:\.\d+)+(?:[+-]\w+)*(?![,\w])       # a version
+    | \b(?=\w*[^\W_]_[^\W_])\w+                             # snake_case, ERR_42
+    | \b[A-Za-z]+(?:-[A-Za-z0-9]+)*-\d[\w.-]*               # PROJ-128
+    | \b[A-Za-z]+\d\w*                                      # E41
+    """,
+    re.VERBOSE,
+)
+_PHONE = re.compile(r"(?<![\w.,])\+?\(?\d(?:[ ().\-/]{0,2}\d){6,}(?!\w)")
+# two digits say little, and words find them
+_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,'’]\d+)+(?![\w])|(?<!\w)\d{3,}(?!\w)")
+_TRAILING = ".,;:!?)]}'’-"
+# A number of so many figures is one to call.
+_PHONE_DIGITS = 7
+# Scripts that put no space between words have no edge of a word to look for.
+_SPACELESS = 0x2E80
+
+
+@dataclass(frozen=True)
+class Verbatim:
+    """A piece of a question that a message may hold as it stands."""
+
+    text: str
+    kind: Literal["phrase", "identifier", "number"]
+
+    def is_in(self, message: str) -> bool:
+        """Whether a message holds it."""
+        return self._pattern.search(message) is not None
+
+    @property
+    def parts(self) -> list[str]:
+        """Pieces that any message holding it has in this order, with white space or separators in between."""
+        return list(re.sub(r"\D", "", self.text)) if self.kind == "number" else self.text.split()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        if self.kind == "number":
+            body = _figures(self.text)
+            return re.compile(rf"(?<!\w)(?<!\d[.,]){body}(?!\w|[.,]\d)")
+        body = re.sub("['’]", "['’]", r"\s+".join(map(re.escape, self.parts)))
+        word = r"\w" if self.kind == "identifier" else r"[^\W_]"
+        before = f"(?<!{word})" if _has_edge(self.text[0]) or self.text[0] in "@#" else ""
+        after = f"(?!{word})" if _has_edge(self.text[-1]) else ""
+        # v1.2 is not v1.2.3
+        more = r"(?!\.\d)" if self.kind == "identifier" else ""
+        return re.compile(before + body + after + more, re.IGNORECASE)
+
+
+def _figures(number: str) -> str:
+    """A pattern for a number however its figures are grouped: as telephone numbers are, or by thousands."""
+    digits = re.sub(r"\D", "", number)
+    if len(digits) >= _PHONE_DIGITS:
+        return r"(?:(?:\+|00)\d{1,3}[\s().-]{0,2})?" + r"[\s().,'’/-]{0,2}".join(digits)
+    decimals = re.search(r"[.,]\d{1,2}$", number)
+    whole = digits[: len(digits) - len(decimals[0]) + 1] if decimals else digits
+    groups = "".join(
+        ("[,.'’ ]?" if at and (len(whole) - at) % 3 == 0 else "") + digit for at, digit in enumerate(whole)
+    )
+    return groups + ("[.,]" + digits[len(whole) :] if decimals else "")
+
+
+def _has_edge(character: str) -> bool:
+    return (character.isalnum() or character == "_") and ord(character) < _SPACELESS
+
+
+def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
+    """`(phrases and identifiers, the text with a mark in the place of each, what each mark stands for)`.
+
+    What is no more than one of `names` (in lower case) is left where it is: it tells who is asked about.
+    """
+    found: list[Verbatim] = []
+    marked: list[str] = []
+
+    def mark(piece: str, kind: Literal["phrase", "identifier"], whole: str) -> str:
+        piece = " ".join(piece.split())
+        known = piece.strip("@").casefold() in names
+        if len(found) >= MOST or known or not 2 <= len(piece) <= MAX_CHARS or not re.search(r"\w", piece):
+            return whole
+        found.append(Verbatim(piece, kind))
+        marked.append(whole)
+        return chr(_MARK + len(found) - 1)
+
+    def identifier(match: re.Match[str]) -> str:
+        whole = match[0]
+        piece = whole.rstrip(_TRAILING) if not whole.endswith("()") else whole
+        return mark(piece, "identifier", piece) + whole[len(piece) :]
+
+    text = re.sub(rf"[{chr(_MARK)}-{chr(_MARK + MOST)}]", " ", text)
+    text = _QUOTED.sub(lambda m: mark(next(filter(None, m.groups())), "phrase", m[0]), text)
+    text = _IDENTIFIER.sub(identifier, text)
+    return found, text, marked
+
+
+# The first of the characters that stand for what was taken out: they belong to no script.
+_MARK = 0xE000
+
+
+def put_back(text: str, marked: Sequence[str]) -> str:
+    """The text with what `taken` took out of it."""
+    return text.translate({_MARK + number: whole for number, whole in enumerate(marked)})
+
+
+def numbers(text: str) -> list[Verbatim]:
+    """Telephone numbers, and numbers of three digits or more, that stand in a text."""
+    found = [Verbatim(match[0].strip(), "number") for match in _PHONE.finditer(text)]
+    found += [Verbatim(match[0], "number") for match in _NUMBER.finditer(_PHONE.sub(" ", text))]
+    return list(dict.fromkeys(found))
+
+
+def share(pieces: Sequence[Verbatim], message: str) -> float:
+    """What share of the pieces a message holds; 0 without any."""
+    return sum(piece.is_in(message) for piece in pieces) / len(pieces) if pieces else 0.0

@@ -1,0 +1,191 @@
+"""Quoted phrases, identifiers and numbers are found as they stand, in small chats and in large ones."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import context, ingest, ledger, question, retrieve, searching, verbatim
+from pipeline.ledger import Policy
+from pipeline.question import Question
+from pipeline.rules import Rules
+from pipeline.search import search
+from pipeline.store import keywords
+from pipeline.store.database import Database
+from pipeline.verbatim import Verbatim
+from schemas.context import Context
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+
+NOW = datetime(2026, 4, 15, tzinfo=UTC)
+CHAT = ChatIn(chat_id="test:desk", kind="group", title="Support")
+
+
+def read(text: str) -> Question:
+    return question.read(text, ["Ann Lee", "Bob"], datetime(2025, 5, 1, tzinfo=UTC), NOW)
+
+
+def pieces(text: str) -> list[str]:
+    return [piece.text for piece in read(text).exact]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ('who said "see you  in Bari"?', ["see you in Bari"]),
+        ("who said “see you” or «ciao bella»?", ["see you", "ciao bella"]),
+        ("what does `git push --force` do?", ["git push --force"]),
+        ("wer sagte „bis gleich“?", ["bis gleich"]),
+        ("what is ERR_42 and PROJ-128?", ["ERR_42", "PROJ-128"]),
+        ("was v1.2.3 fixed by 4.10.0-rc1?", ["v1.2.3", "4.10.0-rc1"]),
+        (
+            "what is in src/app/main.py, ./run.sh and /etc/hosts?",
+            ["src/app/main.py", "./run.sh", "/etc/hosts"],
+        ),
+        (r"where is C:\Users\ann\notes.txt?", [r"C:\Users\ann\notes.txt"]),
+        ("who sent https://example.org/a?b=c&d=1 (twice)?", ["https://example.org/a?b=c&d=1"]),
+        ("whose is ines.b+x@example.org?", ["ines.b+x@example.org"]),
+        ("what did @marta_92 tag #offsite-2026 with?", ["@marta_92", "#offsite-2026"]),
+        ("does std::move or flush() take --no-cache?", ["std::move", "flush()", "--no-cache"]),
+        ("whose number is +351 912 345 678?", ["+351 912 345 678"]),
+        ("who paid 1,250.50 or 240?", ["1,250.50", "240"]),
+    ],
+)
+def test_what_must_be_found_as_it_stands_is_taken_from_the_question(asked: str, expected: list[str]) -> None:
+    assert pieces(asked) == expected
+    assert all(piece.is_in(asked) for piece in read(asked).exact)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "what did Ann and/or Bob say 2 weeks ago?",
+        "what happened on 2026-03-05 and in March 2026?",
+        'what does "Ann" like, and @bob?',
+        'what is the " for? And a 5" pipe or "" or "!"?',
+        "the 18th, e.g. at 5 p.m., 20 people",
+    ],
+)
+def test_names_dates_and_small_numbers_are_left_to_the_words(asked: str) -> None:
+    assert pieces(asked) == []
+
+
+def test_a_name_or_a_date_inside_a_phrase_is_searched_and_prefers_nobody() -> None:
+    asked = read('who wrote "Bob leaves in March" to Ann?')
+    assert asked.speakers == {"Ann Lee"}
+    assert asked.spans == ()
+    assert '"Bob leaves in March"' in asked.content
+
+
+@pytest.mark.parametrize(
+    ("piece", "message", "held"),
+    [
+        (Verbatim("see you in Bari", "phrase"), "well, See you\n in BARI!", True),
+        (Verbatim("it's done", "phrase"), "it’s done", True),
+        (Verbatim("see you in Bari", "phrase"), "see you soon in Bari", False),
+        (Verbatim("art", "phrase"), "the party starts", False),
+        (Verbatim("東京", "phrase"), "東京都に行く", True),
+        (Verbatim("hello", "phrase"), "_hello_ there", True),
+        (Verbatim("PROJ-12", "identifier"), "see PROJ-128", False),
+        (Verbatim("PROJ-128", "identifier"), "(proj-128)", True),
+        (Verbatim("v1.2", "identifier"), "v1.2.3 is out", False),
+        (Verbatim("v1.2", "identifier"), "it runs v1.2.", True),
+        (Verbatim("main.py", "identifier"), "src/main.py:12", True),
+        (Verbatim("@bob", "identifier"), "a@bob", False),
+        (Verbatim("+351 912 345 678", "number"), "call +351912345678", True),
+        (Verbatim("912345678", "number"), "912-345-678", True),
+        (Verbatim("1250", "number"), "1,250 euros", True),
+        (Verbatim("125", "number"), "1250 or 125.5", False),
+        (Verbatim("1250", "number"), "from 12 to 50", False),
+        (Verbatim("1,250.50", "number"), "1250.50", True),
+        (Verbatim("240", "number"), "€240.", True),
+    ],
+)
+def test_a_message_holds_a_piece_whole_or_not_at_all(piece: Verbatim, message: str, held: bool) -> None:
+    assert piece.is_in(message) is held
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_and_nothing_of_it_is_lost(text: str) -> None:
+    found, marked, whole = verbatim.taken(text, set())
+    assert len(found) <= verbatim.MOST
+    unmarked = text.translate(dict.fromkeys(range(57344, 57344 + verbatim.MOST + 1), " "))
+    assert verbatim.put_back(marked, whole) == unmarked
+    for piece in read(text).exact:
+        assert piece.parts
+
+
+TALK = [
+    "to be or not to be, that is it",
+    "the copper kettle whistles",
+    "a kettle, and a copper pan too: copper is what I like, kettle or no kettle",
+    "the log says ERR_42 again",
+    "err, I had 42 of them, err 42",
+    "deployed src/billing/main.py this morning",
+    "call me at +351912345678",
+    "main thing: py is a billing snake, src of joy",
+    "we are on v1.2.3 now",
+    "v1.2.3.4 is a beta, v1.2 is old",
+]
+
+
+@pytest.fixture
+def desk(database: Database, settings: Settings, policy: Policy) -> Database:
+    """A talk among fifty messages that have the same words in another order."""
+    noise = ["kettle copper err 42 v1 main billing py not to be"] * 50
+    said: list[MessageIn] = [
+        message(60 * number, content, id=f"d{number}") for number, content in enumerate(TALK + noise)
+    ]
+    ingest.accept(database, TENANT, CHAT, said)
+    placer = ingest.placer(database, Rules.of(settings))
+    while ledger.run(database, "ingest", placer, policy).claimed:
+        pass
+    return database
+
+
+@pytest.fixture(params=["whole", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A chat that is read whole, and one of which each arm finds two messages."""
+    if request.param == "large":
+        monkeypatch.setattr(retrieve, "WHOLE_UP_TO", 0)
+        monkeypatch.setattr(searching, "WHOLE_UP_TO", 0)
+        monkeypatch.setattr(retrieve, "CANDIDATES_PER_ARM", 2)
+        monkeypatch.setattr(keywords, "CANDIDATES", 1000)
+    return str(request.param)
+
+
+QUESTIONS = [
+    ('who said "Copper  Kettle"?', "d1"),
+    ('who said "to be or not to be"?', "d0"),
+    ("where was ERR_42?", "d3"),
+    ("what about main.py?", "d5"),
+    ("whose is 912 345 678?", "d6"),
+    ("when did v1.2.3 come?", "d8"),
+]
+
+
+def ask(database: Database, settings: Settings, text: str) -> Context:
+    query = ContextQuery(chat_id=CHAT.chat_id, query=text, explain=True, include_history=False)
+    return context.build_context(database, TENANT, query, embedder=None, settings=settings)
+
+
+@pytest.mark.usefixtures("size")
+def test_what_holds_it_comes_first_and_says_why(desk: Database, settings: Settings) -> None:
+    for text, expected in QUESTIONS:
+        found = ask(desk, settings, text).explain
+        assert found is not None
+        best = found.messages[0]
+        assert best.external_id == expected, text
+        assert best.components["phrase"] + best.components["exact"] > 0
+
+
+@pytest.mark.usefixtures("size")
+def test_a_filtered_search_finds_it_too(desk: Database, settings: Settings) -> None:
+    for text, expected in QUESTIONS:
+        query = SearchQuery(chat_id=CHAT.chat_id, query=text, roles=["user"], limit=3)
+        found = search(desk, TENANT, query, embedder=None, settings=settings)
+        assert found.hits[0].external_id == expected, text
