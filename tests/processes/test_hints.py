@@ -21,6 +21,7 @@ from workers import queues, resources
 from workers.app import make_app
 from workers.queues import OF_KIND
 from workers.resources import Resources
+from workers.tasks.sweep import PILED_UP
 
 amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 
@@ -76,5 +77,8 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
             after = client.llen(queue.full_name)
             # Then none has more for it, and every one has what there is to do
             assert after <= max(before, 2 * queue.concurrency)
+            if client.llen(OF_KIND["backfill"].full_name) > PILED_UP:
+                # sweeps are left until those that wait are fewer
+                continue
             needed = sum(-(-owed.get(kind, 0) // queue.batch) for kind in kinds)
             assert after >= min(needed, 2 * queue.concurrency)
