@@ -4,6 +4,7 @@ A queue and a worker for each kind of work: priorities emulated on Redis are not
 never stand before a message. Names carry the prefix `backscroll.`: a queue's name is its key in Redis.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -82,6 +83,17 @@ def length(app: Celery, queue: str) -> int:
     """How many tasks wait in a queue. Raises `kombu.exceptions.OperationalError` when Redis is away."""
     with app.connection_for_read() as connection:
         return int(connection.default_channel.client.llen(queue))
+
+
+def waiting(app: Celery, queue: str, task: str, among: int) -> int:
+    """How many of the next so many tasks of a queue are of this name.
+
+    Raises `kombu.exceptions.OperationalError` when Redis is away.
+    """
+    with app.connection_for_read() as connection:
+        client = connection.default_channel.client
+        messages = [json.loads(raw) for raw in client.lrange(queue, -among, -1)]
+    return sum(message.get("headers", {}).get("task") == task for message in messages)
 
 
 def worker_arguments(queues: list[Queue]) -> list[str]:

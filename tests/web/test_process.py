@@ -104,7 +104,7 @@ def test_wrong_settings_end_it_with_one_clear_line(
     settings: Settings, log: Path, change: dict[str, str], told: str
 ) -> None:
     process = start(free_port(), environment(settings, **change), log)
-    assert process.wait(timeout=30) == 1
+    assert process.wait(timeout=60) == 1
     assert told in log.read_text()
     assert "Traceback" not in log.read_text()
 

@@ -10,8 +10,9 @@ from workers import queues, resources
 
 log = structlog.get_logger(__name__)
 
-# More than these wait in the queue of the sweeps only if sweeps do.
 PILED_UP = 10
+# Backfills and forgettings wait in the same queue, and say nothing about sweeps.
+LOOKED_AT = 100
 
 
 @shared_task(name="backscroll.sweep", bind=True)
@@ -22,7 +23,7 @@ def sweep(self: Task) -> None:
     workers idle. Nothing remembers what was hinted, so nothing can be remembered wrongly.
     """
     # After an outage one sweep is enough, not all that were called for: the last ones of them are left.
-    if queues.length(self.app, queues.BACKFILL.full_name) > PILED_UP:
+    if queues.waiting(self.app, queues.BACKFILL.full_name, self.name, LOOKED_AT) > PILED_UP:
         return
     with resources.waiting():
         _sweep(self.app, resources.current())
