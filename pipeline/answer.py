@@ -86,7 +86,9 @@ def answer(
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, asked.zone, count))
     facts = [m for m in found.memories if m.type != "document"][: parameters.memories]
-    chunks = [m for m in found.memories if m.type == "document"][: parameters.documents]
+    chunks = _unlike(page, [m for m in found.memories if m.type == "document"], parameters.duplicate_jaccard)[
+        : parameters.documents
+    ]
     memory_cap = int(budget * parameters.memory_share)
     page.fill(blocks.memories(facts, memory_cap))
     page.fill(blocks.documents(chunks, memory_cap, query.query))
@@ -107,6 +109,21 @@ def answer(
         memories=_previews(facts) if query.profile == "ask" else None,
         usedHistoryTokens=history_tokens if query.profile == "ask" else None,
     )
+
+
+def _unlike(page: Page, chunks: Sequence[Remembered], jaccard: float) -> list[Remembered]:
+    """The chunks without those that say the same as a better one."""
+    said: dict[int, list[frozenset[str]]] = {}
+    kept = []
+    for chunk in chunks:
+        bag = frozenset(chunk.content.casefold().split())
+        if assemble.is_said(bag, said, jaccard):
+            detail = "says the same as a better passage"
+            page.dropped.append(Dropped(kind="memory", id=chunk.id, reason="duplicate", detail=detail))
+            continue
+        said.setdefault(len(bag), []).append(bag)
+        kept.append(chunk)
+    return kept
 
 
 def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, itself: str) -> None:

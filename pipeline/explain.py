@@ -1,6 +1,6 @@
 """Say how a context came about: every hit with its score's parts, everything dropped with its reason."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 
@@ -91,7 +91,7 @@ def explanation(
 
 
 def _session_hits(found: Found, shown: Mapping[tuple[str, str], BlockKind]) -> list[Hit]:
-    best = dict(rank.rank_sessions(found.ranked))
+    best = dict(rank.rank_sessions(sorted(found.ranked, key=lambda hit: -hit.score)))
     return [
         Hit(
             kind="session",
@@ -115,7 +115,8 @@ def _dropped(
     told = {(each.kind, each.id): each for each in dropped}
     summarized = {card.id for card, _ in found.sessions if card.summary}
     reasons = [
-        told.get((hit.kind, hit.id)) or _left_out(parameters, hit, hit.session_id in summarized)
+        told.get((hit.kind, hit.id))
+        or _left_out(parameters, hit, hit.session_id in summarized, found.passed_over)
         for hit in hits
         if hit.shown_in is None
     ]
@@ -124,8 +125,10 @@ def _dropped(
     return reasons + [each for key, each in told.items() if key not in ranked | listed]
 
 
-def _left_out(parameters: Parameters, hit: Hit, summarized: bool) -> Dropped:
+def _left_out(parameters: Parameters, hit: Hit, summarized: bool, passed_over: Collection[int]) -> Dropped:
     """The reason of a hit that no block was offered."""
+    if hit.kind == "message" and int(hit.id) in passed_over:
+        return Dropped(kind=hit.kind, id=hit.id, reason="mmr", detail="too much like a better hit")
     if hit.kind == "session" and not summarized:
         return Dropped(kind=hit.kind, id=hit.id, reason="below_minimum", detail="not summarized")
     most = {

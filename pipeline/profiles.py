@@ -7,6 +7,13 @@ from typing import Any
 from pipeline.rank import Weights
 from schemas.errors import InvalidInput
 
+_AT_MOST_1 = {
+    *("history_share", "session_share", "memory_share", "duplicate_jaccard", "daily_decay", "mmr_lambda"),
+    *("blend_ranking", "blend_time", "blend_words", "covered_factor"),
+}
+# As the users of an `ask` know them.
+ALIASES = {"top_k_memories": "memories", "top_k_documents": "documents"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
@@ -35,16 +42,36 @@ class Parameters:
     min_importance: float = 0.5
     # messages that are alike by more than this (Jaccard, of words) are shown once
     duplicate_jaccard: float = 0.8
+    # the shares of the ranking, of newness and of the question's words in a blend of the three; all 0: no blend.
+    # In it a session counts `session_boost` times as much, and a message of a session that is shown `covered_factor`
+    blend_ranking: float = 0.0
+    blend_time: float = 0.0
+    blend_words: float = 0.0
+    half_life_hours: float = 72.0
+    session_boost: float = 1.25
+    covered_factor: float = 0.5
+    # what is left of a message's score after a day
+    daily_decay: float = 1.0
+    # what the score counts where likeness to better messages counts the rest (maximal marginal relevance)
+    mmr_lambda: float = 1.0
+
+    @property
+    def blend(self) -> tuple[float, float, float] | None:
+        """The shares of the blend, or None."""
+        shares = (self.blend_ranking, self.blend_time, self.blend_words)
+        return shares if any(shares) else None
 
     def __post_init__(self) -> None:
         """Counts and shares are not negative, and nothing is asked for by the thousand."""
         for field in fields(self):
             value = getattr(self, field.name)
-            limit = 1.0 if "share" in field.name or "jaccard" in field.name else 100_000
+            limit = 1.0 if field.name in _AT_MOST_1 else 100_000
             if not 0 <= value <= limit:
                 raise InvalidInput(
                     f"{field.name} must be from 0 to {limit}", field=f"parameters.{field.name}"
                 )
+        if not self.half_life_hours:
+            raise InvalidInput("half_life_hours must be above 0", field="parameters.half_life_hours")
 
 
 PROFILES: dict[str, Parameters] = {
@@ -52,12 +79,22 @@ PROFILES: dict[str, Parameters] = {
     "balanced": Parameters(),
     # group chats: recent talk verbatim, three earlier sessions, message hits
     "group": Parameters(
-        session_share=0.25, messages=20, messages_per_session=5, neighbours=1, memories=0, documents=0
+        session_share=0.25,
+        messages=20,
+        messages_per_session=5,
+        neighbours=1,
+        memories=0,
+        documents=0,
+        blend_ranking=0.45,
+        blend_time=0.25,
+        blend_words=0.30,
     ),
     # questions to an assistant: 800 tokens of history, memories and documents
     "ask": Parameters(sessions=0, messages=10, memories=3, documents=5),
     # documents and messages, up to 4,096 tokens of history
-    "rag": Parameters(history_tokens=4096, sessions=0, messages=5, memories=0, documents=5),
+    "rag": Parameters(
+        history_tokens=4096, sessions=0, messages=5, memories=0, documents=5, daily_decay=0.95, mmr_lambda=0.7
+    ),
     # agents: the session's own messages, memories of all scopes
     "agent": Parameters(sessions=1, messages=10, memories=10),
     # summaries first, then what was said around
@@ -86,6 +123,7 @@ def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Paramete
     known = {**asdict(weights), **asdict(base)}
     given: dict[str, Any] = {}
     for name, value in overrides.items():
+        name = ALIASES.get(name, name)
         if name not in known:
             raise InvalidInput(
                 f"there is no parameter {name!r}: see {', '.join(known)}", field=f"parameters.{name}"

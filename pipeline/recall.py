@@ -1,22 +1,23 @@
 """Read a query, embed it, and find everything that may be shown for it, ranked."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import mul
 from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from pipeline import question, rank
+from pipeline import question, rank, rerank
 from pipeline.blocks import Remembered, SessionCard
 from pipeline.clients.protocols import Embedder
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
-from pipeline.rank import Scored, Weights
+from pipeline.rank import Candidate, Scored, Weights
 from pipeline.retrieve import Retrieved, retrieve
 from pipeline.store import audience, chats, keywords, memories, messages, sessions, spaces, summaries, vectors
 from pipeline.store.chats import Chat
@@ -66,6 +67,8 @@ class Found:
     memories: list[Remembered] = field(default_factory=list)
     # how many more there are that may not be shown here; counted for an explanation
     hidden_memories: int = 0
+    # messages that others stand before only for being less alike
+    passed_over: frozenset[int] = frozenset()
 
 
 def ask(
@@ -73,7 +76,7 @@ def ask(
 ) -> Asked:
     """Read the question and embed it; the model is called outside any transaction."""
     parameters, weights = parameters_for(
-        query.profile, {**_configured(query.profile, settings), **query.parameters}
+        query.profile, {**_configured(query.profile, settings), **query.parameters, **_numbers(query)}
     )
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, query.chat_id)
@@ -126,6 +129,12 @@ def _configured(profile: str, settings: Settings) -> dict[str, Any]:
     }
 
 
+def _numbers(query: ContextQuery) -> dict[str, Any]:
+    """The query's own fields that are parameters."""
+    given = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
+    return {name: number for name, number in given.items() if number is not None}
+
+
 def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, settings: Settings) -> Found:
     """Everything that may be shown, ranked."""
     found = Found()
@@ -151,7 +160,51 @@ def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, 
             )
         with asked.timed("sessions"):
             found.sessions = _cards(connection, rank.rank_sessions(found.ranked))
+        with asked.timed("rerank"):
+            _reorder(connection, asked, found)
     return found
+
+
+def _reorder(connection: Connection, asked: Asked, found: Found) -> None:
+    """Order what was ranked as the profile asks for."""
+    parameters = asked.parameters
+    now = chats.database_now(connection)
+    if parameters.blend is not None and found.retrieved is not None:
+        found.sessions = [(card, score * parameters.session_boost) for card, score in found.sessions]
+        shown = [card.id for card, _ in found.sessions if card.summary][: parameters.sessions]
+        found.ranked = rerank.blend(
+            found.ranked,
+            len(found.retrieved.statistics.document_frequency),
+            now,
+            weights=parameters.blend,
+            half_life_hours=parameters.half_life_hours,
+            covered=shown,
+            covered_factor=parameters.covered_factor,
+        )
+    if parameters.daily_decay < 1:
+        found.ranked = rerank.faded(found.ranked, now, parameters.daily_decay)
+    if parameters.mmr_lambda < 1:
+        before = {hit.candidate.id for hit in found.ranked[: parameters.messages]}
+        found.ranked = rerank.diverse(
+            found.ranked, parameters.mmr_lambda, _likeness(connection, asked, found)
+        )
+        after = {hit.candidate.id for hit in found.ranked[: parameters.messages]}
+        found.passed_over = frozenset(before - after)
+
+
+def _likeness(connection: Connection, asked: Asked, found: Found) -> Callable[[Candidate, Candidate], float]:
+    """How alike two messages are: the cosine of their vectors, the overlap of their words where one has none."""
+    stored: dict[int, Vector] = {}
+    if asked.space is not None:
+        best = [hit.candidate.id for hit in found.ranked[: rerank.MMR_TOP]]
+        stored = vectors.of_messages(connection, asked.space, best)
+
+    def alike(one: Candidate, other: Candidate) -> float:
+        if one.id in stored and other.id in stored:
+            return max(0.0, float(sum(map(mul, stored[one.id], stored[other.id]))))
+        return rerank.overlap(one, other)
+
+    return alike
 
 
 def _cards(connection: Connection, best: list[tuple[int, Scored]]) -> list[tuple[SessionCard, float]]:

@@ -157,6 +157,9 @@ class ContextQuery(BaseModel):
     # the language model that will read it, `gpt-4.1-mini`: its tokenizer counts, where it is at hand
     model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None
     include_history: bool = True
+    # how many memories and passages of documents at most; none: as many as the profile says
+    top_k_memories: Annotated[int, Field(ge=0, le=100)] | None = None
+    top_k_documents: Annotated[int, Field(ge=0, le=100)] | None = None
     # overrides of the profile's parameters by name
     parameters: dict[str, Any] = Field(default_factory=dict)
     explain: bool = False

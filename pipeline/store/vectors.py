@@ -1,11 +1,11 @@
-"""SQL that writes vectors; reading them by likeness stands in `nearest`."""
+"""SQL that writes vectors and reads them by their message; reading them by likeness stands in `nearest`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, TextClause, text
 
-from schemas.vectors import Vector
+from schemas.vectors import EmbeddingSpace, Vector
 
 
 def exist(connection: Connection) -> bool:
@@ -22,6 +22,17 @@ def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes])
         {"space": space_id, "hashes": list(hashes)},
     )
     return {bytes(row[0]) for row in rows}
+
+
+def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
+    """The vectors of those of these messages that have one."""
+    rows = connection.execute(
+        text(
+            "SELECT message_id, embedding::text FROM message_vectors WHERE space_id = :s AND message_id = ANY(:ids)"
+        ),
+        {"s": space.id, "ids": list(ids)},
+    )
+    return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
 
 
 def literal(vector: Vector) -> str:

@@ -1,0 +1,109 @@
+"""Order what was ranked anew, as a profile asks for: blended with time and words, fading by the day, diverse.
+
+All of it is off in the profile `balanced`, where it finds less. Scores stay sums of their parts.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from pipeline.rank import Candidate, Scored
+
+# So many of the best are chosen from for diversity; each choice compares with all chosen before.
+MMR_TOP = 50
+# Scores nearer than this are a tie, and the newer comes first.
+TIE = 0.001
+
+
+def blend(
+    scored: Sequence[Scored],
+    terms: int,
+    now: datetime,
+    *,
+    weights: tuple[float, float, float],
+    half_life_hours: float,
+    covered: Collection[int],
+    covered_factor: float,
+) -> list[Scored]:
+    """`(w0 · score/best + w1 · 0.5^(age/half-life) + w2 · the share of the question's terms) · factor`, best first.
+
+    `terms` is how many lexemes the question has, `covered` the sessions that stand in the context anyway: the factor
+    of their messages is `covered_factor`, that of all others 1. What holds a quoted phrase keeps what that adds to it.
+    """
+    best = max((hit.score - _quoted(hit) for hit in scored), default=0.0)
+    base, time, overlap = weights
+    blended = []
+    for hit in scored:
+        factor = covered_factor if hit.candidate.session in covered else 1.0
+        scale = base * factor / best if best > 0 else 0.0
+        age = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 3600)
+        parts = {name: value * scale for name, value in hit.parts.items()}
+        parts["phrase"] = _quoted(hit)
+        parts["recency"] = time * 0.5 ** (age / half_life_hours) * factor
+        parts["overlap"] = overlap * len(hit.candidate.terms) / max(terms, 1) * factor
+        blended.append(replace(hit, score=sum(parts.values()), parts=parts))
+    return _best_first(blended)
+
+
+def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
+    """Each score times `per_day` for every day of its age, best first.
+
+    What is not above 0 stays as it is, and so does what a quoted phrase adds.
+    """
+    found = []
+    for hit in scored:
+        days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
+        factor = per_day**days if hit.score > 0 else 1.0
+        parts = {name: value * factor for name, value in hit.parts.items()} | {"phrase": _quoted(hit)}
+        found.append(replace(hit, score=sum(parts.values()), parts=parts))
+    return _best_first(found)
+
+
+def diverse(
+    scored: Sequence[Scored], share: float, alike: Callable[[Candidate, Candidate], float]
+) -> list[Scored]:
+    """The best `MMR_TOP` by maximal marginal relevance, then the others as they were.
+
+    The next is always the one with the most of `share · score/best - (1 - share) · its likeness to the most alike
+    of those chosen` (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998). With a `share`
+    of 1 nothing changes. `alike` is from 0 to 1.
+    """
+    left = list(scored[:MMR_TOP])
+    best = max((hit.score for hit in left), default=0.0)
+    if share >= 1 or best <= 0:
+        return list(scored)
+    nearest = [0.0] * len(left)
+    chosen: list[Scored] = []
+    while left:
+        at = max(range(len(left)), key=lambda i: share * left[i].score / best - (1 - share) * nearest[i])
+        taken = left.pop(at)
+        nearest.pop(at)
+        chosen.append(taken)
+        nearest = [
+            max(known, alike(taken.candidate, hit.candidate))
+            for known, hit in zip(nearest, left, strict=True)
+        ]
+    return chosen + list(scored[MMR_TOP:])
+
+
+def overlap(one: Candidate, other: Candidate) -> float:
+    """The Jaccard index of two messages' words, from 0 to 1."""
+    words, others = set(one.text.casefold().split()), set(other.text.casefold().split())
+    return len(words & others) / max(len(words | others), 1)
+
+
+def _quoted(hit: Scored) -> float:
+    return hit.parts.get("phrase", 0.0)
+
+
+def _best_first(scored: Sequence[Scored]) -> list[Scored]:
+    """By score; those nearer than `TIE` to the best of them newer first."""
+    ordered = sorted(scored, key=lambda hit: (-hit.score, -hit.candidate.sent_at.timestamp()))
+    found: list[Scored] = []
+    tied: list[Scored] = []
+    for hit in ordered:
+        if tied and tied[0].score - hit.score >= TIE:
+            found += sorted(tied, key=lambda h: (h.candidate.sent_at, h.candidate.id), reverse=True)
+            tied = []
+        tied.append(hit)
+    return found + sorted(tied, key=lambda h: (h.candidate.sent_at, h.candidate.id), reverse=True)
