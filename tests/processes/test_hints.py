@@ -21,7 +21,6 @@ from workers import queues, resources
 from workers.app import make_app
 from workers.queues import OF_KIND
 from workers.resources import Resources
-from workers.tasks.sweep import PILED_UP
 
 amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 
@@ -77,8 +76,17 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
             after = client.llen(queue.full_name)
             # Then none has more for it, and every one has what there is to do
             assert after <= max(before, 2 * queue.concurrency)
-            if client.llen(OF_KIND["backfill"].full_name) > PILED_UP:
-                # sweeps are left until those that wait are fewer
-                continue
             needed = sum(-(-owed.get(kind, 0) // queue.batch) for kind in kinds)
             assert after >= min(needed, 2 * queue.concurrency)
+
+
+def test_what_a_worker_took_whose_clock_is_ahead_comes_back_as_soon_as_anything_else(
+    app: Celery, broker: RedisProcess, database: Database
+) -> None:
+    with redis_client.Redis.from_url(broker.url) as client:
+        now = client.time()[0]
+        client.zadd("unacked_index", {"ahead": now + 1800, "behind": now - 1800, "right": now})
+        app.tasks["backscroll.sweep"]()
+        assert now <= client.zscore("unacked_index", "ahead") <= client.time()[0]
+        assert client.zscore("unacked_index", "behind") == now - 1800
+        assert client.zscore("unacked_index", "right") == now

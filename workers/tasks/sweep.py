@@ -25,6 +25,8 @@ def sweep(self: Task) -> None:
     # After an outage one sweep is enough, not all that were called for: the last ones of them are left.
     if queues.waiting(self.app, queues.BACKFILL.full_name, self.name, LOOKED_AT) > PILED_UP:
         return
+    if redated := queues.redate_unacknowledged(self.app):
+        log.warning("clock_ahead", tasks=redated, remedy="set the clocks of the workers' machines")
     with resources.waiting():
         _sweep(self.app, resources.current())
 
