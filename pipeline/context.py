@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import querylog, recall
 from pipeline.answer import answer
-from pipeline.clients.protocols import Embedder
+from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.ledger import reason_of
 from pipeline.more import more
@@ -40,16 +40,17 @@ def build_context(
     *,
     embedder: Embedder | None,
     settings: Settings,
+    reranker: Reranker | None = None,
 ) -> Context:
     """What a bot puts before its model to answer a query, within the token budget and with reasons.
 
     `embedder` is the process's own; without it, or when it does not answer, keywords find alone and
-    `degraded` says so. Raises `NotFound` for an unknown chat, `InvalidInput` for a profile, parameter or
-    budget that cannot be, `DatabaseUnavailable`.
+    `degraded` says so. `reranker` reads the best messages once more. Raises `NotFound` for an unknown chat,
+    `InvalidInput` for a profile, parameter or budget that cannot be, `DatabaseUnavailable`.
     """
     started = monotonic()
     asked = recall.ask(database, tenant_id, query, embedder, settings)
-    found = recall.find(database, tenant_id, query, asked, settings)
+    found = recall.find(database, tenant_id, query, asked, settings, reranker)
     with asked.timed("assemble"):
         budget = query.budget_tokens or settings.context_budget_tokens
         context = answer(query, asked, found, budget, tokenizer_for(query.model))

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from pipeline import question, rank, rerank
 from pipeline.blocks import Remembered, SessionCard
-from pipeline.clients.protocols import Embedder
+from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
 from pipeline.rank import Candidate, Scored, Weights
@@ -135,8 +135,15 @@ def _numbers(query: ContextQuery) -> dict[str, Any]:
     return {name: number for name, number in given.items() if number is not None}
 
 
-def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, settings: Settings) -> Found:
-    """Everything that may be shown, ranked."""
+def find(
+    database: Database,
+    tenant_id: str,
+    query: ContextQuery,
+    asked: Asked,
+    settings: Settings,
+    reranker: Reranker | None = None,
+) -> Found:
+    """Everything that may be shown, ranked; `reranker` is called outside any transaction."""
     found = Found()
     with database.tenant(tenant_id) as connection:
         if query.include_history and asked.parameters.history_tokens:
@@ -158,11 +165,25 @@ def find(database: Database, tenant_id: str, query: ContextQuery, asked: Asked, 
             found.ranked = rank.rank(
                 asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights
             )
+    _read_again(asked, found, reranker)
+    with database.tenant(tenant_id) as connection:
         with asked.timed("sessions"):
             found.sessions = _cards(connection, rank.rank_sessions(found.ranked))
         with asked.timed("rerank"):
             _reorder(connection, asked, found)
     return found
+
+
+def _read_again(asked: Asked, found: Found, reranker: Reranker | None) -> None:
+    """Let a cross-encoder read the best; without its answer they stay as they are, and `degraded` says so."""
+    best = [hit.candidate.text for hit in found.ranked[: rerank.READ]]
+    if reranker is None or not best:
+        return
+    with asked.timed("reranker"):
+        try:
+            found.ranked = rerank.read_again(found.ranked, reranker.scores(asked.question.text, best))
+        except (ProviderUnavailable, ProviderRejected) as error:
+            asked.degraded.append(f"reranker: {error}: ranked without")
 
 
 def _reorder(connection: Connection, asked: Asked, found: Found) -> None:

@@ -11,8 +11,24 @@ from pipeline.rank import Candidate, Scored
 
 # So many of the best are chosen from for diversity; each choice compares with all chosen before.
 MMR_TOP = 50
+# So many of the best are read by a cross-encoder, and what the one that answers best gains.
+READ = 20
+READ_WEIGHT = 2.0
 # Scores nearer than this are a tie, and the newer comes first.
 TIE = 0.001
+
+
+def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
+    """The candidates, best first, when the first of them are told how well they answer, each from 0 to 1.
+
+    That is added as the part `reranker`, so that none of them falls behind one that was not read.
+    """
+    first = [
+        replace(hit, score=hit.score + added, parts={**hit.parts, "reranker": added})
+        for hit, added in zip(scored, (READ_WEIGHT * value for value in answers), strict=False)
+    ]
+    first.sort(key=lambda hit: (-hit.score, -hit.candidate.sent_at.timestamp(), -hit.candidate.id))
+    return first + list(scored[len(first) :])
 
 
 def blend(

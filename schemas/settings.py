@@ -94,6 +94,8 @@ class Settings(BaseSettings):
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 12
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
+    # a cross-encoder that reads the best candidates once more; none: off
+    reranker_model: str | None = None
 
     # a named session without messages for so long is closed
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60

@@ -86,12 +86,18 @@ def context(
             explain=explain or html is not None,
             include_history=not no_history,
         )
+        from pipeline.clients.factory import make_reranker
         from pipeline.context import build_context
 
         embedder = asking.make_embedder(settings)
         with rendering.patience("Searching …", shown=not as_json):
             found = build_context(
-                database, settings.tenant, asked.query, embedder=embedder, settings=settings
+                database,
+                settings.tenant,
+                asked.query,
+                embedder=embedder,
+                settings=settings,
+                reranker=make_reranker(settings.reranker_model),
             )
         if html is not None and found.explain is not None:
             with database.tenant(settings.tenant) as connection:

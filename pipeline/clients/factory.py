@@ -1,9 +1,10 @@
 """Which client serves which setting: makes the embedder and the summarizer that a process was told to use."""
 
 from pipeline.clients import deterministic, sentence_transformers
+from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.clients.protocols import Embedder, Summarizer
+from pipeline.clients.protocols import Embedder, Reranker, Summarizer
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
 
@@ -55,6 +56,14 @@ def make_embedder(
     raise SettingsError(
         f"BACKSCROLL_EMBEDDING_PROVIDER={provider} {problem}: set one of {', '.join(EMBEDDING_PROVIDERS)}."
     )
+
+
+def make_reranker(model: str | None) -> Reranker | None:
+    """The cross-encoder of this name or folder, loaded at its first use; None without a name.
+
+    Raises `SettingsError`.
+    """
+    return CrossEncoderReranker(model) if model else None
 
 
 def make_summarizer(model: str = ExtractiveSummarizer.model) -> Summarizer:

@@ -39,6 +39,22 @@ class Embedder(Protocol):
         ...
 
 
+class Reranker(Protocol):
+    """A question and texts, read together, to how well each answers."""
+
+    @property
+    def model(self) -> str:
+        """Its name, as a message may tell it."""
+        ...
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One share from 0 to 1 for each text, in order.
+
+        Raises `ProviderUnavailable` or `ProviderRejected`.
+        """
+        ...
+
+
 class Summarizer(Protocol):
     """A session's messages to what they were about."""
 

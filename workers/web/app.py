@@ -15,7 +15,7 @@ import anyio.to_thread
 import structlog
 from fastapi import FastAPI
 
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.factory import make_embedder, make_reranker
 from pipeline.clients.protocols import Embedder
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, Retryable, SettingsError
@@ -70,6 +70,7 @@ def make_web_app(settings: Settings) -> FastAPI:
         settings=settings,
         api_key=key,
         database=database,
+        reranker=make_reranker(settings.reranker_model),
         embedder=make_embedder(
             settings.embedding_provider,
             settings.embedding_model,

@@ -40,6 +40,13 @@ def post_context(door: HeldDoor, tenant: Tenant, body: Body) -> Response:
     """
     query = parse(ContextQuery, body)
     context = persistently(
-        lambda: build_context(door.database, tenant, query, embedder=door.embedder, settings=door.settings)
+        lambda: build_context(
+            door.database,
+            tenant,
+            query,
+            embedder=door.embedder,
+            settings=door.settings,
+            reranker=door.reranker,
+        )
     )
     return Response(as_json(context), media_type="application/json")

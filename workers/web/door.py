@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
-from pipeline.clients.protocols import Embedder
+from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.store.database import Database
 from schemas.errors import Retryable
 from schemas.settings import Settings
@@ -34,6 +34,8 @@ class Door:
     embedder: Embedder
     hinter: Hinter
     backlog: Backlog
+    # reads the best messages of a context once more, where one is set
+    reranker: Reranker | None = None
 
 
 def _held(request: Request) -> Door:

@@ -1,0 +1,59 @@
+"""A cross-encoder in this process: reads a question and a message together, and says how well one answers the other.
+
+Loaded at its first use, through the `sentence-transformers` package. It reads every pair anew, so it is for the
+best candidates alone (Nogueira and Cho, Passage Re-ranking with BERT, 2019).
+"""
+
+import math
+import threading
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import ProviderUnavailable, SettingsError
+
+# Characters of a message that are read; the models of this kind read some 512 word pieces.
+MAX_CHARS = 2000
+
+
+class CrossEncoderReranker:
+    """A model by its name on the hub or its folder. Safe to share between threads; they take turns."""
+
+    def __init__(self, model: str) -> None:
+        """Loads nothing yet. Raises `SettingsError` when the package is not installed."""
+        if find_spec("sentence_transformers") is None:
+            raise SettingsError(
+                "BACKSCROLL_RERANKER_MODEL takes the `local` extra: pip install 'backscroll[local]', or leave it out."
+            )
+        self.model = model
+        self._turn = threading.Lock()
+        self._loaded: Any = None
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text answers, from 0 to 1. Raises `ProviderUnavailable`."""
+        if not texts:
+            return []
+        with self._turn:
+            try:
+                if self._loaded is None:
+                    self._loaded = self._load()
+                pairs = [(query, text[:MAX_CHARS]) for text in texts]
+                given = [
+                    float(value)
+                    for value in self._loaded.predict(pairs, show_progress_bar=False, convert_to_numpy=True)
+                ]
+            except (OSError, RuntimeError, ValueError, TypeError, MemoryError) as error:
+                raise ProviderUnavailable(f"The reranker {self.model} failed: {error}") from error
+        # a model that answers in logits is brought to the scale of one that answers in shares
+        if all(0 <= value <= 1 for value in given):
+            return given
+        return [1 / (1 + math.exp(-max(min(value, 50.0), -50.0))) for value in given]
+
+    def _load(self) -> Any:
+        from sentence_transformers import CrossEncoder
+
+        folder = Path(self.model).expanduser()
+        return CrossEncoder(
+            str(folder) if folder.is_dir() else self.model, device="cpu", local_files_only=folder.is_dir()
+        )

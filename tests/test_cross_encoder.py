@@ -1,0 +1,111 @@
+"""The optional cross-encoder: it reads the best once more, and when it cannot, a context is served without it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import context, rerank
+from pipeline.clients.cross_encoder import CrossEncoderReranker
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.factory import make_reranker
+from pipeline.clients.protocols import Reranker
+from pipeline.store.database import Database
+from schemas.context import Context
+from schemas.errors import ProviderUnavailable
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT, Templates
+from tests.test_context import CHAT, fill
+from tests.test_rerank import hit
+
+
+class Prefers:
+    """A reranker to which one word says all."""
+
+    model = "prefers"
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        return [float(self.word in text) for text in texts]
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("filled", fill)
+
+
+def ask(database: Database, settings: Settings, reranker: Reranker | None) -> Context:
+    query = ContextQuery(
+        chat_id=CHAT.chat_id, query="the boat trip in May", explain=True, include_history=False
+    )
+    return context.build_context(
+        database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings, reranker=reranker
+    )
+
+
+def test_what_it_prefers_comes_first_and_the_explanation_shows_by_how_much(
+    database: Database, settings: Settings
+) -> None:
+    found = ask(database, settings, Prefers("half a day")).explain
+    assert found is not None
+    assert "half a day" in found.messages[0].preview
+    assert found.messages[0].components["reranker"] == rerank.READ_WEIGHT
+    assert sum(found.messages[0].components.values()) == pytest.approx(found.messages[0].score, abs=1e-4)
+
+
+def test_without_its_answer_the_ranking_stays_and_the_context_says_so(
+    database: Database, settings: Settings, tmp_path: Path
+) -> None:
+    plain = ask(database, settings, None)
+    pytest.importorskip("sentence_transformers")
+    without = ask(database, settings, CrossEncoderReranker(str(tmp_path)))
+    assert without.text == plain.text
+    assert without.degraded[0].startswith("reranker: The reranker ")
+
+
+def test_none_falls_behind_what_was_not_read() -> None:
+    hits = [hit(n, 3.0 - n / 10) for n in range(6)]
+    found = rerank.read_again(hits, [0.0, 0.5, 1.0])
+    assert [each.candidate.id for each in found] == [2, 1, 0, 3, 4, 5]
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+def test_it_is_off_unless_named() -> None:
+    assert make_reranker(None) is None
+    assert make_reranker("") is None
+
+
+def test_a_model_in_a_folder_answers_from_0_to_1_and_a_broken_one_is_unavailable(tmp_path: Path) -> None:
+    """A tiny model of random weights: what it says is no use, but the way to it is the real one."""
+    pytest.importorskip("sentence_transformers")
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "boiler", "the", "is"]))
+    folder = tmp_path / "model"
+    sizes: dict[str, Any] = {
+        "vocab_size": 8,
+        "num_labels": 1,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "intermediate_size": 8,
+    }
+    BertForSequenceClassification(BertConfig(**sizes)).save_pretrained(folder)
+    BertTokenizerFast(vocab_file=str(vocabulary)).save_pretrained(folder)
+
+    reranker = make_reranker(str(folder))
+    assert reranker is not None
+    texts = ["the boiler is", "the " * 3000, ""]
+    scores = reranker.scores("boiler?", texts)
+    assert len(scores) == 3
+    assert all(0 <= score <= 1 for score in scores)
+    assert reranker.scores("boiler?", texts) == pytest.approx(scores)
+    assert reranker.scores("boiler?", []) == []
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ProviderUnavailable):
+        CrossEncoderReranker(str(tmp_path / "empty")).scores("boiler?", texts)
