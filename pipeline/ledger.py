@@ -216,6 +216,17 @@ def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float |
         )
 
 
+def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
+    """Make a dead letter of a claim that no retry would help, in the transaction that says so elsewhere, too.
+
+    What was wanted anew meanwhile is due instead. Raises `LeaseLost` as `finish` does.
+    """
+    reason = reason_of(error)
+    log.warning("work_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
+    if not work.bury(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
+        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
 def give_back(database: Database, claims: Sequence[Claim], policy: Policy) -> None:
     """Let go of claims without having tried: they are due at once and lose no attempt."""
     if not claims:

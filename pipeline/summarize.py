@@ -60,7 +60,7 @@ def _summarize(
         with database.tenant(tenant_id) as connection:
             summaries.mark(connection, session_id, row.revision, "failed", str(error))
             counters.add(connection, tenant_id, {"session_summary_failures": 1})
-            ledger.finish(connection, [claim])
+            ledger.give_up(connection, claim, error)
         return False
     with database.tenant(tenant_id) as connection:
         saved = summaries.save(

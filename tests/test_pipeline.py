@@ -157,6 +157,10 @@ def test_a_session_that_cannot_be_summarized_says_why_and_is_left(
     assert rows(
         two_sessions, "SELECT status, failure_reason FROM conversation_sessions WHERE message_count = 5"
     ) == [("failed", "the model refuses this text")]
+    # and it is among what an operator can replay
+    assert rows(
+        two_sessions, "SELECT last_error, due_at FROM work WHERE kind = 'summarize' AND dead_at IS NOT NULL"
+    ) == [("Permanent: the model refuses this text", None)]
 
 
 def test_every_message_and_summary_gets_one_vector_and_equal_text_is_embedded_once(

@@ -160,6 +160,20 @@ def release(
     )
 
 
+def bury(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
+    """Give up a claimed row, unless it is wanted anew meanwhile; False: it is no longer ours."""
+    found = connection.execute(
+        text("""
+            UPDATE work SET claimed = NULL, last_error = :error,
+                due_at = CASE WHEN wanted > claimed THEN now() END,
+                dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
+            WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+        """),
+        {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "error": error},
+    )
+    return found.rowcount == 1
+
+
 def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]) -> set[tuple[str, str]]:
     """Which of these rows `(tenant, key, token)` are still claimed under that token: `(tenant, key)`."""
     found = connection.execute(
