@@ -26,9 +26,11 @@ from pipeline.store.audience import Seen
 from pipeline.store.chats import Chat
 from pipeline.store.messages import Arrival
 from pipeline.store.scope import Scope
+from pipeline.verbatim import Verbatim
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
+from schemas.errors import Permanent
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryIn
 from schemas.messages import ChatIn, MessageIn
@@ -120,6 +122,10 @@ class Arguments:
     @property
     def text(self) -> str:
         return "lighthouse" if self.theme.text is None else self.theme.text
+
+    @property
+    def verbatim(self) -> Verbatim:
+        return Verbatim(self.text or "?", "phrase")
 
     @property
     def chat_id(self) -> Any:
@@ -344,6 +350,11 @@ BY_NAME: dict[str, Callable[[Arguments], Any]] = {
     "content": lambda a: a.text,
     "query: str": lambda a: a.text,
     "piece": lambda a: a.text,
+    "piece: pipeline.verbatim.Verbatim": lambda a: a.verbatim,
+    "exact": lambda a: [] if a.theme.empty else [a.verbatim],
+    "parts": lambda a: [] if a.theme.empty else [a.text],
+    "reranker": lambda _: None,
+    "error: schemas.errors.Permanent": lambda a: Permanent(a.text),
     "error": lambda a: a.text,
     "error: str | None": lambda a: None if a.theme.empty else a.text,
     "reason": lambda a: a.text,
