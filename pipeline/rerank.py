@@ -16,6 +16,8 @@ READ = 20
 READ_WEIGHT = 2.0
 # Scores nearer than this are a tie, and the newer comes first.
 TIE = 0.001
+# A best score that is no more says nothing, and dividing by it could overflow.
+NOTHING = 1e-9
 
 
 def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
@@ -51,7 +53,7 @@ def blend(
     blended = []
     for hit in scored:
         factor = covered_factor if hit.candidate.session in covered else 1.0
-        scale = base * factor / best if best > 0 else 0.0
+        scale = base * factor / best if best > NOTHING else 0.0
         age = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 3600)
         parts = {name: value * scale for name, value in hit.parts.items()}
         parts["phrase"] = _quoted(hit)
@@ -86,7 +88,7 @@ def diverse(
     """
     left = list(scored[:MMR_TOP])
     best = max((hit.score for hit in left), default=0.0)
-    if share >= 1 or best <= 0:
+    if share >= 1 or best <= NOTHING:
         return list(scored)
     nearest = [0.0] * len(left)
     chosen: list[Scored] = []

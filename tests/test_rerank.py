@@ -53,6 +53,11 @@ def test_what_a_shown_session_covers_counts_half() -> None:
     assert found[1].score == pytest.approx(0.5 * blend(hits)[0].score)
 
 
+def test_scores_that_say_nothing_are_not_blown_up() -> None:
+    [found] = blend([hit(1, 2e-309)])
+    assert found.score == pytest.approx(0.25)
+
+
 def test_of_a_tie_the_newer_comes_first() -> None:
     assert order(blend([hit(1, 2.0, days=0.002), hit(2, 1.999, days=0)])) == [2, 1]
 
