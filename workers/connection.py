@@ -1,4 +1,4 @@
-"""The connection to Redis, mended where a worker would not outlive its loss.
+"""The connection to Redis, mended where a worker would not outlive its loss, or a wrong clock would hold tasks back.
 
 Written against kombu 5.7 (`pyproject.toml` bounds it); what each mend is for stands beside it, and
 `tests/processes/test_losses.py` tells whether it is still needed.
@@ -6,8 +6,13 @@ Written against kombu 5.7 (`pyproject.toml` bounds it); what each mend is for st
 
 from typing import Any
 
+import structlog
+from celery import Celery
 from celery.app.amqp import AMQP
 from kombu import Connection
+from redis.exceptions import ResponseError
+
+log = structlog.get_logger(__name__)
 
 # By default a worker waits 2 s longer after each try, up to 30 s: Redis would be back long before the worker.
 PAUSES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
@@ -31,3 +36,29 @@ class Amqp(AMQP):  # type: ignore[misc] # Celery ships no types
     """Celery's view of the broker, over such connections."""
 
     Connection = LastingConnection
+
+
+_REDATE = """
+    local now = tonumber(redis.call('TIME')[1])
+    local ahead = redis.call('ZRANGEBYSCORE', KEYS[1], now + ARGV[1], '+inf')
+    for _, tag in ipairs(ahead) do redis.call('ZADD', KEYS[1], 'XX', now, tag) end
+    return #ahead
+"""
+AHEAD_SECONDS = 5
+"""Clocks that differ by less do no harm."""
+
+
+def redate_unacknowledged(app: Celery) -> int:
+    """Date what was taken in the future as taken now by Redis' clock; how many that were.
+
+    A worker dates what it takes by its own clock. Were that ahead when it died, what it held would come back
+    that much later. Raises `kombu.exceptions.OperationalError` when Redis is away.
+    """
+    with app.connection_for_write() as connection:
+        channel = connection.default_channel
+        try:
+            return int(channel.client.eval(_REDATE, 1, channel.unacked_index_key, AHEAD_SECONDS))
+        except ResponseError as error:
+            # Redis is full: it takes no new date, and the next sweep tries again
+            log.warning("redate_failed", error=str(error))
+            return 0

@@ -12,7 +12,6 @@ import structlog
 from celery import Celery
 from celery.utils.nodenames import gethostname
 from kombu.exceptions import OperationalError
-from redis.exceptions import ResponseError
 
 log = structlog.get_logger(__name__)
 
@@ -95,31 +94,6 @@ def waiting(app: Celery, queue: str, task: str, among: int) -> int:
         client = connection.default_channel.client
         messages = [json.loads(raw) for raw in client.lrange(queue, -among, -1)]
     return sum(message.get("headers", {}).get("task") == task for message in messages)
-
-
-_REDATE = """
-    local now = tonumber(redis.call('TIME')[1])
-    local ahead = redis.call('ZRANGEBYSCORE', KEYS[1], now + ARGV[1], '+inf')
-    for _, tag in ipairs(ahead) do redis.call('ZADD', KEYS[1], 'XX', now, tag) end
-    return #ahead
-"""
-AHEAD_SECONDS = 5
-
-
-def redate_unacknowledged(app: Celery) -> int:
-    """Date what was taken in the future as taken now by Redis' clock; how many that were.
-
-    A worker dates what it takes by its own clock. Were that ahead when it died, what it held would come back
-    that much later. Raises `kombu.exceptions.OperationalError` when Redis is away.
-    """
-    with app.connection_for_write() as connection:
-        channel = connection.default_channel
-        try:
-            return int(channel.client.eval(_REDATE, 1, channel.unacked_index_key, AHEAD_SECONDS))
-        except ResponseError as error:
-            # Redis is full: it takes no new date, and the next sweep tries again
-            log.warning("redate_failed", error=str(error))
-            return 0
 
 
 def worker_arguments(queues: list[Queue]) -> list[str]:

@@ -6,10 +6,11 @@ import structlog
 from celery import Celery, Task, shared_task
 
 from pipeline import sweep as pipeline_sweep
-from workers import queues, resources
+from workers import connection, queues, resources
 
 log = structlog.get_logger(__name__)
 
+# When more sweeps than these wait, those of an outage, one that comes to its turn is left.
 PILED_UP = 10
 # Backfills and forgettings wait in the same queue, and say nothing about sweeps.
 LOOKED_AT = 100
@@ -25,7 +26,7 @@ def sweep(self: Task) -> None:
     # After an outage one sweep is enough, not all that were called for: the last ones of them are left.
     if queues.waiting(self.app, queues.BACKFILL.full_name, self.name, LOOKED_AT) > PILED_UP:
         return
-    if redated := queues.redate_unacknowledged(self.app):
+    if redated := connection.redate_unacknowledged(self.app):
         log.warning("clock_ahead", tasks=redated, remedy="set the clocks of the workers' machines")
     with resources.waiting():
         _sweep(self.app, resources.current())
