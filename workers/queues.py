@@ -92,8 +92,15 @@ def waiting(app: Celery, queue: str, task: str, among: int) -> int:
     """
     with app.connection_for_read() as connection:
         client = connection.default_channel.client
-        messages = [json.loads(raw) for raw in client.lrange(queue, -among, -1)]
-    return sum(message.get("headers", {}).get("task") == task for message in messages)
+        return sum(_task_of(raw) == task for raw in client.lrange(queue, -among, -1))
+
+
+def _task_of(raw: bytes) -> Any:
+    """The name of the task that an entry of a queue is; None: something else that somebody has put there."""
+    try:
+        return json.loads(raw)["headers"]["task"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
 
 
 def worker_arguments(queues: list[Queue]) -> list[str]:

@@ -21,6 +21,7 @@ from workers import queues, resources
 from workers.app import make_app
 from workers.queues import OF_KIND
 from workers.resources import Resources
+from workers.tasks.sweep import PILED_UP
 
 amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 
@@ -78,6 +79,40 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
             assert after <= max(before, 2 * queue.concurrency)
             needed = sum(-(-owed.get(kind, 0) // queue.batch) for kind in kinds)
             assert after >= min(needed, 2 * queue.concurrency)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        b"not JSON",
+        b"\xff\xfe",
+        b"null",
+        b"17",
+        b"[]",
+        b'{"headers": null}',
+        b'{"headers": ["task"]}',
+        b"[" * 10**5,
+    ],
+)
+def test_what_somebody_else_put_into_the_queue_counts_as_no_sweep_and_stops_none(
+    app: Celery, broker: RedisProcess, database: Database, foreign: bytes
+) -> None:
+    queue = queues.BACKFILL.full_name
+    # Given work that is owed, and before the sweep that comes to its turn more of something else than may pile up
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
+        )
+        work.raise_wanted(connection, TENANT, "embed", ["message:1"])
+    with redis_client.Redis.from_url(broker.url) as client:
+        client.rpush(queue, *[foreign] * (PILED_UP + 1))
+        app.send_task("backscroll.sweep", queue=queue)
+        # When it looks
+        app.tasks["backscroll.sweep"]()
+        # Then it saw one sweep among them, did its own, and left them where they were
+        assert queues.waiting(app, queue, "backscroll.sweep", among=100) == 1
+        assert client.llen(queues.EMBED.full_name) == 1
+        assert client.lrange(queue, -1, -1) == [foreign]
 
 
 def test_what_a_worker_took_whose_clock_is_ahead_comes_back_as_soon_as_anything_else(
