@@ -121,7 +121,7 @@ def _window(connection: Connection, tenant_id: str, claim: Claim, current: Curre
         else []
     )
     if not rows:
-        return _next_source(connection, tenant_id, claim, backfill, sources, cursor, exhausted=left <= 0)
+        return _next_source(connection, claim, backfill, sources, cursor, exhausted=left <= 0)
     keys = [row.key for row in rows if row.missing or not request.missing_only]
     _do(connection, tenant_id, backfill, keys, current)
     now = chats.database_now(connection).timestamp()
@@ -165,7 +165,6 @@ def _do(
 
 def _next_source(
     connection: Connection,
-    tenant_id: str,
     claim: Claim,
     backfill: Backfill,
     sources: Sequence[str],

@@ -121,8 +121,6 @@ def store(
     parsed: Iterable[Parsed],
     *,
     settle: timedelta,
-    batch: int = BATCH,
-    trace_id: str | None = None,
 ) -> Iterator[Event]:
     """Accept the messages that a parser yields; yields each accepted batch, and what was no message.
 
@@ -130,7 +128,7 @@ def store(
     its last message a chat's sessions wait for their summaries. Raises what `parsed` raises, and
     `DatabaseUnavailable`; what was yielded as `Stored` by then stays.
     """
-    flush = partial(_flush, database, tenant_id, settle, trace_id)
+    flush = partial(_flush, database, tenant_id, settle)
     chats: dict[str, _Chat] = {}
     held = 0
     for item in parsed:
@@ -141,7 +139,7 @@ def store(
                 chat = chats[chat_id]
                 chat.messages.append(message)
                 held += 1
-                if len(chat.messages) >= batch or held >= HELD:
+                if len(chat.messages) >= BATCH or held >= HELD:
                     longest = max(chats.values(), key=lambda c: len(c.messages))
                     held -= len(longest.messages)
                     yield flush(longest)
@@ -172,9 +170,7 @@ class _Chat:
         self.chat = known
 
 
-def _flush(
-    database: Database, tenant_id: str, settle: timedelta, trace_id: str | None, held: _Chat
-) -> Stored:
+def _flush(database: Database, tenant_id: str, settle: timedelta, held: _Chat) -> Stored:
     """Accept what is held of a chat."""
     messages, held.messages = held.messages, []
     if not held.stored and messages:
@@ -183,7 +179,7 @@ def _flush(
             held.others = overview.times_of_others(
                 connection, held.chat.chat_id, PREFIX, with_prefix=not derived
             )
-    accepted = _accept(database, tenant_id, held.chat, messages, settle, trace_id)
+    accepted = _accept(database, tenant_id, held.chat, messages, settle)
     held.stored, held.changed = True, False
     times = [message.sent_at for message in messages]
     first, last = held.others or (None, None)
@@ -204,13 +200,12 @@ def _accept(
     chat: ChatIn,
     messages: list[MessageIn],
     settle: timedelta,
-    trace_id: str | None,
 ) -> Accepted:
     for _ in range(TRIES - 1):
         try:
-            return accept(database, tenant_id, chat, messages, settle=settle, trace_id=trace_id)
+            return accept(database, tenant_id, chat, messages, settle=settle)
         except DatabaseUnavailable:
             raise
         except Retryable as error:
             log.info("accept_again", chat_id=chat.chat_id, error=str(error))
-    return accept(database, tenant_id, chat, messages, settle=settle, trace_id=trace_id)
+    return accept(database, tenant_id, chat, messages, settle=settle)

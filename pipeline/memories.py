@@ -29,9 +29,7 @@ class Written:
     id: UUID | None = None
 
 
-def remember(
-    database: Database, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
-) -> Written:
+def remember(database: Database, tenant_id: str, memory: MemoryIn) -> Written:
     """Write a memory.
 
     The same words in the same scope are the same memory; saying it again keeps the higher importance and the
@@ -41,7 +39,7 @@ def remember(
     """
     with database.tenant(tenant_id) as connection:
         stones.lock(connection, tenant_id)
-        return write(connection, tenant_id, memory, language=language)
+        return write(connection, tenant_id, memory)
 
 
 def write(

@@ -15,7 +15,6 @@ from sqlalchemy import Connection
 from pipeline.store import backfills, owed, work
 from pipeline.store.database import Database
 
-STATES = ("dead", "pending", "running", "retrying")
 ARRIVAL = "arrival"
 PAYLOAD = "payload"
 DROPPABLE = frozenset({"embed", "summarize", "backfill"})

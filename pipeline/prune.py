@@ -18,6 +18,7 @@ from schemas.settings import Settings
 
 BATCH = 500
 MAX_ROWS = 50_000
+"""By one rule in one run: the next one goes on."""
 
 
 def retention_of(settings: Settings) -> Retention:
@@ -39,9 +40,8 @@ def prune(
     *,
     dry_run: bool = False,
     batch: int = BATCH,
-    max_rows: int = MAX_ROWS,
 ) -> dict[str, int]:
-    """Delete one tenant's expired rows; how many by rule (with `dry_run`, how many there are, up to `max_rows`)."""
+    """Delete one tenant's expired rows; how many by rule (with `dry_run`, how many there are, up to `MAX_ROWS`)."""
     with database.tenant(tenant_id) as connection:
         now = chats.database_now(connection)
     before = keep.oldest_message(now)
@@ -73,9 +73,9 @@ def prune(
     for name, table, doomed, given in rules:
         if dry_run:
             with database.tenant(tenant_id) as connection:
-                pruned[name] = store.count(connection, doomed, **given, batch=max_rows)
+                pruned[name] = store.count(connection, doomed, **given, batch=MAX_ROWS)
         else:
-            pruned[name] = _in_batches(database, tenant_id, _deleter(table, doomed, given), batch, max_rows)
+            pruned[name] = _in_batches(database, tenant_id, _deleter(table, doomed, given), batch)
     return pruned
 
 
@@ -86,12 +86,12 @@ def _deleter(table: str, doomed: str, given: dict[str, Any]) -> Callable[[Connec
 
 
 def _in_batches(
-    database: Database, tenant_id: str, delete: Callable[[Connection, int], int], batch: int, max_rows: int
+    database: Database, tenant_id: str, delete: Callable[[Connection, int], int], batch: int
 ) -> int:
     deleted = 0
-    while deleted < max_rows:
+    while deleted < MAX_ROWS:
         with database.tenant(tenant_id) as connection:
-            here = delete(connection, min(batch, max_rows - deleted))
+            here = delete(connection, min(batch, MAX_ROWS - deleted))
         deleted += here
         if here == 0:
             break

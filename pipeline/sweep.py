@@ -21,8 +21,6 @@ CHATS_AT_ONCE = 500
 class Swept:
     """What a sweep found."""
 
-    # False: another sweep was at it
-    ran: bool = True
     sessions_closed: int = 0
     given_up: int = 0
     # rows that may be claimed now, by kind
@@ -33,7 +31,7 @@ def sweep(database: Database, rules: Rules, max_attempts: int) -> Swept:
     """Close, give up, and count what is due; nothing if another sweep is under way."""
     with database.maintenance() as connection:
         if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}):
-            return Swept(ran=False)
+            return Swept()
         work.owe_arrivals(connection)
         given_up = work.bury_exhausted(connection, max_attempts)
         idle = sessions.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)

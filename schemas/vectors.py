@@ -1,7 +1,6 @@
 """Embedding spaces: which model made a vector, and asked in which way; two spaces are never compared."""
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 Vector = list[float]
 """One embedding: as many floats as its space has dimensions, of length 1."""
@@ -32,10 +31,6 @@ class EmbeddingSpace:
         'deterministic/deterministic-hash-v1/256'
         """
         return f"{self.provider}/{self.model}/{self.dimensions}"
-
-    def with_id(self, id: int) -> Self:  # noqa: A002 -- the field's own name
-        """This space as it is stored."""
-        return replace(self, id=id)
 
     def same_as(self, other: "EmbeddingSpace") -> bool:
         """Whether vectors of both may be compared, be they stored or not."""

@@ -60,11 +60,8 @@ def rows(database: Database, statement: str) -> list[tuple[object, ...]]:
         return [tuple(row) for row in connection.execute(text(statement))]
 
 
-def talk(count: int, start: float = 0, prefix: str = "m") -> list[object]:
-    return [
-        message(start + n, f"the boiler shows error E{40 + n}", id=f"{prefix}{start}-{n}")
-        for n in range(count)
-    ]
+def talk(count: int, start: float = 0) -> list[object]:
+    return [message(start + n, f"the boiler shows error E{40 + n}", id=f"m{start}-{n}") for n in range(count)]
 
 
 @pytest.fixture

@@ -28,6 +28,8 @@ from schemas.settings import Settings
 
 IN_SESSION = 5
 """People who talk in one session, of all who are in the chat."""
+ROUNDS = 40
+"""Contexts timed each way; the median counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,18 +145,18 @@ def _context(backscroll: Shipped, rng: random.Random, chats: int, user: str, set
     return context.context_id
 
 
-def _contexts(backscroll: Shipped, chats: int, rounds: int = 40) -> tuple[float, float]:
+def _contexts(backscroll: Shipped, chats: int) -> tuple[float, float]:
     """Median times of contexts with the query log and without it, in milliseconds, taken in turns."""
     quiet = backscroll.settings.model_copy(update={"query_log_enabled": False})
     took: dict[bool, list[float]] = {True: [], False: []}
-    for turn in range(2 * rounds):
+    for turn in range(2 * ROUNDS):
         logged = turn % 2 == 0
         # the same question with and without
         rng = random.Random(turn // 2)  # noqa: S311
         started = time.monotonic()
         _context(backscroll, rng, chats, "bench:0", backscroll.settings if logged else quiet)
         took[logged].append((time.monotonic() - started) * 1000)
-    with_log, without = (sorted(took[each])[rounds // 2] for each in (True, False))
+    with_log, without = (sorted(took[each])[ROUNDS // 2] for each in (True, False))
     return round(with_log, 1), round(without, 1)
 
 

@@ -74,11 +74,6 @@ def forget(connection: Connection, ids: Sequence[str]) -> int:
     return links + connection.execute(text("DELETE FROM users WHERE user_id = ANY(:ids)"), given).rowcount
 
 
-def forget_all(connection: Connection) -> None:
-    """Delete all links and users of the tenant."""
-    connection.execute(text("DELETE FROM users"))
-
-
 def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
     """Users with linked senders and ids after `after`, in their order: `(user_id, created_at, senders)`."""
     return connection.execute(

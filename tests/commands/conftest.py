@@ -168,8 +168,8 @@ def house(postgres: EmbeddedPostgres, house_template: str) -> Iterator[str]:
 def whatsapp(tmp_path: Path) -> Callable[..., Path]:
     """Writes a WhatsApp export of these lines and returns its path."""
 
-    def write(*lines: str, name: str = "WhatsApp Chat with Harbour House.txt") -> Path:
-        path = tmp_path / name
+    def write(*lines: str) -> Path:
+        path = tmp_path / "WhatsApp Chat with Harbour House.txt"
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return path
 
