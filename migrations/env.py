@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, pool, text
 from migrations import patience
 from schemas.errors import SettingsError
 from schemas.settings import load_settings
-from schemas.tables import metadata
+from schemas.tables.metadata import metadata
 
 
 def _url() -> str:

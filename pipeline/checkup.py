@@ -18,7 +18,7 @@ from pipeline.ranges import FOREVER
 from pipeline.rules import Rules
 from pipeline.store import chats, health, messages, retention, sessions, spaces, vectors, work
 from pipeline.store.database import Database
-from schemas.tables import REVISION
+from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
 
 # Keys owed anew in one transaction.

@@ -18,7 +18,7 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
-from schemas.tables import metadata
+from schemas.tables.metadata import metadata
 from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
 from tests.test_changes import at
 from tests.test_pipeline import place, rows, run, summarizer

@@ -12,8 +12,8 @@ from pipeline.ledger import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
+from schemas.revision import REVISION
 from schemas.settings import Settings
-from schemas.tables import REVISION
 from tests.conftest import CHECKOUT, TENANT, alembic_config, message
 from tests.test_pipeline import place, run, summarizer
 

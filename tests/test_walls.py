@@ -9,7 +9,7 @@ from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import SchemaOutdated, SettingsError
 from schemas.settings import Settings
-from schemas.tables import metadata
+from schemas.tables.metadata import metadata
 from tests.hostile.victims import TENANTS_TABLES as WALLED
 from tests.hostile.victims import fill
 

@@ -28,8 +28,8 @@ from pipeline.ledger import KINDS
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable
+from schemas.revision import REVISION
 from schemas.settings import Settings
-from schemas.tables import REVISION
 
 app = typer.Typer(rich_markup_mode="markdown")
 

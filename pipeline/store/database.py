@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, Program
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
+from schemas.revision import REVISION
 from schemas.settings import Settings
-from schemas.tables import REVISION
 
 # Victims of a deadlock or a serialization failure; the same transaction works when tried again.
 _TRY_AGAIN = {"40001", "40P01", "55P03"}

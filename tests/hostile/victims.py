@@ -22,7 +22,7 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from schemas.tables import metadata
+from schemas.tables.metadata import metadata
 from tests.conftest import message
 from tests.test_pipeline import place, run, summarizer
 

@@ -21,7 +21,7 @@ from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import tokens
 from pipeline.rules import Rules
 from schemas.messages import MessageIn
-from schemas.tables import REVISION
+from schemas.revision import REVISION
 from tests.conftest import CHECKOUT, TENANT, alembic_config
 from tests.ops.running import backscroll, until
 from tests.processes.conftest import SECONDS, Deployment, deployed, talk

@@ -1,0 +1,4 @@
+"""Which migration this program needs."""
+
+REVISION = "0008"
+"""A test holds it to the newest one in `migrations/versions`."""
