@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, forget, ingest, ledger
+from pipeline import changes, embed, forget, forgetting, ingest, ledger
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Policy
 from pipeline.memories import remember
@@ -192,7 +192,7 @@ class Killed(BaseException):
 def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
     remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forget, "BATCH", 7)
+    monkeypatch.setattr(forgetting, "BATCH", 7)
     erase, calls = changes.erase, 0
 
     def until_killed(*given: object, **options: object) -> changes.Erased:
@@ -219,8 +219,8 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
 def test_a_forgetting_that_takes_long_goes_on_in_turns(
     remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forget, "BATCH", 20)
-    monkeypatch.setattr(forget, "SECONDS_AT_ONCE", 0.0)
+    monkeypatch.setattr(forgetting, "BATCH", 20)
+    monkeypatch.setattr(forgetting, "SECONDS_AT_ONCE", 0.0)
     forget.start(remembered, TENANT, ZORA)
     outcome = ledger.run(remembered, "forget", forget.forgetter(remembered, rules), policy)
     assert "forget" in outcome.follows

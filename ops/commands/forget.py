@@ -15,7 +15,7 @@ from pipeline import forget as pipeline_forget
 from pipeline import ledger
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
-from pipeline.store import forgetting as store
+from pipeline.store import receipts as store
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject

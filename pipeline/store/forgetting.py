@@ -1,19 +1,13 @@
-"""SQL of forgetting: receipts, and what belongs to a user, a chat or a tenant."""
+"""SQL of forgetting: what belongs to a user, a chat or a tenant, found and deleted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
-from pipeline.store import vectors
 from pipeline.store.sessions import COLUMNS, as_session
-from schemas.forgetting import Receipt
 from schemas.sessions import Session
-
-_RECEIPT = "id, kind, encode(subject_hash, 'hex') AS subject_hash, until, counts, created_at, finished_at"
 
 # What was sent or came until then: a sender's clock may run ahead of ours.
 _UNTIL = "least(sent_at, received_at) <= :until"
@@ -23,73 +17,6 @@ def clock(connection: Connection) -> datetime:
     """The database's clock now, also after a long wait for a lock."""
     now: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     return now
-
-
-def insert(
-    connection: Connection,
-    tenant_id: str,
-    kind: str,
-    subject: Mapping[str, Any],
-    subject_hash: bytes,
-    until: datetime,
-) -> int:
-    """Begin a receipt; its id."""
-    return int(
-        connection.execute(
-            text("""
-                INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
-                VALUES (:tenant, :kind, :subject, :hash, :until) RETURNING id
-            """).bindparams(bindparam("subject", type_=JSONB)),
-            {
-                "tenant": tenant_id,
-                "kind": kind,
-                "subject": dict(subject),
-                "hash": subject_hash,
-                "until": until,
-            },
-        ).scalar_one()
-    )
-
-
-def get(connection: Connection, receipt_id: int) -> Receipt | None:
-    """A receipt, or None when the tenant has none of that id."""
-    row = connection.execute(
-        text(f"SELECT {_RECEIPT} FROM forget_receipts WHERE id = :id"), {"id": receipt_id}
-    ).one_or_none()
-    return Receipt(**row._mapping) if row else None
-
-
-def listing(connection: Connection, limit: int) -> list[Receipt]:
-    """The newest receipts."""
-    rows = connection.execute(
-        text(f"SELECT {_RECEIPT} FROM forget_receipts ORDER BY id DESC LIMIT :limit"), {"limit": limit}
-    )
-    return [Receipt(**row._mapping) for row in rows]
-
-
-def subject(connection: Connection, receipt_id: int) -> dict[str, Any] | None:
-    """What a receipt is about, as long as it is not forgotten."""
-    found: dict[str, Any] | None = connection.scalar(
-        text("SELECT subject FROM forget_receipts WHERE id = :id"), {"id": receipt_id}
-    )
-    return found
-
-
-def add(connection: Connection, receipt_id: int, counts: Mapping[str, int], *, done: bool = False) -> None:
-    """Add to a receipt's counts; with `done` it forgets whom it was about."""
-    connection.execute(
-        text("""
-            UPDATE forget_receipts SET
-                counts = (SELECT coalesce(jsonb_object_agg(name, total), '{}') FROM (
-                    SELECT key AS name, sum(value::bigint) AS total FROM (
-                        SELECT * FROM jsonb_each_text(forget_receipts.counts)
-                        UNION ALL SELECT * FROM jsonb_each_text(:counts)) both_counts GROUP BY key) summed),
-                subject = CASE WHEN :done THEN NULL ELSE subject END,
-                finished_at = CASE WHEN :done THEN clock_timestamp() END
-            WHERE id = :id
-        """).bindparams(bindparam("counts", type_=JSONB)),
-        {"id": receipt_id, "counts": dict(counts), "done": done},
-    )
 
 
 def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
@@ -304,59 +231,3 @@ def plan(
         """),
         {"chat": chat_id, "senders": senders, "external": external_id},
     ).one()
-
-
-def probes(connection: Connection, ids: Sequence[int], limit: int) -> Sequence[Row[Any]]:
-    """The longest of these messages with their vectors, to look for when they are gone."""
-    if not vectors.exist(connection):
-        vector = "NULL::integer AS space_id, NULL::integer AS size, NULL::text AS embedding"
-        join = ""
-    else:
-        vector = "v.space_id, v.size, v.embedding"
-        join = """LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding::text AS embedding
-            FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id LIMIT 1) v ON true"""
-    return connection.execute(
-        text(f"""
-            SELECT m.content, {vector} FROM messages m {join} WHERE m.id = ANY(:ids)
-            ORDER BY length(m.content) DESC, m.id LIMIT :limit
-        """),
-        {"ids": list(ids), "limit": limit},
-    ).all()
-
-
-def count_text(connection: Connection, content: str) -> int:
-    """In how many rows a text stands word for word: summaries, memories, waiting edits, the query log, errors."""
-    return int(
-        connection.execute(
-            text("""
-                SELECT (SELECT count(*) FROM conversation_sessions
-                        WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
-                    + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
-                    + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
-                    + (SELECT count(*) FROM query_log
-                        WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
-                    + (SELECT count(*) FROM work WHERE position(:content IN last_error) > 0)
-                    + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
-                    + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
-            """),
-            {"content": content},
-        ).scalar_one()
-    )
-
-
-def count_vector(
-    connection: Connection, space_id: int, size: int, embedding: str, *, chat_id: str | None, until: datetime
-) -> int:
-    """How many messages until then, in one chat or anywhere, and how many memories have this very vector."""
-    same = f"""space_id = {int(space_id)}
-        AND embedding::halfvec({int(size)}) <=> CAST(:embedding AS halfvec({int(size)})) < 0.0001"""
-    return int(
-        connection.execute(
-            text(f"""
-                SELECT (SELECT count(*) FROM message_vectors WHERE {same} AND sent_at <= :until
-                        AND (CAST(:chat AS text) IS NULL OR chat_id = :chat))
-                    + (SELECT count(*) FROM memory_vectors WHERE {same})
-            """),
-            {"embedding": embedding, "chat": chat_id, "until": until},
-        ).scalar_one()
-    )

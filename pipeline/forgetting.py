@@ -1,0 +1,231 @@
+"""One turn of a forgetting: delete step by step whatever is left, and look for it at the end.
+
+Each step is a transaction of its own that takes something away, so that a turn may be killed at any point and the
+next one goes on with what is left.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from pipeline import changes, derived, ledger, probes, ranges, tombstones
+from pipeline.ledger import Claim
+from pipeline.probes import Probes
+from pipeline.rules import Rules
+from pipeline.store import changes as store_changes
+from pipeline.store import chats, counters, members, querylog, receipts, users
+from pipeline.store import forgetting as store
+from pipeline.store import tombstones as stones
+from pipeline.store.database import Database
+from schemas.forgetting import Receipt, Subject
+
+BATCH = 100
+"""Messages, sessions or memories in one transaction: some 0.3 s, during which their chat's accepting waits."""
+SECONDS_AT_ONCE = 40.0
+"""Then the work is put back and claimed anew: well under a lease and a worker's time limit."""
+
+
+class Forgetting:
+    """One turn of one forgetting: the claim of a receipt, as `forget.start` has begun it."""
+
+    def __init__(self, database: Database, tenant_id: str, claim: Claim, rules: Rules) -> None:
+        self.database = database
+        self.tenant_id = tenant_id
+        self.claim = claim
+        self.rules = rules
+        self.id = int(claim.key)
+        # every id of the person who is forgotten
+        self.senders: list[str] | None = None
+        self.probes = Probes()
+        self.follows: set[str] = set()
+
+    def run(self) -> set[str]:
+        """Delete until nothing is left or the time is up; the kinds of work that are owed now."""
+        started = monotonic()
+        with self.database.tenant(self.tenant_id) as connection:
+            known, receipt = receipts.subject(connection, self.id), receipts.get(connection, self.id)
+            if known is None or receipt is None:
+                ledger.finish(connection, [self.claim])
+                return set()
+        names = known.pop("names", [])
+        self.senders = known.pop("senders", None)
+        subject = Subject.model_validate(known)
+        for _ in self._steps(subject, receipt, names):
+            if monotonic() - started > SECONDS_AT_ONCE:
+                with self.database.tenant(self.tenant_id) as connection:
+                    ledger.finish(connection, [self.claim], again_in=0)
+                return self.follows | {"forget"}
+        with self.database.tenant(self.tenant_id) as connection:
+            receipts.add(
+                connection, self.id, self.probes.found_again(connection, subject, receipt), done=True
+            )
+            counters.add(connection, self.tenant_id, {"forgotten": 1})
+            ledger.finish(connection, [self.claim])
+        return self.follows
+
+    def _steps(self, subject: Subject, receipt: Receipt, names: Sequence[str]) -> Iterator[None]:
+        """Delete step by step, each in a transaction of its own; every step takes something away."""
+        with self.database.tenant(self.tenant_id) as connection:
+            if subject.external_id is not None:
+                store_changes.drop_pending(connection, str(subject.chat_id), [subject.external_id])
+            # behind the tombstone nothing more of theirs is recorded
+            if self.senders is not None:
+                asked = querylog.redact_askers(connection, self.senders, receipt.until)
+                receipts.add(connection, self.id, {"queries": asked})
+            elif subject.kind in {"chat", "tenant"}:
+                asked = querylog.delete(connection, receipt.until, subject.chat_id)
+                receipts.add(connection, self.id, {"queries": asked})
+            spoken_in = (
+                [subject.chat_id] if subject.chat_id is not None else store.chats_of(connection, self.senders)
+            )
+        for chat_id in spoken_in:
+            yield from self._messages(chat_id, subject, receipt)
+            if subject.kind in {"chat", "tenant"}:
+                yield from self._chat(chat_id, receipt)
+        if subject.kind == "user":
+            with self.database.tenant(self.tenant_id) as connection:
+                store.unname_merged(connection, names)
+                pruned_in = store.chats_with_pruned_sessions(connection, names)
+            for chat_id in pruned_in:
+                yield from self._pruned(chat_id, names)
+        if subject.kind != "message":
+            yield from self._memories(subject, receipt)
+        if self.senders is not None:
+            with self.database.tenant(self.tenant_id) as connection:
+                stones.lock(connection, self.tenant_id, alone=True)
+                members.unname(connection, senders=self.senders)
+                receipts.add(connection, self.id, {"links": users.forget(connection, self.senders)})
+        if subject.kind == "tenant":
+            with self.database.tenant(self.tenant_id) as connection:
+                store.empty_tenant(connection, self.tenant_id, receipt.until)
+
+    def _messages(self, chat_id: str, subject: Subject, receipt: Receipt) -> Iterator[None]:
+        with self.database.tenant(self.tenant_id) as connection:
+            doomed = store.doomed(
+                connection,
+                chat_id,
+                receipt.until,
+                senders=self.senders,
+                external_id=subject.external_id,
+            )
+        for start_at in range(0, len(doomed), BATCH):
+            ids = doomed[start_at : start_at + BATCH]
+            with self.database.tenant(self.tenant_id) as connection:
+                chat = chats.lock_alone(connection, chat_id)
+                if chat is None:
+                    return
+                found = probes.pick(connection, ids)
+                self._bury(connection, chat_id, ids, None if subject.kind == "user" else receipt.until)
+                erased = changes.erase(
+                    connection, self.tenant_id, chat, ids, self.rules, trace_id=self.claim.trace_id
+                )
+                self._count(connection, erased)
+            self.probes.keep(found)
+            yield
+
+    def _bury(self, connection: Connection, chat_id: str, ids: Sequence[int], until: datetime | None) -> None:
+        """Set up tombstones of messages, those alone that seemed to be sent after a time or of all.
+
+        A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
+        """
+        key = stones.ensure_key(connection, self.tenant_id)
+        externals = store.external_ids(connection, ids, until)
+        hashes = [tombstones.hash_of(key, "message", chat_id, external) for external in externals]
+        stones.put(connection, self.tenant_id, "message", hashes, None)
+
+    def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
+        """Cut sessions again whose messages were pruned, and whose summaries may quote them still."""
+        with self.database.tenant(self.tenant_id) as connection:
+            chat = chats.lock_alone(connection, chat_id)
+            if chat is None:
+                return
+            found = store.pruned_sessions_with(connection, chat_id, names)
+            ids = [session.id for session in found]
+            taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
+            summaries = store_changes.clear(connection, ids)
+            for session in found:
+                ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
+            keys = [f"session:{session_id}" for session_id in ids]
+            store_changes.fence(connection, self.tenant_id, keys)
+            store_changes.forget_errors(connection, self.tenant_id, keys)
+            if found and ranges.close_sessions(
+                connection, self.tenant_id, chat_id, self.rules.for_chat(chat), trace_id=self.claim.trace_id
+            ):
+                self.follows.add("summarize")
+            self._count(
+                connection,
+                changes.Erased(
+                    sessions=len(found), summaries=summaries, memories=taken.memories, queries=taken.queries
+                ),
+            )
+        yield
+
+    def _chat(self, chat_id: str, receipt: Receipt) -> Iterator[None]:
+        """Delete what a chat has beside its messages, and the chat when nobody has gone on talking there."""
+        while True:
+            with self.database.tenant(self.tenant_id) as connection:
+                if chats.lock_alone(connection, chat_id) is None:
+                    return
+                store.drop_pending_of_chat(connection, chat_id, receipt.until)
+                ids = store.old_sessions(connection, chat_id, receipt.until, BATCH)
+                taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
+                summaries = store_changes.clear(connection, ids)
+                for session_id in ids:
+                    store_changes.drop_session(connection, self.tenant_id, session_id)
+                self._count(
+                    connection,
+                    changes.Erased(sessions=len(ids), summaries=summaries, memories=taken.memories),
+                )
+            if not ids:
+                break
+            yield
+        for _ in self._memories(Subject(kind="chat", chat_id=chat_id), receipt):
+            yield
+        with self.database.tenant(self.tenant_id) as connection:
+            # nobody may be storing a message there while the chat goes
+            stones.lock(connection, self.tenant_id, alone=True)
+            gone = store.delete_chat(connection, self.tenant_id, chat_id)
+            if not gone:
+                members.unname(connection, chat_id=chat_id)
+            receipts.add(connection, self.id, {"chats": gone})
+        if gone:
+            yield
+
+    def _memories(self, subject: Subject, receipt: Receipt) -> Iterator[None]:
+        while True:
+            with self.database.tenant(self.tenant_id) as connection:
+                gone = store.delete_memories(
+                    connection,
+                    self.tenant_id,
+                    receipt.until,
+                    senders=self.senders,
+                    chat_id=subject.chat_id,
+                    limit=BATCH,
+                )
+                key = stones.ensure_key(connection, self.tenant_id)
+                hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
+                stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
+                taken = derived.take_back_memories(connection, self.tenant_id, [str(row.id) for row in gone])
+                receipts.add(
+                    connection,
+                    self.id,
+                    {"memories": len(gone) + taken.memories, "queries": taken.queries},
+                )
+            if not gone:
+                return
+            yield
+
+    def _called(self, gone: Sequence[Row[Any]]) -> Iterator[tuple[str, ...]]:
+        """What the memories that go were called, or might be under another id of the same person."""
+        for row in gone:
+            for user_id in self.senders or [row.user_id]:
+                yield tombstones.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
+
+    def _count(self, connection: Connection, erased: changes.Erased) -> None:
+        """Add to the receipt, in the transaction that deletes."""
+        names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "work")
+        receipts.add(connection, self.id, {name: getattr(erased, name) for name in names})
+        self.follows |= erased.follows

@@ -1,0 +1,58 @@
+"""Some of what is forgotten, kept in memory to be looked for when it is gone: nothing else could be, by then."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from pipeline.store import probes as store
+from schemas.forgetting import Receipt, Subject
+
+PROBES = 20
+PROBES_OF_A_BATCH = 2
+MIN_PROBE_CHARS = 20
+"""Shorter texts are said by anybody."""
+
+
+def pick(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """The messages among these that are best looked for, with their vectors; read before they are deleted."""
+    return store.longest(connection, ids, PROBES_OF_A_BATCH)
+
+
+@dataclass(kw_only=True)
+class Probes:
+    """Some of what was deleted in one turn."""
+
+    texts: list[str] = field(default_factory=list)
+    vectors: list[Row[Any]] = field(default_factory=list)
+
+    def keep(self, rows: Sequence[Row[Any]]) -> None:
+        """Remember rows of `pick`, once their messages are gone."""
+        for row in rows:
+            if len(row.content) >= MIN_PROBE_CHARS and len(self.texts) < PROBES:
+                self.texts.append(row.content)
+                if row.embedding is not None:
+                    self.vectors.append(row)
+
+    def found_again(self, connection: Connection, subject: Subject, receipt: Receipt) -> dict[str, int]:
+        """How often what was deleted is still found, for the receipt: a text may be quoted by somebody else."""
+        texts = sum(store.count_text(connection, content) for content in self.texts)
+        # the same words may stand twice in a chat, and only one of the messages be forgotten
+        looked_for = [] if subject.kind == "message" else self.vectors
+        vectors = sum(
+            store.count_vector(
+                connection,
+                row.space_id,
+                row.size,
+                row.embedding,
+                chat_id=subject.chat_id,
+                until=receipt.until,
+            )
+            for row in looked_for
+        )
+        return {
+            "looked_for": len(self.texts),
+            "found_again_texts": texts,
+            "found_again_vectors": vectors,
+        }
