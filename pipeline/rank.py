@@ -8,10 +8,11 @@ sessions. One such kernel serves words and vectors alike.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter, truediv
 from typing import NamedTuple
 
 from pipeline import talk, verbatim
@@ -106,8 +107,7 @@ class Statistics:
     mean_cosine: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scored:
+class Scored(NamedTuple):
     """A candidate with its score, and what it is made of."""
 
     candidate: Candidate
@@ -130,28 +130,54 @@ def rank(
     for candidate, value in zip(ordered, meaning, strict=True):
         best[candidate.session] = max(best.get(candidate.session, value), value)
     most = max(words, default=0.0) or 1.0
-    answers = _answers(ordered, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
-    newness = _newness(ordered) if question.asks_now else {}
-    scored = []
-    for i, candidate in enumerate(ordered):
-        parts = {
-            "words": weights.words * words[i],
-            "meaning": weights.meaning * meaning[i],
-            "meaning_near": weights.meaning_near * near[i] / mass[i],
-            "meaning_session": weights.meaning_session * best[candidate.session] * substance[i],
-            "speaker": weights.speaker * (candidate.speaker in question.speakers),
-            "asks": weights.asks * talk.asks(candidate.text),
-            "answers": weights.answers * answers[i],
-            "when": weights.when * (question.asks_when and talk.says_when(candidate.text)),
-            "number": weights.number * (question.asks_number and talk.says_number(candidate.text)),
-            "latest": weights.latest * newness.get(candidate.id, 0.0),
-            "about_self": weights.about_self * talk.about_self(candidate.text),
-            "phrase": weights.phrase * verbatim.share(question.phrases, candidate.text),
-            "exact": weights.exact * verbatim.share(question.identifiers, candidate.text),
-            "date": weights.date * _date_fit(candidate.sent_at, question, weights.date_half_life_days),
-        }
-        scored.append(Scored(candidate=candidate, score=sum(parts.values()), parts=parts))
-    return sorted(scored, key=lambda s: (-s.score, -s.candidate.sent_at.timestamp(), -s.candidate.id))
+    texts = [c.text for c in ordered]
+    asks = [talk.asks(text) for text in texts]
+    answers = _answers(ordered, asks, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
+    nothing = [0.0] * len(ordered)
+
+    def part(weight: float, values: Iterable[float], *, wanted: object = True) -> list[float]:
+        """A part of every candidate's score; what nobody asks for is not looked at."""
+        return [weight * value for value in values] if weight and wanted else nothing
+
+    parts = {
+        "words": part(weights.words, words),
+        "meaning": part(weights.meaning, meaning),
+        "meaning_near": part(weights.meaning_near, map(truediv, near, mass)),
+        "meaning_session": part(
+            weights.meaning_session,
+            (best[c.session] * share for c, share in zip(ordered, substance, strict=True)),
+        ),
+        "speaker": part(
+            weights.speaker, (c.speaker in question.speakers for c in ordered), wanted=question.speakers
+        ),
+        "asks": part(weights.asks, asks),
+        "answers": part(weights.answers, answers),
+        "when": part(weights.when, map(talk.says_when, texts), wanted=question.asks_when),
+        "number": part(weights.number, map(talk.says_number, texts), wanted=question.asks_number),
+        "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
+        "about_self": part(weights.about_self, map(talk.about_self, texts)),
+        "phrase": part(
+            weights.phrase,
+            (verbatim.share(question.phrases, text) for text in texts),
+            wanted=question.phrases,
+        ),
+        "exact": part(
+            weights.exact,
+            (verbatim.share(question.identifiers, text) for text in texts),
+            wanted=question.identifiers,
+        ),
+        "date": part(
+            weights.date,
+            (_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered),
+            wanted=question.spans,
+        ),
+    }
+    rows = list(zip(*parts.values(), strict=True))
+    scores = [sum(row) for row in rows]
+    best_first = sorted(
+        range(len(rows)), key=lambda i: (scores[i], ordered[i].sent_at, ordered[i].id), reverse=True
+    )
+    return [Scored(ordered[i], scores[i], dict(zip(parts, rows[i], strict=True))) for i in best_first]
 
 
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
@@ -171,33 +197,48 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     whole = []
     for session, hit in best.items():
         added = SECOND * second.get(session, 0.0)
-        whole.append((session, replace(hit, score=hit.score + added, parts={**hit.parts, "second": added})))
+        whole.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
     return sorted(whole, key=lambda one: -one[1].score)
 
 
 def _carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float], list[float]]:
     """What still counts of each candidate at the next, and of the next at it: nothing across sessions."""
+    # one step is the next speaker's turn; nothing passes from one session to another
+    on, back = weights.decay, weights.decay_back
+    burst_on, burst_back = math.pow(on, weights.burst_step), math.pow(back, weights.burst_step)
     later, earlier = [], []
     for one, other in pairwise(ordered):
-        step = weights.burst_step if one.speaker == other.speaker else 1.0
-        near = one.session == other.session
-        later.append(math.pow(weights.decay, step) if near else 0.0)
-        earlier.append(math.pow(weights.decay_back, step) if near else 0.0)
+        if one.session != other.session:
+            later.append(0.0)
+            earlier.append(0.0)
+        elif one.speaker == other.speaker:
+            later.append(burst_on)
+            earlier.append(burst_back)
+        else:
+            later.append(on)
+            earlier.append(back)
     return later, earlier
 
 
 def _smooth(values: Sequence[float], later: Sequence[float], earlier: Sequence[float]) -> list[float]:
     """Each value plus what every other carries to it: one pass forward and one back."""
-    total = list(values)
-    carried = 0.0
-    for i, factor in enumerate(later):
-        carried = factor * (values[i] + carried)
-        total[i + 1] += carried
-    carried = 0.0
-    for i in range(len(earlier) - 1, -1, -1):
-        carried = earlier[i] * (values[i + 1] + carried)
-        total[i] += carried
-    return total
+    before, carried = [0.0], 0.0
+    for factor, value in zip(later, values, strict=False):
+        carried = factor * (value + carried)
+        before.append(carried)
+    after, carried = [0.0], 0.0
+    for factor, value in zip(reversed(earlier), reversed(values), strict=False):
+        carried = factor * (value + carried)
+        after.append(carried)
+    return [value + a + b for value, a, b in zip(values, before, reversed(after), strict=False)]
+
+
+def _sessions(ordered: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
+    """From where to where each session's candidates stand, the end not included."""
+    end = 0
+    for _, inside in groupby(ordered, key=attrgetter("session")):
+        start, end = end, end + sum(1 for _ in inside)
+        yield start, end
 
 
 def _words(
@@ -221,16 +262,21 @@ def _words(
     reach = 1 / max(1 - weights.decay, 0.01) + 1 / max(1 - weights.decay_back, 0.01) - 1
     usual = max(statistics.mean_length, 1e-9) * reach
     norms = [K1 * (1 - B + B * length / usual) for length in lengths]
+    idf = {
+        term: math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+        for term, frequency in statistics.document_frequency.items()
+    }
+    attainable = sum(idf.values()) * (K1 + 1)
     scores = [0.0] * len(ordered)
-    attainable = 0.0
-    for term, frequency in statistics.document_frequency.items():
-        idf = math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
-        attainable += idf * (K1 + 1)
-        if not frequency:
-            continue
-        for i, tf in enumerate(_smooth([float(c.terms.get(term, 0)) for c in ordered], later, earlier)):
-            if tf > 0:
-                scores[i] += idf * tf * (K1 + 1) / (tf + norms[i])
+    for start, end in _sessions(ordered):
+        inside = ordered[start:end]
+        on, back = later[start : end - 1], earlier[start : end - 1]
+        held = {term for c in inside for term in c.terms}
+        # a word counts all over its session, and nowhere in the others
+        for term in (term for term, n in statistics.document_frequency.items() if n and term in held):
+            frequencies = _smooth([c.terms.get(term, 0) for c in inside], on, back)
+            for i, tf in enumerate(frequencies, start):
+                scores[i] += idf[term] * tf * (K1 + 1) / (tf + norms[i])
     scores = [score * share for score, share in zip(scores, substance, strict=True)]
     top = max(scores, default=0.0)
     return [score / math.sqrt(top * attainable) for score in scores] if top > 0 else scores
@@ -242,28 +288,33 @@ def _meaning(ordered: Sequence[Candidate], mean: float) -> list[float]:
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
 
 
-def _answers(ordered: Sequence[Candidate], relevance: Sequence[float]) -> list[float]:
+def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:
     """For each message, how relevant the question is that it may answer, 0 where none was asked.
 
     That is the most relevant question in the run of somebody else's messages right before its speaker's run.
     """
     found: list[float] = []
     asked_before = asked_now = 0.0
-    for i, (previous, candidate) in enumerate(zip([None, *ordered], ordered, strict=False)):
-        if previous is None or previous.session != candidate.session:
+    session, speaker = 0, ""
+    for candidate, share, relevant in zip(ordered, asks, relevance, strict=True):
+        if candidate.session != session:
             asked_before = asked_now = 0.0
-        elif previous.speaker != candidate.speaker:
+        elif candidate.speaker != speaker:
             asked_before, asked_now = asked_now, 0.0
+        session, speaker = candidate.session, candidate.speaker
         found.append(asked_before)
         # a message half of which asks is a question
-        asked_now = max(asked_now, relevance[i] * min(1.0, 2 * talk.asks(candidate.text)))
+        if share:
+            asked_now = max(asked_now, relevant * min(1.0, 2 * share))
     return found
 
 
-def _newness(candidates: Sequence[Candidate]) -> dict[int, float]:
-    """By id, the share of the candidates that are older: 0 for the first, 1 for the last."""
-    by_time = sorted(candidates, key=lambda c: (c.sent_at, c.session, c.place))
-    return {c.id: place / max(len(by_time) - 1, 1) for place, c in enumerate(by_time)}
+def _newness(ordered: Sequence[Candidate]) -> list[float]:
+    """The share of the candidates that are older: 0 for the first, 1 for the last."""
+    found = [0.0] * len(ordered)
+    for place, i in enumerate(sorted(range(len(ordered)), key=lambda i: ordered[i].sent_at)):
+        found[i] = place / max(len(ordered) - 1, 1)
+    return found
 
 
 def _date_fit(sent_at: datetime, question: Question, half_life_days: float) -> float:

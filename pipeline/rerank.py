@@ -4,7 +4,6 @@ All of it is off in the profile `balanced`, where it finds less. Scores stay sum
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from pipeline.rank import Candidate, Scored
@@ -26,7 +25,7 @@ def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Score
     That is added as the part `reranker`, so that none of them falls behind one that was not read.
     """
     first = [
-        replace(hit, score=hit.score + added, parts={**hit.parts, "reranker": added})
+        hit._replace(score=hit.score + added, parts={**hit.parts, "reranker": added})
         for hit, added in zip(scored, (READ_WEIGHT * value for value in answers), strict=False)
     ]
     first.sort(key=lambda hit: (-hit.score, -hit.candidate.sent_at.timestamp(), -hit.candidate.id))
@@ -59,7 +58,7 @@ def blend(
         parts["phrase"] = _quoted(hit)
         parts["recency"] = time * 0.5 ** (age / half_life_hours) * factor
         parts["overlap"] = overlap * len(hit.candidate.terms) / max(terms, 1) * factor
-        blended.append(replace(hit, score=sum(parts.values()), parts=parts))
+        blended.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(blended)
 
 
@@ -73,7 +72,7 @@ def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Score
         days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
         factor = per_day**days if hit.score > 0 else 1.0
         parts = {name: value * factor for name, value in hit.parts.items()} | {"phrase": _quoted(hit)}
-        found.append(replace(hit, score=sum(parts.values()), parts=parts))
+        found.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(found)
 
 

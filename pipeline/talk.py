@@ -5,14 +5,14 @@ English patterns; in another language they match nothing, and a message is judge
 
 import re
 from functools import lru_cache
+from itertools import repeat
 
 from pipeline.question import MONTHS
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_SELF = frozenset(
-    "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
-)
-_OTHER = frozenset("you your yours yourself you're you've you'd you'll u ur youre".split())
+_SELF = "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
+_OTHER = "you your yours yourself you're you've you'd you'll u ur youre".split()
+_PERSON = dict.fromkeys(_SELF, 1) | dict.fromkeys(_OTHER, -1)
 _TIME = re.compile(
     r"\b(?:yesterday|today|tonight|tomorrow|ago|last|next|since|recently|soon|weekend|weeks?|months?|years?|days?"
     r"|this (?:morning|week|month|year|past)|monday|tuesday|wednesday|thursday|friday|saturday|sunday"
@@ -51,11 +51,13 @@ def asks(text: str) -> float:
     >>> asks("how do we get to Svaneti"), asks("By plane."), asks("Fine. And you?")
     (1.0, 0.0, 0.5)
     """
-    sentences = [found.strip() for found in _SENTENCE.findall(_PICTURE.sub("", text))]
-    asked = sum(
-        len(s) for s in sentences if s.endswith("?") or (not s.endswith((".", "!")) and _ASKING.match(s))
-    )
-    return asked / max(sum(map(len, sentences)), 1)
+    asked = whole = 0
+    for found in _SENTENCE.findall(_PICTURE.sub("", text) if "[picture: " in text else text):
+        sentence = found.strip()
+        whole += len(sentence)
+        if sentence.endswith("?") or (not sentence.endswith((".", "!")) and _ASKING.match(sentence)):
+            asked += len(sentence)
+    return asked / max(whole, 1)
 
 
 @lru_cache(maxsize=65_536)
@@ -74,4 +76,4 @@ def says_number(text: str) -> bool:
 def about_self(text: str) -> float:
     """The share of first-person words less that of second-person ones; few words are not taken at their word."""
     words = _WORD.findall(text.lower().replace("’", "'"))
-    return sum((word in _SELF) - (word in _OTHER) for word in words) / max(len(words), 8)
+    return sum(map(_PERSON.get, words, repeat(0))) / max(len(words), 8)
