@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.text import Text
 
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.rendering import preview
 from ops.commands.sources import open_source
 from ops.commands.waiting import await_memory
@@ -76,9 +76,9 @@ def show(launched: Launched, console: Console) -> bool:
 
 def _import(launched: Launched, database: Database, console: Console) -> Tally:
     """Import the sample as `backscroll import` does. Raises `InvalidInput`."""
-    hints = Hints(launched.settings, console)
     tally = Tally()
     with (
+        opened_hints(launched.settings, console) as hints,
         as_file(SAMPLES / "harbour_house.jsonl") as path,
         open_source(path, ImportOptions()) as source,
     ):
@@ -86,7 +86,6 @@ def _import(launched: Launched, database: Database, console: Console) -> Tally:
             tally.add(event)
             if isinstance(event, importing.Stored) and event.new:
                 hints.send("ingest")
-    hints.close()
     if tally.broken:
         raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")
     return tally

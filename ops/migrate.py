@@ -111,7 +111,7 @@ def state(owner_url: str) -> State:
 
 def configured_space(settings: Settings) -> EmbeddingSpace:
     """The space of the embedder that the settings name; loads no model. Raises `SettingsError`."""
-    return make_embedder(settings.embedding_provider, settings.embedding_model).space
+    return make_embedder(settings).space
 
 
 def _spaces(connection: Connection) -> tuple[tuple[str, str], ...]:

@@ -47,13 +47,7 @@ class Resources:
     @cached_property
     def embedder(self) -> Embedder:
         """The model that the settings name."""
-        return make_embedder(
-            self.settings.embedding_provider,
-            self.settings.embedding_model,
-            timeout_seconds=self.settings.embedding_timeout_seconds,
-            max_chars=self.settings.embedding_max_chars,
-            batch_size=self.settings.embedding_batch_size,
-        )
+        return make_embedder(self.settings)
 
     @cached_property
     def placer(self) -> Handler:

@@ -28,7 +28,7 @@ from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.process import die_with_parent
 from ops.embedded.redis import EmbeddedRedis
 from ops.embedded.roles import DATABASE
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.errors import Permanent
 from schemas.settings import PREFIX, Settings, load_settings
 from workers.app import REDIS_TRANSPORT
@@ -179,7 +179,7 @@ def playing(folder: Path, lease_seconds: float, sweep_seconds: float) -> Iterato
         server = EmbeddedRedis(folder)
         cleanup.enter_context(postgres)
         cleanup.enter_context(server)
-        migrate.upgrade(postgres.dsn("owner"), make_embedder("deterministic").space)
+        migrate.upgrade(postgres.dsn("owner"), DeterministicEmbedder().space)
         settings = load_settings(
             data_dir=folder,
             database_url=postgres.dsn("app"),

@@ -10,13 +10,13 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from pipeline.clients.factory import make_embedder, make_summarizer
 from pipeline.clients.protocols import Embedder, Summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message
-from schemas.settings import load_settings
+from schemas.settings import Settings, load_settings
 from schemas.summaries import Summary
 from schemas.vectors import EmbeddingSpace, Vector
 from workers import resources
@@ -102,12 +102,12 @@ class MoodySummarizer:
         return self._inner.summarize(messages, previous, time_zone=time_zone)
 
 
-def _moody_embedder(*args: Any, **kwargs: Any) -> Embedder:
-    return MoodyEmbedder(make_embedder(*args, **kwargs))
+def _moody_embedder(settings: Settings) -> Embedder:
+    return MoodyEmbedder(make_embedder(settings))
 
 
-def _moody_summarizer(*args: Any, **kwargs: Any) -> Summarizer:
-    return MoodySummarizer(make_summarizer(*args, **kwargs))
+def _moody_summarizer(model: str) -> Summarizer:
+    return MoodySummarizer(make_summarizer(model))
 
 
 if MOOD_FILE in os.environ:

@@ -1,9 +1,10 @@
-"""What `backscroll context` and `backscroll search` share: the question and the model that reads it."""
+"""What commands that ask share: the chat and the question, and how hits are shown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
+import typer
 from pydantic import BaseModel
 from rich.table import Table
 
@@ -15,10 +16,17 @@ from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.clients.protocols import Embedder
     from pipeline.store.database import Database
 
 Q = TypeVar("Q", bound=BaseModel)
+
+ChatOption = Annotated[
+    str | None,
+    typer.Option("--chat", help="In this chat; may be left out where there is but one.", show_default=False),
+]
+SessionKeyOption = Annotated[
+    str | None, typer.Option("--session-key", help="In this thread alone.", show_default=False)
+]
 
 PREVIEW = 200
 PARTS_WIDTH = 44
@@ -43,19 +51,6 @@ def asked(
         found = find_chat(connection, chat)
     said = {name: value for name, value in given.items() if value is not None}
     return Asked(chat=found, query=parse_payload(kind, {"chat_id": found.chat_id, **said}))
-
-
-def make_embedder(settings: Settings) -> "Embedder":
-    """The model that the settings name; a local one is loaded at its first use, which takes seconds."""
-    from pipeline.clients import factory
-
-    return factory.make_embedder(
-        settings.embedding_provider,
-        settings.embedding_model,
-        timeout_seconds=settings.embedding_timeout_seconds,
-        max_chars=settings.embedding_max_chars,
-        batch_size=settings.embedding_batch_size,
-    )
 
 
 def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None, why: bool = False) -> Table:

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ops.commands import rendering
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
@@ -260,9 +260,8 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
 
 
 def _hint(settings: Settings) -> None:
-    hints = Hints(settings, rendering.err())
-    hints.send("backfill")
-    hints.close()
+    with opened_hints(settings, rendering.err()) as hints:
+        hints.send("backfill")
 
 
 def _current(settings: Settings) -> backfill.Current:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ops import connection
 from ops.commands import rendering
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from pipeline import owed
 from pipeline.ledger import KINDS
@@ -106,11 +106,10 @@ class Backlog:
         """Have work done again, and tell the workers."""
         work, payloads = _parted(items)
         changed = owed.replay(self._database, work)
-        hints = Hints(self._settings, rendering.err())
-        for each in sorted({"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}):
-            if each in KINDS:
+        kinds = {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}
+        with opened_hints(self._settings, rendering.err()) as hints:
+            for each in sorted(kinds & set(KINDS)):
                 hints.send(each)
-        hints.close()
         if not payloads:
             return changed
         from workers import letters

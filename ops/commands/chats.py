@@ -17,6 +17,10 @@ from schemas.users import MembersPayload
 
 app = typer.Typer(rich_markup_mode="markdown")
 
+ChatArgument = Annotated[
+    str, typer.Argument(metavar="CHAT", help="Its id, with its platform in front.", show_default=False)
+]
+
 SPEAKERS = 10
 SESSIONS = 5
 
@@ -68,7 +72,7 @@ def list_(as_json: JsonOption = False, tenant: TenantOption = None, data_dir: Da
 
 @app.command(epilog="**Example:** backscroll chats show telegram:-100420")
 def show(
-    chat: Annotated[str, typer.Argument(help="Its id, with its platform in front.", show_default=False)],
+    chat: ChatArgument,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
@@ -132,7 +136,7 @@ def show(
     epilog="**Examples:** backscroll chats memory telegram:-100420 off · backscroll chats memory telegram:-100420 on"
 )
 def memory(
-    chat: Annotated[str, typer.Argument(help="Its id, with its platform in front.", show_default=False)],
+    chat: ChatArgument,
     state: Annotated[
         Literal["on", "off"], typer.Argument(help="Whether it is remembered.", show_default=False)
     ],
@@ -160,7 +164,7 @@ def memory(
     "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12"
 )
 def members(
-    chat: Annotated[str, typer.Argument(help="Its id, with its platform in front.", show_default=False)],
+    chat: ChatArgument,
     named: Annotated[
         list[str] | None,
         typer.Option("--set", help="All who are there, one by one, without the bots.", show_default=False),

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from ops.commands import asking, context_page, rendering
+from ops.commands.asking import ChatOption, SessionKeyOption
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
@@ -33,10 +34,7 @@ def context(
     question: Annotated[
         str, typer.Argument(help="What the bot was asked, or is about to react to.", show_default=False)
     ],
-    chat: Annotated[
-        str | None,
-        typer.Option(help="In this chat; may be left out where there is but one.", show_default=False),
-    ] = None,
+    chat: ChatOption = None,
     profile: Annotated[
         str | None, typer.Option(help="Retrieval parameters by name; default: balanced.", show_default=False)
     ] = None,
@@ -52,7 +50,7 @@ def context(
     ] = None,
     user: Annotated[str | None, typer.Option(help="Who asks, as in telegram:11.", show_default=False)] = None,
     agent: Annotated[str | None, typer.Option(help="Which bot answers.", show_default=False)] = None,
-    session_key: Annotated[str | None, typer.Option(help="In this thread alone.", show_default=False)] = None,
+    session_key: SessionKeyOption = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also every hit's score, what was dropped and why, and times.")
     ] = False,
@@ -86,10 +84,10 @@ def context(
             explain=explain or html is not None,
             include_history=not no_history,
         )
-        from pipeline.clients.factory import make_reranker
+        from pipeline.clients.factory import make_embedder, make_reranker
         from pipeline.context import build_context
 
-        embedder = asking.make_embedder(settings)
+        embedder = make_embedder(settings)
         with rendering.patience("Searching …", shown=not as_json):
             found = build_context(
                 database,

@@ -1,20 +1,19 @@
 """`backscroll dev`: evaluations and benchmarks, on databases of their own."""
 
-import json
-import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.table import Table
 
 from ops import connection
+from ops.commands import rendering
+from ops.commands.rendering import JsonOption
 
 app = typer.Typer(rich_markup_mode="markdown", help="Evaluate and measure Backscroll.", no_args_is_help=True)
 evaluations = typer.Typer(rich_markup_mode="markdown", help="How much of the evidence is found.")
 app.add_typer(evaluations, name="eval")
-
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 
 @evaluations.command(
@@ -68,16 +67,11 @@ def locomo(
         shuffle=shuffle,
         unsummarized=unsummarized,
     )
-    console = Console(stderr=True)
-    with console.status("starting") as status:
+    with rendering.err().status("starting") as status:
         tables = run.locomo(folder, connection.configured(), options, lambda stage: status.update(stage))
     if plot is not None:
         drawing.draw(tables, plot)
-    if as_json:
-        json.dump(tables, sys.stdout, indent=2)
-        print()
-    else:
-        Console().print(*report.locomo_tables(tables))
+    _tell(tables, report.locomo_tables(tables), as_json=as_json)
 
 
 @evaluations.command(
@@ -95,14 +89,9 @@ def own(as_json: JsonOption = False) -> None:
     from ops.eval import own as evaluation
     from ops.eval import report
 
-    console = Console(stderr=True)
-    with console.status("starting") as status:
+    with rendering.err().status("starting") as status:
         tables = evaluation.own(connection.configured(), lambda stage: status.update(stage))
-    if as_json:
-        json.dump(tables, sys.stdout, indent=2)
-        print()
-    else:
-        Console().print(*report.own_tables(tables))
+    _tell(tables, report.own_tables(tables), as_json=as_json)
 
 
 @app.command(
@@ -125,8 +114,7 @@ def bench(
     from ops.bench import contexts
     from ops.bench import report as reports
 
-    console = Console(stderr=True)
-    with console.status("starting") as status:
+    with rendering.err().status("starting") as status:
         found = contexts.measure(
             connection.configured(),
             messages=messages,
@@ -134,11 +122,7 @@ def bench(
             questions=questions,
             progress=status.update,
         )
-    if as_json:
-        json.dump(contexts.as_dict(found), sys.stdout, indent=2)
-        print()
-    else:
-        Console().print(*reports.tables(found))
+    _tell(contexts.as_dict(found), reports.tables(found), as_json=as_json)
     if not all(gate.kept for gate in found.gates()):
         raise typer.Exit(5)
 
@@ -161,8 +145,7 @@ def bench_forget(
     """
     from ops.bench import forgetting
 
-    console = Console(stderr=True)
-    with console.status("starting") as status:
+    with rendering.err().status("starting") as status:
         found = forgetting.measure(
             connection.configured(),
             messages=messages,
@@ -171,10 +154,7 @@ def bench_forget(
             queries=queries,
             progress=status.update,
         )
-    if as_json:
-        print(forgetting.as_json(found))
-    else:
-        Console().print(forgetting.as_table(found))
+    _tell(forgetting.as_dict(found), [forgetting.as_table(found)], as_json=as_json)
 
 
 @app.command(
@@ -194,14 +174,9 @@ def load(
     """
     from ops.bench import load as loads
 
-    console = Console(stderr=True)
-    with console.status("starting") as status:
+    with rendering.err().status("starting") as status:
         fairness, rates = loads.measure(probes, messages, rounds, status.update)
-    if as_json:
-        json.dump(loads.as_dict(fairness, rates), sys.stdout, indent=2)
-        print()
-    else:
-        Console().print(*loads.tables(fairness, rates))
+    _tell(loads.as_dict(fairness, rates), loads.tables(fairness, rates), as_json=as_json)
 
 
 @app.command(
@@ -228,16 +203,18 @@ def chaos(
     from ops.chaos import report as reports
     from ops.chaos import run
 
-    console = Console(stderr=True)
-    with console.status("starting") as status:
+    with rendering.err().status("starting") as status:
         found = run.run(messages, kills, seed, lease, status.update)
-    if as_json:
-        json.dump(reports.as_dict(found), sys.stdout, indent=2)
-        print()
-    else:
-        Console().print(reports.as_table(found))
+    _tell(reports.as_dict(found), [reports.as_table(found)], as_json=as_json)
     for violation in found.violations:
-        console.print(f"[red]violation[/red] {violation}", highlight=False)
+        rendering.err().print(f"[red]violation[/red] {violation}", highlight=False)
     if found.violations:
-        console.print(f"Logs are in {found.logs}.")
+        rendering.err().print(f"Logs are in {found.logs}.")
         raise typer.Exit(1)
+
+
+def _tell(found: Mapping[str, Any], tables: Iterable[Table], *, as_json: bool) -> None:
+    if as_json:
+        rendering.print_json(found)
+    else:
+        rendering.out().print(*tables)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from ops import connection as stack
 from ops.commands import broker, rendering
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline import checkup
@@ -107,7 +107,7 @@ def examine(
     rules = Rules.of(settings)
     tenant_ids = checkup.tenants(database, scope)
     sample = sample or checkup.choose(database, tenant_ids, chats)
-    embedder = make_embedder(settings.embedding_provider, settings.embedding_model).space
+    embedder = make_embedder(settings).space
     problem = _try_model(settings) if model else None
     return Facts(
         logins=logins,
@@ -184,13 +184,7 @@ def _ask_redis(settings: Settings) -> Broker:
 def _try_model(settings: Settings) -> str | None:
     """Why the embedding model cannot be used; None: it made a vector of the size that it should."""
     try:
-        client = make_embedder(
-            settings.embedding_provider,
-            settings.embedding_model,
-            timeout_seconds=settings.embedding_timeout_seconds,
-            max_chars=settings.embedding_max_chars,
-            batch_size=settings.embedding_batch_size,
-        )
+        client = make_embedder(settings)
         (vector,) = client.embed_documents(["hello"])
     except (BackscrollError, ImportError, OSError) as error:
         return f"{type(error).__name__}: {error}"
@@ -209,10 +203,9 @@ def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]
         with _connected(settings.owner_database_url) as connection:
             yield from checkup.mend_indexes(connection)
     if facts.tenants:
-        hints = Hints(settings, rendering.err())
-        for kind in KINDS:
-            hints.send(kind)
-        hints.close()
+        with opened_hints(settings, rendering.err()) as hints:
+            for kind in KINDS:
+                hints.send(kind)
 
 
 def _end(findings: list[Finding], done: list[str], *, as_json: bool) -> None:

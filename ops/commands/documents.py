@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from ops.commands import rendering
-from ops.commands.asking import make_embedder
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline import documents as pipeline_documents
+from pipeline.clients.factory import make_embedder
 from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
 from schemas.errors import InvalidInput
 from schemas.messages import DEFAULT_LANGUAGE
@@ -77,11 +77,8 @@ def add(
             chunks = pipeline_documents.cut(given.content, make_embedder(settings))
         kept = pipeline_documents.keep(database, settings.tenant, given, chunks)
         if kept.written:
-            hints = Hints(settings, rendering.err())
-            try:
+            with opened_hints(settings, rendering.err()) as hints:
                 hints.send("embed")
-            finally:
-                hints.close()
     if as_json:
         rendering.print_json({"document_id": given.document_id, **vars(kept)})
         return

@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from ops.commands import rendering
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
@@ -143,12 +143,9 @@ def _forget(
             typer.confirm(f"Forget {told}, for good?", abort=True)
         receipt = pipeline_forget.start(database, settings.tenant, subject)
         receipt = _finished(database, settings, receipt)
-        hints = Hints(settings, rendering.err())
-        try:
+        with opened_hints(settings, rendering.err()) as hints:
             for kind in FOLLOWING:
                 hints.send(kind)
-        finally:
-            hints.close()
     if as_json:
         rendering.print_json(receipt)
         return

@@ -1,9 +1,22 @@
 """Hints that a command gives to the workers; without Redis it says once that they come later."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from rich.console import Console
 
 from ops import connection
 from schemas.settings import Settings
+
+
+@contextmanager
+def opened_hints(settings: Settings, say: Console) -> "Iterator[Hints]":
+    """Hints for the time of a block; the connection is given back at its end."""
+    hints = Hints(settings, say)
+    try:
+        yield hints
+    finally:
+        hints.close()
 
 
 class Hints:

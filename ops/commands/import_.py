@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from ops.commands import rendering
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.commands.sources import Source, open_source
@@ -214,11 +214,13 @@ def _check(source: Source, report: _Report, shown: bool) -> None:
 
 def _import(source: Source, settings: Settings, database: Database, report: _Report, shown: bool) -> Tally:
     tally = Tally()
-    hints = Hints(settings, report.console)
     settle = timedelta(seconds=settings.settle_seconds)
     events = importing.store(database, settings.tenant, source.records(), settle=settle)
     try:
-        with _Bar(source, "importing", report.console, shown=shown) as bar:
+        with (
+            opened_hints(settings, report.console) as hints,
+            _Bar(source, "importing", report.console, shown=shown) as bar,
+        ):
             for event in events:
                 report.tell(source.name, event)
                 tally.add(event)
@@ -232,8 +234,6 @@ def _import(source: Source, settings: Settings, database: Database, report: _Rep
         if isinstance(error, KeyboardInterrupt):
             raise typer.Exit(INTERRUPTED) from None
         raise
-    finally:
-        hints.close()
     return tally
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ops.commands import rendering
-from ops.commands.hints import Hints
+from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
@@ -85,11 +85,8 @@ def answer(
     with opened(data_dir, tenant) as (settings, database):
         answered = querylog.report(database, settings.tenant, context_id, given, settings)
         if answered.memory_id is not None:
-            hints = Hints(settings, rendering.err())
-            try:
+            with opened_hints(settings, rendering.err()) as hints:
                 hints.send("embed")
-            finally:
-                hints.close()
     if as_json:
         rendering.print_json(answered)
         return

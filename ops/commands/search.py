@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 
 from ops.commands import asking, rendering
+from ops.commands.asking import ChatOption, SessionKeyOption
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
@@ -25,10 +26,7 @@ TEXT = 400
 )
 def search(
     words: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
-    chat: Annotated[
-        str | None,
-        typer.Option(help="In this chat; may be left out where there is but one.", show_default=False),
-    ] = None,
+    chat: ChatOption = None,
     mode: Annotated[
         str,
         typer.Option(
@@ -44,7 +42,7 @@ def search(
     session: Annotated[
         int | None, typer.Option(help="In this session, by its number.", show_default=False)
     ] = None,
-    session_key: Annotated[str | None, typer.Option(help="In this thread alone.", show_default=False)] = None,
+    session_key: SessionKeyOption = None,
     role: Annotated[
         list[str] | None,
         typer.Option(help="`user`, `assistant`, `system` or `tool`; may be repeated.", show_default=False),
@@ -89,8 +87,9 @@ def search(
             min_similarity=min_similarity,
         )
         from pipeline import context as pipeline_context
+        from pipeline.clients.factory import make_embedder
 
-        embedder = None if mode == "exact" else asking.make_embedder(settings)
+        embedder = None if mode == "exact" else make_embedder(settings)
         with rendering.patience("Searching …", shown=not as_json):
             found = pipeline_context.search(
                 database, settings.tenant, asked.query, embedder=embedder, settings=settings

@@ -111,7 +111,7 @@ def temporary(settings: Settings, *, indexed: bool = True) -> Iterator[Shipped]:
         tempfile.TemporaryDirectory(prefix="backscroll-eval-") as folder,
         EmbeddedPostgres(Path(folder), durable=False) as server,
     ):
-        embedder = make_embedder(settings.embedding_provider, settings.embedding_model)
+        embedder = make_embedder(settings)
         migrate.upgrade(server.dsn("owner"), embedder.space if indexed else None)
         if not indexed:
             _register(server.dsn("owner"), embedder.space)

@@ -7,9 +7,9 @@ from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.clients.protocols import Embedder, Reranker, Summarizer
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
+from schemas.settings import Settings
 
 EMBEDDING_PROVIDERS = ("deterministic", "sentence-transformers")
-_LATER = ("ollama", "openai")
 
 
 def default_provider() -> str:
@@ -25,36 +25,29 @@ def default_model(provider: str) -> str:
     }.get(provider, "")
 
 
-def make_embedder(
-    provider: str | None = None,
-    model: str | None = None,
-    *,
-    timeout_seconds: float = 12.0,
-    max_chars: int = 4000,
-    batch_size: int = 32,
-    threads: int | None = None,
-) -> Embedder:
-    """The embedder for these settings; a local model is loaded at its first use.
+def make_embedder(settings: Settings) -> Embedder:
+    """The embedder that the settings name; a local model is loaded at its first use, which takes seconds.
 
-    Without a provider the best one here is taken, without a model the provider's own. `timeout_seconds`
-    bounds a call over the network, so the local providers have no use for it. Raises `SettingsError`.
+    Without a provider the best one here is taken, without a model the provider's own. The setting
+    `embedding_timeout_seconds` bounds calls over the network, which the local providers do not make. Raises
+    `SettingsError`.
     """
-    provider = provider or default_provider()
-    model = model or default_model(provider)
+    provider = settings.embedding_provider or default_provider()
+    model = settings.embedding_model or default_model(provider)
     if provider == "deterministic":
         if model != deterministic.MODEL:
             raise SettingsError(
                 f"BACKSCROLL_EMBEDDING_MODEL={model} does not belong to the provider deterministic: "
                 f"leave it out or set it to {deterministic.MODEL}."
             )
-        return DeterministicEmbedder(max_chars=max_chars)
+        return DeterministicEmbedder(max_chars=settings.embedding_max_chars)
     if provider == "sentence-transformers":
         return SentenceTransformersEmbedder(
-            model, batch_size=batch_size, max_chars=max_chars, threads=threads
+            model, batch_size=settings.embedding_batch_size, max_chars=settings.embedding_max_chars
         )
-    problem = "is not built in yet" if provider in _LATER else "is not known"
     raise SettingsError(
-        f"BACKSCROLL_EMBEDDING_PROVIDER={provider} {problem}: set one of {', '.join(EMBEDDING_PROVIDERS)}."
+        f"BACKSCROLL_EMBEDDING_PROVIDER={provider} is not built in yet: "
+        f"set one of {', '.join(EMBEDDING_PROVIDERS)}."
     )
 
 

@@ -7,15 +7,14 @@ import pytest
 
 from ops.chaos import verdict
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import embed, ingest, ledger, summarize
-from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline import ingest
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.test_context import do_all
 
 # in one session of three hours' talk, and one after a long pause
 SAID = [message(minute, f"number {minute} and the harbor") for minute in (0, 10, 20, 25, 400, 410, 420, 425)]
@@ -27,16 +26,8 @@ def right(
     postgres: EmbeddedPostgres, database_name: str, database: Database, settings: Settings, policy: Policy
 ) -> Iterator[psycopg.Connection]:
     """A database in which everything was done, as the superuser sees it."""
-    rules = Rules.of(settings)
     ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), SAID)
-    handlers = {
-        "ingest": ingest.placer(database, rules),
-        "summarize": summarize.summarizer(database, ExtractiveSummarizer(), min_messages=4, version=1),
-        "embed": embed.embedder(database, DeterministicEmbedder()),
-    }
-    for kind, handler in handlers.items():
-        while ledger.run(database, kind, handler, policy).claimed:
-            pass
+    do_all(database, Rules.of(settings), policy)
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
         yield connection
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -36,6 +37,16 @@ def work_of(deployment: Deployment, chat: str, kind: str) -> list[dict[str, Any]
     return [dict(row._mapping) for row in rows]
 
 
+@contextmanager
+def stuck(deployment: Deployment, kind: str, table: str) -> Iterator[None]:
+    """All that is owed of a kind is due, and its worker in the middle of it: it waits for this table."""
+    with deployment.locked(table):
+        deployment.make_due()
+        queues.hint(deployment.app, kind)
+        deployment.wait_until_stuck(table)
+        yield
+
+
 def test_hints_thrown_away_in_the_middle_of_an_import_are_made_up_for(deployment: Deployment) -> None:
     told = talk(600)
     for start in range(0, 600, 100):
@@ -56,10 +67,7 @@ def test_what_a_killed_worker_was_doing_is_done_by_the_next_after_the_lease(
 ) -> None:
     chat, worker = f"test:killed-{kind}", deployment.workers[kind]
     deployment.accept_and_place(chat, talk(10))
-    with deployment.locked(table):
-        deployment.make_due()
-        queues.hint(deployment.app, kind)
-        deployment.wait_until_stuck(table)
+    with stuck(deployment, kind, table):
         assert any(row["claimed"] for row in work_of(deployment, chat, kind))
         worker.kill()
     assert worker.container.status == "exited"
@@ -96,10 +104,7 @@ def test_a_worker_told_to_end_finishes_the_payload_that_it_holds(deployment: Dep
 def test_a_worker_told_to_end_gives_back_what_it_cannot_finish(deployment: Deployment) -> None:
     chat, worker = "test:returned", deployment.workers["embed"]
     deployment.accept_and_place(chat, talk(10))
-    with deployment.locked("message_vectors"):
-        deployment.make_due()
-        queues.hint(deployment.app, "embed")
-        deployment.wait_until_stuck("message_vectors")
+    with stuck(deployment, "embed", "message_vectors"):
         worker.kill("SIGTERM")
         until(lambda: worker.container.status == "exited", "ended", SECONDS)
         # Then it may be claimed at once, and no attempt is lost
@@ -113,10 +118,7 @@ def test_a_worker_of_threads_told_to_end_finishes_what_it_holds(deployment: Depl
     # Given work that nothing can interrupt, and that takes longer than it should
     chat, worker = "test:threads", deployment.workers["summarize"]
     deployment.accept_and_place(chat, talk(10))
-    with deployment.locked("conversation_sessions"):
-        deployment.make_due()
-        queues.hint(deployment.app, "summarize")
-        deployment.wait_until_stuck("conversation_sessions")
+    with stuck(deployment, "summarize", "conversation_sessions"):
         worker.kill("SIGTERM")
         time.sleep(SOFT_SECONDS + 0.5)
         assert worker.container.status == "running"
@@ -162,10 +164,7 @@ def test_a_task_in_hand_while_redis_goes_and_comes_back_does_not_end_its_worker(
 ) -> None:
     chat, worker = "test:in-hand", deployment.workers["summarize"]
     deployment.accept_and_place(chat, talk(10))
-    with deployment.locked("conversation_sessions"):
-        deployment.make_due()
-        queues.hint(deployment.app, "summarize")
-        deployment.wait_until_stuck("conversation_sessions")
+    with stuck(deployment, "summarize", "conversation_sessions"):
         deployment.broker.kill()
         until(lambda: "Connection to broker lost" in worker.logs(), "the loss is noticed", SECONDS)
         deployment.broker.restart()
@@ -179,10 +178,7 @@ def test_a_task_in_hand_while_redis_goes_and_comes_back_does_not_end_its_worker(
 def test_a_worker_told_to_end_ends_even_if_a_thread_hangs_and_redis_is_away(deployment: Deployment) -> None:
     chat, worker = "test:hung", deployment.workers["summarize"]
     deployment.accept_and_place(chat, talk(10))
-    with deployment.locked("conversation_sessions"):
-        deployment.make_due()
-        queues.hint(deployment.app, "summarize")
-        deployment.wait_until_stuck("conversation_sessions")
+    with stuck(deployment, "summarize", "conversation_sessions"):
         deployment.broker.kill()
         worker.kill("SIGTERM")
         until(lambda: worker.container.status == "exited", "ended", SOFT_SECONDS + 2 * CLOSING_SECONDS)

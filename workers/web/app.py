@@ -71,13 +71,7 @@ def make_web_app(settings: Settings) -> FastAPI:
         api_key=key,
         database=database,
         reranker=make_reranker(settings.reranker_model),
-        embedder=make_embedder(
-            settings.embedding_provider,
-            settings.embedding_model,
-            timeout_seconds=settings.embedding_timeout_seconds,
-            max_chars=settings.embedding_max_chars,
-            batch_size=settings.embedding_batch_size,
-        ),
+        embedder=make_embedder(settings),
         hinter=Hinter(make_app(settings)),
         backlog=Backlog(database, settings.tenant, settings.backlog_max_messages),
     )
