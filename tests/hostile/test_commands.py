@@ -11,7 +11,7 @@ import typer
 from ops import cli
 from schemas.settings import Settings
 from tests.commands.conftest import Run, run
-from tests.hostile.arguments import SQL, Arguments, Theme
+from tests.hostile.caller import SQL, Caller, Theme
 from tests.hostile.conftest import Stage
 from tests.hostile.victims import MALLORY, SECRET, SHARED_CHAT
 
@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 THEMES = (Theme("ids of others"), *(Theme(f"the text {text!r}", text=text) for text in (*SQL[:5], "-1", "")))
 
-Line = Callable[[Arguments], list[Any]]
+Line = Callable[[Caller], list[Any]]
 
 # What a command is called with; each is walked with `--tenant mallory`, as an operator of that tenant would.
 LINES: dict[str, list[Line]] = {
@@ -98,7 +98,7 @@ LINES: dict[str, list[Line]] = {
 }
 
 
-def _history(a: Arguments) -> Path:
+def _history(a: Caller) -> Path:
     path = a.stage.settings.data_dir / "history.jsonl"
     told = {"sender_id": "test:m", "content": a.text, "sent_at": "2026-03-02T18:30:00Z"}
     path.write_text(json.dumps(told) + "\n")
@@ -131,7 +131,7 @@ def test_no_command_tells_or_changes_what_is_another_tenant_s(stage: Stage, run:
         for line in LINES[command]:
             told = set()
             for theme in THEMES:
-                given = [str(each) for each in line(Arguments(stage, theme))]
+                given = [str(each) for each in line(Caller(stage, theme))]
                 if tuple(given) in told:
                     # a line without texts is the same under every theme
                     continue

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.hostile.arguments import THEMES, Arguments, Theme
+from tests.hostile.caller import THEMES, Caller, Theme
 from tests.hostile.conftest import Stage
 from tests.hostile.victims import SECRET, SHARED_CHAT
 from tests.web.conftest import served
@@ -24,7 +24,7 @@ def client(stage: Stage) -> Iterator[httpx.Client]:
         yield client
 
 
-def _message(a: Arguments) -> dict[str, Any]:
+def _message(a: Caller) -> dict[str, Any]:
     return {
         "external_id": a.name("messages", "external_id"),
         "sender_id": a.name("messages", "sender_id"),
@@ -38,7 +38,7 @@ def _message(a: Arguments) -> dict[str, Any]:
 
 
 # What goes into a path, and what is sent, by their names in the description.
-IN_PATH: dict[str, Callable[[Arguments], str]] = {
+IN_PATH: dict[str, Callable[[Caller], str]] = {
     "chat_id": lambda a: a.chat_id,
     "external_id": lambda a: a.name("messages", "external_id"),
     "context_id": lambda a: a.name("query_log", "context_id"),
@@ -49,7 +49,7 @@ IN_PATH: dict[str, Callable[[Arguments], str]] = {
     "memory_id": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
 }
 # What is asked for behind the question mark; what is not there is left out.
-IN_QUERY: dict[str, Callable[[Arguments], str]] = {
+IN_QUERY: dict[str, Callable[[Caller], str]] = {
     "scope": lambda a: "user" if a.theme.text is None else a.theme.text,
     "user_id": lambda a: a.name("users", "user_id"),
     "agent_id": lambda a: a.name("memories", "agent_id"),
@@ -57,7 +57,7 @@ IN_QUERY: dict[str, Callable[[Arguments], str]] = {
     "after": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
     "limit": lambda a: "100" if a.theme.text is None else a.theme.text,
 }
-BODIES: dict[tuple[str, str], list[Callable[[Arguments], dict[str, Any]]]] = {
+BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
     ("post", "/v1/messages"): [
         lambda a: {"chat": a.chat_id, "messages": [_message(a)]},
         lambda a: {
@@ -150,7 +150,7 @@ def routes(client: httpx.Client) -> list[tuple[str, str, list[tuple[str, str]]]]
 def test_no_route_tells_or_changes_what_is_another_tenant_s(stage: Stage, client: httpx.Client) -> None:
     for method, path, names in routes(client):
         for theme in THEMES:
-            for answer in attacks(client, Arguments(stage, theme), method, path, names):
+            for answer in attacks(client, Caller(stage, theme), method, path, names):
                 told = f"{method} {path} with {theme.name}: {answer.status_code}"
                 assert SECRET not in answer.text, told
                 # what is refused is refused with its reason, and nothing is a defect
@@ -159,7 +159,7 @@ def test_no_route_tells_or_changes_what_is_another_tenant_s(stage: Stage, client
 
 
 def attacks(
-    client: httpx.Client, a: Arguments, method: str, path: str, names: list[tuple[str, str]]
+    client: httpx.Client, a: Caller, method: str, path: str, names: list[tuple[str, str]]
 ) -> Iterator[httpx.Response]:
     """The answers to a route under one theme."""
     url = path
@@ -186,7 +186,7 @@ def _json(body: dict[str, Any]) -> bytes:
 
 
 def test_without_a_key_only_the_health_of_the_door_is_told(stage: Stage, client: httpx.Client) -> None:
-    made = Arguments(stage, Theme("without a key"))
+    made = Caller(stage, Theme("without a key"))
     with httpx.Client(base_url=client.base_url, timeout=30) as stranger:
         for method, path, names in routes(client):
             answers = list(attacks(stranger, made, method, path, names))

@@ -20,7 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 import pipeline
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
-from tests.hostile.arguments import THEMES, Arguments, Theme
+from tests.hostile.arguments import argument
+from tests.hostile.caller import THEMES, Caller, Theme
 from tests.hostile.conftest import Stage
 from tests.hostile.victims import MALLORY, SECRET, VICTIM
 
@@ -76,12 +77,12 @@ def _kind(hint: Any) -> str:
 FUNCTIONS = {function.name: function for function in functions()}
 
 
-def arguments(function: Function, made: Arguments) -> tuple[list[Any], dict[str, Any]]:
+def arguments(function: Function, caller: Caller) -> tuple[list[Any], dict[str, Any]]:
     """Positional and named ones, as its signature wants them."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for parameter in inspect.signature(function.call).parameters.values():
-        value = made.of(function.name, parameter.name, function.kinds[parameter.name])
+        value = argument(caller, function.name, parameter.name, function.kinds[parameter.name])
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             named |= value
         elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -93,18 +94,18 @@ def arguments(function: Function, made: Arguments) -> tuple[list[Any], dict[str,
     return positional, named
 
 
-def told(result: Any, made: Arguments) -> str:
+def told(result: Any, caller: Caller) -> str:
     """All that a result tells, whatever it is; a handler is let do its work."""
     if isinstance(result, BaseModel):
         return result.model_dump_json()
     if isinstance(result, Iterator):
-        return "".join(told(each, made) for each in result)
+        return "".join(told(each, caller) for each in result)
     if isinstance(result, list | tuple | set | frozenset):
-        return "".join(told(each, made) for each in result)
+        return "".join(told(each, caller) for each in result)
     if isinstance(result, Mapping):
-        return "".join(told(each, made) for pair in result.items() for each in pair)
+        return "".join(told(each, caller) for pair in result.items() for each in pair)
     if inspect.isfunction(result):
-        for claim in made.claims:
+        for claim in caller.claims:
             try:
                 result(MALLORY, [claim])
             except (*REFUSALS, KeyError) as error:
@@ -117,15 +118,15 @@ def told(result: Any, made: Arguments) -> str:
 def attack(stage: Stage, function: Function, theme: Theme, *, commit: bool, name: str = MALLORY) -> str:
     """What a tenant of this name learns."""
 
-    def call(made: Arguments) -> str:
-        positional, named = arguments(function, made)
-        return told(function.call(*positional, **named), made)
+    def call(caller: Caller) -> str:
+        positional, named = arguments(function, caller)
+        return told(function.call(*positional, **named), caller)
 
     try:
         if function.commits:
-            return call(Arguments(stage, theme))
+            return call(Caller(stage, theme))
         with stage.database.tenant(name) as connection:
-            learned = call(Arguments(stage, theme, connection))
+            learned = call(Caller(stage, theme, connection))
             if not commit:
                 connection.rollback()
             return learned
