@@ -63,6 +63,7 @@ def fill(section: Section, room: int, count: Count = estimate) -> Filled:
     dropped: list[Dropped] = []
     misses = 0
     reason: DropReason = "cap"
+    ellipsis_tokens = count(ELLIPSIS)
     for entry in section.entries:
         kind = "memory" if entry.item.kind == "document" else entry.item.kind
         if misses >= (1 if section.contiguous else MISSES):
@@ -73,7 +74,7 @@ def fill(section: Section, room: int, count: Count = estimate) -> Filled:
         after = chosen[at] if at < len(chosen) else None
         gaps = _gap(before, entry) + _gap(entry, after) - _gap(before, after)
         heading = count(entry.group) if entry.group and entry.group not in groups else 0
-        cost = count(entry.item.text) + heading + gaps * count(ELLIPSIS)
+        cost = count(entry.item.text) + heading + gaps * ellipsis_tokens
         if spent + cost > limit:
             misses += 1
             reason = "budget" if spent + cost > room else "cap"
@@ -161,9 +162,10 @@ def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]],
     That is their intersection over their union; at most the smaller over the larger, so that most sizes need no look.
     """
     size = len(words)
-    return any(
-        common > jaccard * (size + its_size - common)
-        for its_size, others in said.items()
-        if size > jaccard * its_size and its_size > jaccard * size
-        for common in (len(words & other) for other in others)
-    )
+    for its_size, others in said.items():
+        if size > jaccard * its_size and its_size > jaccard * size:
+            for other in others:
+                common = len(words & other)
+                if common > jaccard * (size + its_size - common):
+                    return True
+    return False

@@ -57,12 +57,12 @@ _COUNTS = {
     "seven": 7,
     "eight": 8,
 }
-_DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
 # Times that count from the moment of asking; "last time" and "last one" are none.
 _RELATIVE = re.compile(
     r"\b(?:(?:since|from|in|on|during|until) )?(?:(?P<day>today|tonight|this (?:morning|afternoon|evening)|yesterday"
     r"(?: (?:morning|afternoon|evening))?|last night)"
-    rf"|(?:last|this past) (?P<weekday>{'|'.join(_DAYS)})"
+    rf"|(?:last|this past) (?P<weekday>{'|'.join(DAYS)})"
     r"|(?P<which>last|this|the past) (?P<unit>week|weekend|month|year)"
     rf"|(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}|a couple of) (?P<ago>day|week|month|year)s? ago)\b",
     re.IGNORECASE,
@@ -184,7 +184,7 @@ def _relative(found: Mapping[str, str | None], now: datetime) -> tuple[datetime,
         start = _moved(today, -1 if day.lower().startswith(("yesterday", "last")) else 0)
         return start, _moved(start, 1)
     if weekday := found.get("weekday"):
-        start = _moved(today, -((today.weekday() - _DAYS.index(weekday.lower()) - 1) % 7 + 1))
+        start = _moved(today, -((today.weekday() - DAYS.index(weekday.lower()) - 1) % 7 + 1))
         return start, _moved(start, 1)
     if unit := found.get("ago"):
         word = (found.get("count") or "").lower()
