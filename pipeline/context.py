@@ -84,7 +84,9 @@ def _note(
             if settings.query_log_enabled:
                 stones.lock(connection, tenant_id)
                 remembered = recall.remembers(asked.chat, settings)
-                querylog.record(connection, tenant_id, query, context, seconds, remembered=remembered)
+                querylog.record(
+                    connection, tenant_id, query, context, asked.now, seconds, remembered=remembered
+                )
             if shown:
                 memories.touch(connection, sorted(shown))
             counters.add(

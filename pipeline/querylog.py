@@ -5,7 +5,7 @@ forgotten chat, is not recorded, even if the context was under way when they wer
 """
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -61,15 +61,15 @@ def record(
     tenant_id: str,
     query: ContextQuery,
     context: Context,
+    asked_at: datetime,
     seconds: float,
     *,
     remembered: bool,
 ) -> None:
-    """Record a context that took so many seconds; under the tenant's lock of `stones.lock`.
+    """Record a context, asked by the database's clock, that took so many seconds; under the lock of `stones.lock`.
 
     Where memory is off (not `remembered`), or whoever asks is not to be remembered, the figures alone.
     """
-    asked_at = chats.database_now(connection) - timedelta(seconds=seconds)
     if tombstones.stopped(connection, asked_at, ("tenant",), ("chat", query.chat_id)):
         return
     asker = query.user_id or None

@@ -117,8 +117,10 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
             spans += _spans(match.groupdict(), earliest, now)
             content = content[: match.start()] + " " + content[match.end() :]
     named = set()
+    # of the hundreds who may have spoken few stand in the question, and only these are worth a pattern
+    folded = content.casefold()
     for speaker in speakers:
-        for part in _WORD.findall(speaker):
+        for part in filter(lambda part: part.casefold() in folded, _WORD.findall(speaker)):
             spellings = "|".join(map(re.escape, sorted(_spellings(part, text), key=len, reverse=True)))
             mention = re.compile(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
             found = mention.search(content) if len(part) > 1 else None

@@ -1,7 +1,7 @@
 """Read a query, embed it, and find everything that may be shown for it, ranked."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -43,6 +43,8 @@ class Asked:
     question: Question
     parameters: Parameters
     weights: Weights
+    # the database's clock
+    now: datetime
     space: EmbeddingSpace | None = None
     vector: Vector | None = None
     degraded: list[str] = field(default_factory=list)
@@ -84,7 +86,7 @@ def ask(
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         people, earliest = sessions.people(connection, query.chat_id)
         now = chats.database_now(connection)
-        space = spaces.active(connection) if vectors.exist(connection) else None
+        space = spaces.searched(connection)
     zone = ZoneInfo(chat.time_zone)
     asked = Asked(
         chat=chat,
@@ -92,6 +94,7 @@ def ask(
         question=question.read(query.query, people, earliest or now, now.astimezone(zone)),
         parameters=parameters,
         weights=weights,
+        now=now,
     )
     if not remembers(chat, settings):
         return asked
@@ -151,33 +154,34 @@ def find(
         if not remembers(asked.chat, settings):
             return found
         with asked.timed("retrieve"):
+            words = keywords.lexemes(connection, asked.chat.language, asked.question.content)
             found.retrieved = retrieve(
                 connection,
                 asked.chat,
                 session_key=query.session_key,
-                content=asked.question.content,
+                words=words,
                 space=asked.space,
                 vector=asked.vector,
                 exact=asked.question.exact,
             )
-            _find_memories(connection, query, asked, found)
+            _find_memories(connection, query, asked, found, words)
         with asked.timed("rank"):
             found.ranked = rank.rank(
                 asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights
             )
+        if reranker is None:
+            _choose(connection, asked, found)
+            return found
     _read_again(asked, found, reranker)
     with database.tenant(tenant_id) as connection:
-        with asked.timed("sessions"):
-            found.sessions = _cards(connection, rank.rank_sessions(found.ranked))
-        with asked.timed("rerank"):
-            _reorder(connection, asked, found)
+        _choose(connection, asked, found)
     return found
 
 
-def _read_again(asked: Asked, found: Found, reranker: Reranker | None) -> None:
+def _read_again(asked: Asked, found: Found, reranker: Reranker) -> None:
     """Let a cross-encoder read the best; without its answer they stay as they are, and `degraded` says so."""
     best = [hit.candidate.text for hit in found.ranked[: rerank.READ]]
-    if reranker is None or not best:
+    if not best:
         return
     with asked.timed("reranker"):
         try:
@@ -186,10 +190,17 @@ def _read_again(asked: Asked, found: Found, reranker: Reranker | None) -> None:
             asked.degraded.append(f"reranker: {error}: ranked without")
 
 
+def _choose(connection: Connection, asked: Asked, found: Found) -> None:
+    """The sessions of what was ranked, and all of it in the order that the profile asks for."""
+    with asked.timed("sessions"):
+        found.sessions = _cards(connection, rank.rank_sessions(found.ranked))
+    with asked.timed("rerank"):
+        _reorder(connection, asked, found)
+
+
 def _reorder(connection: Connection, asked: Asked, found: Found) -> None:
     """Order what was ranked as the profile asks for."""
-    parameters = asked.parameters
-    now = chats.database_now(connection)
+    parameters, now = asked.parameters, asked.now
     if parameters.blend is not None and found.retrieved is not None:
         found.sessions = [(card, score * parameters.session_boost) for card, score in found.sessions]
         shown = [card.id for card, _ in found.sessions if card.summary][: parameters.sessions]
@@ -249,8 +260,10 @@ def _cards(connection: Connection, best: list[tuple[int, Scored]]) -> list[tuple
     ]
 
 
-def _find_memories(connection: Connection, query: ContextQuery, asked: Asked, found: Found) -> None:
-    """The memories that may be shown to whoever is in the chat, best first."""
+def _find_memories(
+    connection: Connection, query: ContextQuery, asked: Asked, found: Found, words: Sequence[str]
+) -> None:
+    """The memories that may be shown to whoever is in the chat, best first; `words` are the query's lexemes."""
     wanted = asked.parameters.memories + asked.parameters.documents
     if not wanted:
         return
@@ -260,7 +273,7 @@ def _find_memories(connection: Connection, query: ContextQuery, asked: Asked, fo
         connection,
         seen=seen,
         agent_id=agent_id,
-        words=keywords.lexemes(connection, asked.chat.language, asked.question.content),
+        words=words,
         space=asked.space,
         query=asked.vector,
         min_importance=min_importance,
@@ -270,7 +283,6 @@ def _find_memories(connection: Connection, query: ContextQuery, asked: Asked, fo
         found.hidden_memories = memories.count_hidden(
             connection, seen=seen, agent_id=agent_id, min_importance=min_importance
         )
-    now = chats.database_now(connection)
     # the same may have been learned of a person under two of their ids
     unique = {(row.scope, row.document_id, bytes(row.content_hash)): row for row in reversed(rows)}
     remembered = [
@@ -287,7 +299,9 @@ def _find_memories(connection: Connection, query: ContextQuery, asked: Asked, fo
         )
         for row in unique.values()
         if row.similarity > 0
-        for factors in [_factors(row.similarity, row.importance, row.last_accessed_at or row.created_at, now)]
+        for factors in [
+            _factors(row.similarity, row.importance, row.last_accessed_at or row.created_at, asked.now)
+        ]
     ]
     found.memories = sorted(remembered, key=lambda memory: (-memory.score, memory.id))
 

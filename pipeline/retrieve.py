@@ -52,18 +52,17 @@ def retrieve(
     chat: Chat,
     *,
     session_key: str | None,
-    content: str,
+    words: Sequence[str],
     space: EmbeddingSpace | None,
     vector: Vector | None,
     exact: Sequence[Verbatim] = (),
 ) -> Retrieved:
     """The candidates for a query in a chat, or in one session key of it.
 
-    `content` is the query without names and dates; `vector` its embedding in `space`, or None when there is
-    none: then keywords find alone. `exact` are the pieces of it that a message may hold as they stand.
+    `words` are the lexemes of the query without names and dates; `vector` its embedding in `space`, or None when
+    there is none: then keywords find alone. `exact` are the pieces of it that a message may hold as they stand.
     """
     scope = Scope(chat_id=chat.chat_id, language=chat.language, session_key=session_key)
-    words = keywords.lexemes(connection, chat.language, content)
     if chat.message_count <= WHOLE_UP_TO:
         return _whole(connection, scope, words, space, vector)
     return _large(connection, chat, scope, words, space, vector, exact)
@@ -174,7 +173,7 @@ def gathered(
     return _candidates(rows, placed, {row[0]: row[-1] for row in rows})
 
 
-def _placed(rows: Sequence[Row[Any]], ranges: Sequence[SessionRange]) -> dict[int, int]:
+def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange]) -> dict[int, int]:
     """The session whose range each message lies in; 0 for those that wait for their place."""
     starts = [(r.session_key, r.started_at) for r in ranges]
     placed = {}
@@ -186,15 +185,16 @@ def _placed(rows: Sequence[Row[Any]], ranges: Sequence[SessionRange]) -> dict[in
 
 
 def _candidates(
-    rows: Sequence[Row[Any]], placed: Mapping[int, int], cosines: Mapping[int, float | None]
+    rows: Sequence[Row[*tuple[Any, ...]]], placed: Mapping[int, int], cosines: Mapping[int, float | None]
 ) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
-    ordered = sorted((placed[row[0]], row.sent_at, row.position, row.external_id, row) for row in rows)
+    ordered = sorted(rows, key=lambda row: (placed[row[0]], row.sent_at, row.position, row.external_id))
     candidates = []
-    session, place = -1, 0
-    for its_session, sent_at, _, external_id, row in ordered:
-        session, place = its_session, place + 1 if its_session == session else 0
-        identity, _, _, speaker, role, content, _, _, size, terms = tuple[Any, ...](row[:10])
+    before, place = -1, 0
+    for identity, external_id, _, speaker, role, content, sent_at, _, size, terms, *_ in ordered:
+        session = placed[identity]
+        place = place + 1 if session == before else 0
+        before = session
         candidates.append(
             Candidate(
                 id=identity,

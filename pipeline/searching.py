@@ -48,7 +48,7 @@ def ranked(searching: Searching) -> Ranked:
         searching.connection,
         asked.chat,
         session_key=searching.scope.session_key,
-        content=asked.question.content,
+        words=searching.words,
         space=asked.space,
         vector=asked.vector,
         exact=asked.question.exact,

@@ -46,7 +46,9 @@ def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
     return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
 
 
-def all_messages(connection: Connection, scope: Scope, words: Sequence[str]) -> Sequence[Row[Any]]:
+def all_messages(
+    connection: Connection, scope: Scope, words: Sequence[str]
+) -> Sequence[Row[*tuple[Any, ...]]]:
     """Every message of a scope for ranking."""
     return connection.execute(
         text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}"),
@@ -60,7 +62,7 @@ def these_messages(
     words: Sequence[str],
     space: EmbeddingSpace | None,
     query: Vector | None,
-) -> Sequence[Row[Any]]:
+) -> Sequence[Row[*tuple[Any, ...]]]:
     """These messages for ranking, each with its cosine to the query as the last column, where it has a vector."""
     given = {"ids": list(ids), "lexemes": list(words), "any": any_of(words)}
     cosine = "NULL"

@@ -246,9 +246,11 @@ def people(connection: Connection, chat_id: str) -> tuple[list[str], datetime | 
     """The names of all who spoke in a chat, and when it began."""
     row = connection.execute(
         text("""
-            SELECT (SELECT array_agg(DISTINCT name) FROM conversation_sessions s, unnest(s.participants) name
-                WHERE s.chat_id = :chat AND s.status <> 'merged'),
-                (SELECT min(started_at) FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged')
+            WITH circles AS (
+                SELECT participants, min(started_at) AS began FROM conversation_sessions
+                WHERE chat_id = :chat AND status <> 'merged' GROUP BY participants)
+            SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name),
+                (SELECT min(began) FROM circles)
         """),
         {"chat": chat_id},
     ).one()

@@ -16,6 +16,17 @@ def active(connection: Connection) -> EmbeddingSpace | None:
     return EmbeddingSpace(**row._mapping) if row else None
 
 
+def searched(connection: Connection) -> EmbeddingSpace | None:
+    """The active space where there are vectors to compare with: without pgvector their tables are not there."""
+    row = connection.execute(
+        text(f"""
+            SELECT {_COLUMNS} FROM embedding_spaces
+            WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL
+        """)
+    ).one_or_none()
+    return EmbeddingSpace(**row._mapping) if row else None
+
+
 def written(connection: Connection) -> list[EmbeddingSpace]:
     """The spaces that new vectors go into: the active one and those being built."""
     rows = connection.execute(
