@@ -3,11 +3,12 @@
 import secrets
 from collections.abc import Sequence
 
-from pipeline import assemble, blocks
+from pipeline import assemble, blocks, chosen
+from pipeline.asking import Asked
 from pipeline.assemble import Section
 from pipeline.blocks import Remembered
 from pipeline.explain import explanation
-from pipeline.recall import Asked, Found
+from pipeline.recall import Found
 from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate
 from schemas.context import Block, BlockKind, ChatMessage, Context, Dropped, MemoryPreview
 from schemas.errors import InvalidInput
@@ -85,13 +86,11 @@ def answer(
     recent = [m for m in found.recent if m.content.strip() and m.content.strip().casefold() != itself]
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, asked.zone, count))
-    facts = [m for m in found.memories if m.type != "document"][: parameters.memories]
-    chunks = _unlike(page, [m for m in found.memories if m.type == "document"], parameters.duplicate_jaccard)[
-        : parameters.documents
-    ]
+    known = chosen.choose(found.memories, parameters, found.scale)
+    page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
-    page.fill(blocks.memories(facts, memory_cap))
-    page.fill(blocks.documents(chunks, memory_cap, query.query))
+    page.fill(blocks.memories(known.statements, memory_cap))
+    page.fill(blocks.documents(known.passages, memory_cap, query.query))
     _what_was_found(page, asked, found, int(budget * parameters.session_share), itself)
 
     ordered = page.ordered()
@@ -105,25 +104,11 @@ def answer(
         budget=budget,
         counted_by=tokenizer.name,
         degraded=degraded,
+        fell_back=found.fell_back,
         explain=explanation(query, asked, found, ordered, page.dropped) if query.explain else None,
-        memories=_previews(facts) if query.profile == "ask" else None,
+        memories=_previews(known.statements) if query.profile == "ask" else None,
         usedHistoryTokens=history_tokens if query.profile == "ask" else None,
     )
-
-
-def _unlike(page: Page, chunks: Sequence[Remembered], jaccard: float) -> list[Remembered]:
-    """The chunks without those that say the same as a better one."""
-    said: dict[int, list[frozenset[str]]] = {}
-    kept = []
-    for chunk in chunks:
-        bag = frozenset(chunk.content.casefold().split())
-        if assemble.is_said(bag, said, jaccard):
-            detail = "says the same as a better passage"
-            page.dropped.append(Dropped(kind="memory", id=chunk.id, reason="duplicate", detail=detail))
-            continue
-        said.setdefault(len(bag), []).append(bag)
-        kept.append(chunk)
-    return kept
 
 
 def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, itself: str) -> None:
@@ -131,19 +116,21 @@ def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, it
     if found.retrieved is None:
         return
     parameters, zone = asked.parameters, asked.zone
-    summarized = [(card, score) for card, score in found.sessions if card.summary]
+    summarized = [(card, score) for card, score in found.sessions if card.summary and not found.fell_back]
     page.fill(blocks.sessions(summarized, parameters, session_cap, zone))
-    chosen = [card for card, _ in summarized[: parameters.sessions]]
-    related = blocks.related(chosen, summarized[parameters.sessions :], parameters, zone)
+    shown = [card for card, _ in summarized[: parameters.sessions]]
+    related = blocks.related(shown, summarized[parameters.sessions :], parameters, zone)
     reserve = assemble.fill(related, page.room // 10, page.count).block
     said = page.blocks["history"].items if "history" in page.blocks else []
     section, left_out = blocks.exchanges(
-        found.ranked,
-        found.retrieved.candidates,
+        found.looked_into,
+        [hit.candidate for hit in found.ranked],
         {int(item.id): "the recent messages" for item in said},
         parameters,
         zone,
         itself,
+        scale=found.scale,
+        fell_back=found.fell_back,
     )
     page.dropped.extend(left_out)
     page.fill(section, keep_free=reserve.tokens if reserve else 0)

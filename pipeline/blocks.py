@@ -8,6 +8,7 @@ from datetime import datetime, tzinfo
 from pipeline import assemble, excerpt
 from pipeline.assemble import Entry, Section
 from pipeline.fence import CLOSE, OPEN, harmless
+from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS, MONTHS
 from pipeline.rank import Candidate, Scored
@@ -21,6 +22,7 @@ GUARDRAILS = (
 )
 SESSIONS = "Relevant earlier session summaries:"
 EXCHANGES = "What was said in them and elsewhere:"
+ANYWHERE = "No earlier session fits the question; the nearest messages of all:"
 RELATED = "Related earlier sessions:"
 MEMORIES = "What is known:"
 DOCUMENTS = "Documents:"
@@ -56,6 +58,8 @@ class Remembered:
     score: float
     # what the score is the product of
     components: Mapping[str, float] = field(default_factory=dict)
+    # to the question's vector; None while it has none
+    cosine: float | None = None
 
 
 def window(start: datetime, end: datetime, zone: tzinfo) -> str:
@@ -124,10 +128,14 @@ def exchanges(
     parameters: Parameters,
     zone: tzinfo,
     asked: str,
+    *,
+    scale: Scale,
+    fell_back: bool = False,
 ) -> tuple[Section, list[Dropped]]:
     """The best messages, with neighbours where asked for, and what is left out before the budget is counted.
 
-    `shown` are messages that stand elsewhere in the context, by id, with the name of the block.
+    `shown` are messages that stand elsewhere in the context, by id, with the name of the block. `fell_back` says
+    that no session fits, and labels the block so.
     """
     by_place = {(c.session, c.place): c for c in candidates if c.session}
     began: dict[int, str] = {}
@@ -174,6 +182,10 @@ def exchanges(
         if candidate.text.strip().casefold() == asked:
             drop(hit, "duplicate", "the question itself")
             continue
+        similar = scale.similarity(candidate.cosine)
+        if similar is not None and similar < parameters.min_similarity and not _is_held(hit):
+            drop(hit, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}")
+            continue
         if per_session[candidate.session] >= parameters.messages_per_session:
             drop(hit, "cap", f"more than {parameters.messages_per_session} of one session")
             continue
@@ -190,8 +202,14 @@ def exchanges(
                 near = by_place.get((candidate.session, place))
                 if near and near.id not in entries and near.id not in shown and near.text.strip():
                     add(near, None, f"beside match {rank}")
-    section = Section(kind="exchanges", heading=EXCHANGES, entries=list(entries.values()), cap=100_000)
+    heading = ANYWHERE if fell_back else EXCHANGES
+    section = Section(kind="exchanges", heading=heading, entries=list(entries.values()), cap=100_000)
     return section, dropped
+
+
+def _is_held(hit: Scored) -> bool:
+    """Whether it holds a phrase or an identifier of the question as it stands, whatever it is about."""
+    return hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
 
 
 def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = estimate) -> Section:

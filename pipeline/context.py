@@ -12,13 +12,14 @@ from time import monotonic
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline import querylog, recall
+from pipeline import asking, querylog, recall
 from pipeline.answer import answer
+from pipeline.asking import Asked
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.ledger import reason_of
 from pipeline.more import more
-from pipeline.recall import Asked, Found
+from pipeline.recall import Found
 from pipeline.search import search
 from pipeline.store import counters, memories
 from pipeline.store import tombstones as stones
@@ -49,7 +50,7 @@ def build_context(
     `InvalidInput` for a profile, parameter or budget that cannot be, `DatabaseUnavailable`.
     """
     started = monotonic()
-    asked = recall.ask(database, tenant_id, query, embedder, settings)
+    asked = asking.ask(database, tenant_id, query, embedder, settings)
     found = recall.find(database, tenant_id, query, asked, settings, reranker)
     with asked.timed("assemble"):
         budget = query.budget_tokens or settings.context_budget_tokens
@@ -83,7 +84,7 @@ def _note(
         with database.tenant(tenant_id) as connection:
             if settings.query_log_enabled:
                 stones.lock(connection, tenant_id)
-                remembered = recall.remembers(asked.chat, settings)
+                remembered = asking.remembers(asked.chat, settings)
                 querylog.record(
                     connection, tenant_id, query, context, asked.now, seconds, remembered=remembered
                 )

@@ -1,14 +1,16 @@
 """Say how a context came about: every hit with its score's parts, everything dropped with its reason."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 
-from pipeline import assemble, rank
+from pipeline import assemble, likeness
+from pipeline.asking import Asked
 from pipeline.profiles import Parameters
 from pipeline.rank import Scored
-from pipeline.recall import Asked, Found
-from schemas.context import Block, BlockKind, Dropped, Explanation, Hit
+from pipeline.recall import Found
+from pipeline.retrieve import Retrieved
+from schemas.context import Block, BlockKind, Confidence, Dropped, Explanation, Hit
 from schemas.payloads import ContextQuery
 
 # Hits and drops listed in an explanation.
@@ -81,6 +83,8 @@ def explanation(
         vector_search=found.retrieved.vector_search if found.retrieved else "off",
         rows_compared=found.retrieved.rows_compared if found.retrieved else 0,
         keyword_search=found.retrieved.keyword_search if found.retrieved else "off",
+        fell_back=found.fell_back,
+        confidence=confidence(found.ranked, found.retrieved) if found.retrieved else None,
         sessions=sessions,
         messages=messages,
         memories=memories,
@@ -90,8 +94,25 @@ def explanation(
     )
 
 
+def confidence(ranked: Sequence[Scored], retrieved: Retrieved) -> Confidence:
+    """How near the best came, in figures that say nothing by themselves."""
+    statistics = retrieved.statistics
+    cosines = [hit.candidate.cosine for hit in ranked if hit.candidate.cosine is not None]
+    words = statistics.document_frequency
+    held: dict[int, set[str]] = {}
+    for hit in ranked:
+        held.setdefault(hit.candidate.session, set()).update(hit.candidate.terms)
+    shares = [likeness.share_of_words(its, words, statistics) for its in held.values()]
+    return Confidence(
+        best_cosine=round(max(cosines), 6) if cosines else None,
+        mean_cosine=round(statistics.mean_cosine, 6) if cosines else None,
+        words=len(words),
+        words_found=round(sum(map(bool, words.values())) / len(words), 6) if words else None,
+        words_in_a_session=round(max(shares, default=0.0), 6) if words else None,
+    )
+
+
 def _session_hits(found: Found, shown: Mapping[tuple[str, str], BlockKind]) -> list[Hit]:
-    best = dict(rank.rank_sessions(sorted(found.ranked, key=lambda hit: -hit.score)))
     return [
         Hit(
             kind="session",
@@ -101,7 +122,7 @@ def _session_hits(found: Found, shown: Mapping[tuple[str, str], BlockKind]) -> l
             preview=assemble.shortened(assemble.one_line(card.summary or "not summarized"), 160),
             rank=number,
             score=round(score, 6),
-            components=_rounded(best[card.id].parts) if card.id in best else {},
+            components=_rounded(found.session_parts.get(card.id, {})),
             shown_in=shown.get(("session", str(card.id))),
         )
         for number, (card, score) in enumerate(found.sessions, start=1)
@@ -115,8 +136,7 @@ def _dropped(
     told = {(each.kind, each.id): each for each in dropped}
     summarized = {card.id for card, _ in found.sessions if card.summary}
     reasons = [
-        told.get((hit.kind, hit.id))
-        or _left_out(parameters, hit, hit.session_id in summarized, found.passed_over)
+        told.get((hit.kind, hit.id)) or _left_out(parameters, hit, hit.session_id in summarized, found)
         for hit in hits
         if hit.shown_in is None
     ]
@@ -125,9 +145,17 @@ def _dropped(
     return reasons + [each for key, each in told.items() if key not in ranked | listed]
 
 
-def _left_out(parameters: Parameters, hit: Hit, summarized: bool, passed_over: Collection[int]) -> Dropped:
+def _left_out(parameters: Parameters, hit: Hit, summarized: bool, found: Found) -> Dropped:
     """The reason of a hit that no block was offered."""
-    if hit.kind == "message" and int(hit.id) in passed_over:
+    if hit.kind == "session" and found.fell_back:
+        parts = found.session_parts.get(int(hit.id), {})
+        fit = max(parts.get("words", 0.0), parts.get("meaning", 0.0))
+        detail = f"fits by {fit:.2f}; the best must by {parameters.min_session_fit:g}"
+        return Dropped(kind=hit.kind, id=hit.id, reason="below_minimum", detail=detail)
+    if hit.kind == "message" and found.is_outside(hit.session_id):
+        detail = f"not in one of the {parameters.sessions} sessions that were looked into"
+        return Dropped(kind=hit.kind, id=hit.id, reason="cap", detail=detail)
+    if hit.kind == "message" and int(hit.id) in found.passed_over:
         return Dropped(kind=hit.kind, id=hit.id, reason="mmr", detail="too much like a better hit")
     if hit.kind == "session" and not summarized:
         return Dropped(kind=hit.kind, id=hit.id, reason="below_minimum", detail="not summarized")

@@ -1,6 +1,6 @@
 """Tell more of a session that an earlier answer showed: what was said around that, page by page, nothing twice."""
 
-from pipeline import recall
+from pipeline import asking
 from pipeline.store import chats, searches, sessions
 from pipeline.store.database import Database
 from pipeline.themes import as_line
@@ -30,7 +30,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         row = sessions.find(connection, query.session_id)
-        if row is None or row.chat_id != query.chat_id or not recall.remembers(chat, settings):
+        if row is None or row.chat_id != query.chat_id or not asking.remembers(chat, settings):
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
         found, there = searches.not_shown(
             connection,

@@ -1,4 +1,12 @@
-"""Named sets of retrieval parameters; any of them can be overridden for one request by its name."""
+"""Named sets of retrieval parameters; any of them can be overridden for one request by its name.
+
+`balanced` is our own best by measurement; the others keep what their users know, with these differences:
+
+- Messages that say the same as a better one are shown once in every profile, not in `ask` alone: the tokens go to
+  what is said only once.
+- `agent` also shows the latest messages of its thread. Where its users' sessions were made of memories, ours are made
+  of messages; a session's memories stand with the others, and need not be like the question.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -9,8 +17,18 @@ from schemas.errors import InvalidInput
 
 _AT_MOST_1 = {
     *("history_share", "session_share", "memory_share", "duplicate_jaccard", "daily_decay", "mmr_lambda"),
-    *("blend_ranking", "blend_time", "blend_words", "covered_factor"),
+    *("blend_ranking", "blend_time", "blend_words", "covered_factor", "min_similarity", "min_session_fit"),
 }
+# Of everything that is counted out, and of a user's memories.
+MOST = 100
+MOST_OF_A_USER = 10
+_AT_MOST = dict.fromkeys(
+    (
+        *("sessions", "messages", "messages_per_session", "neighbours", "related", "memories", "documents"),
+        *("session_memories", "agent_memories", "organization_memories"),
+    ),
+    MOST,
+) | {"user_memories": MOST_OF_A_USER}
 # As the users of an `ask` know them.
 ALIASES = {"top_k_memories": "memories", "top_k_documents": "documents"}
 
@@ -34,12 +52,21 @@ class Parameters:
     # sessions that share people, places and topics with the chosen ones
     related: int = 0
     related_chars: int = 80
-    # statements known of the organization, the agent and the user
+    # statements, the best of all scopes, and passages of documents
     memories: int = 5
     documents: int = 5
+    # of them so many of the sessions in scope, the user, the agent, and the organization, passages among the last
+    session_memories: int = MOST
+    user_memories: int = MOST_OF_A_USER
+    agent_memories: int = MOST
+    organization_memories: int = MOST
     memory_share: float = 0.25
     # user memories of less importance are left out
     min_importance: float = 0.5
+    # messages, statements and passages less like the question are left out, on the scale of `pipeline.likeness`
+    min_similarity: float = 0.0
+    # narrow to the best sessions, if the first fits by so much (see `pipeline.themes`); 0: messages of all sessions
+    min_session_fit: float = 0.0
     # messages that are alike by more than this (Jaccard, of words) are shown once
     duplicate_jaccard: float = 0.8
     # the shares of the ranking, of newness and of the question's words in a blend of the three; all 0: no blend.
@@ -65,7 +92,7 @@ class Parameters:
         """Counts and shares are not negative, and nothing is asked for by the thousand."""
         for field in fields(self):
             value = getattr(self, field.name)
-            limit = 1.0 if field.name in _AT_MOST_1 else 100_000
+            limit = 1.0 if field.name in _AT_MOST_1 else _AT_MOST.get(field.name, 100_000)
             if not 0 <= value <= limit:
                 raise InvalidInput(
                     f"{field.name} must be from 0 to {limit}", field=f"parameters.{field.name}"
@@ -90,14 +117,29 @@ PROFILES: dict[str, Parameters] = {
         blend_words=0.30,
     ),
     # questions to an assistant: 800 tokens of history, memories and documents
-    "ask": Parameters(sessions=0, messages=10, memories=3, documents=5),
-    # documents and messages, up to 4,096 tokens of history
+    "ask": Parameters(sessions=0, messages=0, memories=3, documents=5),
+    # the messages that are most like the question, up to 4,096 tokens of history
     "rag": Parameters(
-        history_tokens=4096, sessions=0, messages=5, memories=0, documents=5, daily_decay=0.95, mmr_lambda=0.7
+        history_tokens=4096,
+        sessions=0,
+        messages=5,
+        memories=0,
+        documents=0,
+        min_similarity=0.7,
+        daily_decay=0.95,
+        mmr_lambda=0.7,
     ),
     # agents: the session's own messages, memories of all scopes
-    "agent": Parameters(sessions=1, messages=10, memories=10),
-    # summaries first, then what was said around
+    "agent": Parameters(
+        sessions=0,
+        messages=10,
+        memories=23,
+        session_memories=10,
+        user_memories=5,
+        agent_memories=3,
+        organization_memories=5,
+    ),
+    # summaries first, then what was said around; where none fits, what was said anywhere
     "contextual": Parameters(
         history_tokens=0,
         session_chars=100,
@@ -107,6 +149,8 @@ PROFILES: dict[str, Parameters] = {
         messages_per_session=5,
         neighbours=1,
         memories=0,
+        documents=0,
+        min_session_fit=0.5,
     ),
 }
 WEIGHTS = {field.name for field in fields(Weights)}

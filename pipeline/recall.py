@@ -1,61 +1,35 @@
-"""Read a query, embed it, and find everything that may be shown for it, ranked."""
+"""Find everything that may be shown for a query, ranked."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from operator import mul
-from time import monotonic
-from typing import Any
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from pipeline import question, rank, rerank
+from pipeline import known, rank, rerank
+from pipeline.asking import Asked, remembers
 from pipeline.blocks import Remembered, SessionCard
-from pipeline.clients.protocols import Embedder, Reranker
-from pipeline.profiles import Parameters, parameters_for
-from pipeline.question import Question
-from pipeline.rank import Candidate, Scored, Weights
+from pipeline.clients.protocols import Reranker
+from pipeline.likeness import Scale
+from pipeline.narrow import Narrowing, narrow
+from pipeline.rank import Candidate, Scored
 from pipeline.retrieve import Retrieved, retrieve
-from pipeline.store import audience, chats, keywords, memories, messages, sessions, spaces, summaries, vectors
-from pipeline.store.chats import Chat
+from pipeline.searching import Ranked, Searching
+from pipeline.store import keywords, messages, summaries, vectors
 from pipeline.store.database import Database
-from schemas.errors import NotFound, ProviderRejected, ProviderUnavailable
+from pipeline.store.filters import Filter
+from pipeline.store.scope import Scope
+from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.payloads import ContextQuery
+from schemas.search import SearchQuery
 from schemas.sessions import Message
 from schemas.settings import Settings
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.vectors import Vector
 
 # Recent messages looked at to fill the history.
 RECENT = 60
 # Ranked sessions whose summaries are read.
 SESSIONS_READ = 12
-
-
-@dataclass(kw_only=True)
-class Asked:
-    """A query on its way: what was asked where, with what, and what could not be done."""
-
-    chat: Chat
-    zone: ZoneInfo
-    question: Question
-    parameters: Parameters
-    weights: Weights
-    # the database's clock
-    now: datetime
-    space: EmbeddingSpace | None = None
-    vector: Vector | None = None
-    degraded: list[str] = field(default_factory=list)
-    timings_ms: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Note how long a stage takes."""
-        started = monotonic()
-        yield
-        self.timings_ms[stage] = round((monotonic() - started) * 1000, 2)
 
 
 @dataclass(kw_only=True)
@@ -65,6 +39,10 @@ class Found:
     retrieved: Retrieved | None = None
     ranked: list[Scored] = field(default_factory=list)
     sessions: list[tuple[SessionCard, float]] = field(default_factory=list)
+    # what their scores are made of, by their ids
+    session_parts: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    # none: messages of all sessions are shown
+    narrowing: Narrowing | None = None
     recent: list[Message] = field(default_factory=list)
     memories: list[Remembered] = field(default_factory=list)
     # how many more there are that may not be shown here; counted for an explanation
@@ -72,70 +50,27 @@ class Found:
     # messages that others stand before only for being less alike
     passed_over: frozenset[int] = frozenset()
 
+    @property
+    def fell_back(self) -> bool:
+        """Whether no session fits well enough to look into it alone, so that messages of all of them are shown."""
+        return self.narrowing is not None and not self.narrowing.chosen
 
-def ask(
-    database: Database, tenant_id: str, query: ContextQuery, embedder: Embedder | None, settings: Settings
-) -> Asked:
-    """Read the question and embed it; the model is called outside any transaction."""
-    parameters, weights = parameters_for(
-        query.profile, {**_configured(query.profile, settings), **query.parameters, **_numbers(query)}
-    )
-    with database.tenant(tenant_id) as connection:
-        chat = chats.get(connection, query.chat_id)
-        if chat is None:
-            raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
-        people, earliest = sessions.people(connection, query.chat_id)
-        now = chats.database_now(connection)
-        space = spaces.searched(connection)
-    zone = ZoneInfo(chat.time_zone)
-    asked = Asked(
-        chat=chat,
-        zone=zone,
-        question=question.read(query.query, people, earliest or now, now.astimezone(zone)),
-        parameters=parameters,
-        weights=weights,
-        now=now,
-    )
-    if not remembers(chat, settings):
-        return asked
-    with asked.timed("embed"):
-        if space is None:
-            asked.degraded.append(
-                "vectors: this Postgres has no pgvector, or no space is active: keywords alone"
-            )
-        elif embedder is None or not space.same_as(embedder.space):
-            asked.degraded.append(
-                f"vectors: nothing here embeds into the active space {space.name}: keywords alone"
-            )
-        else:
-            try:
-                asked.vector = embedder.embed_query(asked.question.content)
-                asked.space = space
-            except (ProviderUnavailable, ProviderRejected) as error:
-                asked.degraded.append(f"vectors: {error}: keywords alone")
-    return asked
+    @property
+    def scale(self) -> Scale:
+        """What the cosines of all that was found are like."""
+        mean = self.retrieved.statistics.mean_cosine if self.retrieved else 0.0
+        messages = (hit.candidate.cosine for hit in self.ranked)
+        return Scale.of([*messages, *(memory.cosine for memory in self.memories)], mean)
 
+    def is_outside(self, session: int | None) -> bool:
+        """Whether others were chosen to be looked into than this session."""
+        chosen = self.narrowing.chosen if self.narrowing else ()
+        return bool(chosen) and all(theme.row.id != session for theme in chosen)
 
-def remembers(chat: Chat, settings: Settings) -> bool:
-    """Whether memory is on: off, messages are kept, and neither made anything of nor searched."""
-    return settings.session_memory_enabled and chat.memory
-
-
-def _configured(profile: str, settings: Settings) -> dict[str, Any]:
-    """What the settings say of the default profile; the others are what their names promise."""
-    if profile != "balanced":
-        return {}
-    return {
-        "sessions": settings.session_max_retrieved,
-        "history_tokens": settings.context_history_tokens,
-        "min_importance": settings.memory_min_importance,
-    }
-
-
-def _numbers(query: ContextQuery) -> dict[str, Any]:
-    """The query's own fields that are parameters."""
-    given = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
-    return {name: number for name, number in given.items() if number is not None}
+    @property
+    def looked_into(self) -> list[Scored]:
+        """What was ranked, in the sessions narrowed to alone."""
+        return [hit for hit in self.ranked if not self.is_outside(hit.candidate.session)]
 
 
 def find(
@@ -164,11 +99,14 @@ def find(
                 vector=asked.vector,
                 exact=asked.question.exact,
             )
-            _find_memories(connection, query, asked, found, words)
+            found.memories, found.hidden_memories = known.memories_for(connection, query, asked, words)
         with asked.timed("rank"):
             found.ranked = rank.rank(
                 asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights
             )
+        if asked.parameters.min_session_fit and asked.parameters.sessions:
+            with asked.timed("narrow"):
+                _narrow(connection, query, asked, found, found.retrieved, words)
         if reranker is None:
             _choose(connection, asked, found)
             return found
@@ -176,6 +114,38 @@ def find(
     with database.tenant(tenant_id) as connection:
         _choose(connection, asked, found)
     return found
+
+
+def _narrow(
+    connection: Connection,
+    query: ContextQuery,
+    asked: Asked,
+    found: Found,
+    retrieved: Retrieved,
+    words: Sequence[str],
+) -> None:
+    """Look into the best sessions alone; their messages stand before all others."""
+    chat = asked.chat
+    searching = Searching(
+        connection=connection,
+        query=SearchQuery(chat_id=chat.chat_id, query=query.query, session_key=query.session_key),
+        asked=asked,
+        scope=Scope(chat_id=chat.chat_id, language=chat.language, session_key=query.session_key),
+        # what was retrieved is in scope
+        which=Filter(),
+        words=words,
+    )
+    found.narrowing = narrow(
+        searching,
+        Ranked(hits=found.ranked, statistics=retrieved.statistics),
+        sessions=asked.parameters.sessions,
+        least=asked.parameters.min_session_fit,
+    )
+    inside = {hit.candidate.id for hit in found.narrowing.hits}
+    found.ranked = [
+        *found.narrowing.hits,
+        *(hit for hit in found.ranked if hit.candidate.id not in inside),
+    ]
 
 
 def _read_again(asked: Asked, found: Found, reranker: Reranker) -> None:
@@ -193,7 +163,7 @@ def _read_again(asked: Asked, found: Found, reranker: Reranker) -> None:
 def _choose(connection: Connection, asked: Asked, found: Found) -> None:
     """The sessions of what was ranked, and all of it in the order that the profile asks for."""
     with asked.timed("sessions"):
-        found.sessions = _cards(connection, rank.rank_sessions(found.ranked))
+        _choose_sessions(connection, found)
     with asked.timed("rerank"):
         _reorder(connection, asked, found)
 
@@ -202,7 +172,7 @@ def _reorder(connection: Connection, asked: Asked, found: Found) -> None:
     """Order what was ranked as the profile asks for."""
     parameters, now = asked.parameters, asked.now
     if parameters.blend is not None and found.retrieved is not None:
-        found.sessions = [(card, score * parameters.session_boost) for card, score in found.sessions]
+        _blend_sessions(asked, found, parameters.blend)
         shown = [card.id for card, _ in found.sessions if card.summary][: parameters.sessions]
         found.ranked = rerank.blend(
             found.ranked,
@@ -224,6 +194,32 @@ def _reorder(connection: Connection, asked: Asked, found: Found) -> None:
         found.passed_over = frozenset(before - after)
 
 
+def _blend_sessions(asked: Asked, found: Found, shares: tuple[float, float, float]) -> None:
+    """Order the sessions by the same blend as their messages."""
+    held: dict[int, set[str]] = {}
+    for hit in found.ranked:
+        held.setdefault(hit.candidate.session, set()).update(hit.candidate.terms)
+    terms = len(found.retrieved.statistics.document_frequency) if found.retrieved else 0
+    blended = rerank.blend_sessions(
+        [
+            rerank.Whole(
+                id=card.id,
+                score=score,
+                ended_at=card.ended_at,
+                overlap=len(held.get(card.id, ())) / max(terms, 1),
+            )
+            for card, score in found.sessions
+        ],
+        asked.now,
+        weights=shares,
+        half_life_hours=asked.parameters.half_life_hours,
+        boost=asked.parameters.session_boost,
+    )
+    cards = {card.id: card for card, _ in found.sessions}
+    found.sessions = [(cards[session], sum(parts.values())) for session, parts in blended]
+    found.session_parts = dict(blended)
+
+
 def _likeness(connection: Connection, asked: Asked, found: Found) -> Callable[[Candidate, Candidate], float]:
     """How alike two messages are: the cosine of their vectors, the overlap of their words where one has none."""
     stored: dict[int, Vector] = {}
@@ -239,11 +235,18 @@ def _likeness(connection: Connection, asked: Asked, found: Found) -> Callable[[C
     return alike
 
 
-def _cards(connection: Connection, best: list[tuple[int, Scored]]) -> list[tuple[SessionCard, float]]:
-    rows = {
-        row.id: row for row in summaries.cards(connection, [session for session, _ in best[:SESSIONS_READ]])
-    }
-    return [
+def _choose_sessions(connection: Connection, found: Found) -> None:
+    """The best sessions, with what is known of them: those narrowed to and the next, or those of the best messages."""
+    best: list[tuple[int, float, Mapping[str, float]]]
+    if found.narrowing is not None:
+        themes = [*found.narrowing.chosen, *found.narrowing.others]
+        best = [(theme.row.id, theme.score, theme.parts) for theme in themes]
+    else:
+        best = [(session, hit.score, hit.parts) for session, hit in rank.rank_sessions(found.ranked)]
+    best = best[:SESSIONS_READ]
+    rows = {row.id: row for row in summaries.cards(connection, [session for session, _, _ in best])}
+    found.session_parts = {session: parts for session, _, parts in best}
+    found.sessions = [
         (
             SessionCard(
                 id=session,
@@ -253,64 +256,8 @@ def _cards(connection: Connection, best: list[tuple[int, Scored]]) -> list[tuple
                 topics=row.topic_tags,
                 entities=row.entities,
             ),
-            hit.score,
+            score,
         )
-        for session, hit in best[:SESSIONS_READ]
+        for session, score, _ in best
         if (row := rows.get(session)) is not None
     ]
-
-
-def _find_memories(
-    connection: Connection, query: ContextQuery, asked: Asked, found: Found, words: Sequence[str]
-) -> None:
-    """The memories that may be shown to whoever is in the chat, best first; `words` are the query's lexemes."""
-    wanted = asked.parameters.memories + asked.parameters.documents
-    if not wanted:
-        return
-    seen = audience.seen(connection, asked.chat.chat_id, asked.chat.kind, query.user_id)
-    agent_id, min_importance = query.agent_id or None, asked.parameters.min_importance
-    rows = memories.relevant(
-        connection,
-        seen=seen,
-        agent_id=agent_id,
-        words=words,
-        space=asked.space,
-        query=asked.vector,
-        min_importance=min_importance,
-        limit=4 * wanted,
-    )
-    if query.explain:
-        found.hidden_memories = memories.count_hidden(
-            connection, seen=seen, agent_id=agent_id, min_importance=min_importance
-        )
-    # the same may have been learned of a person under two of their ids
-    unique = {(row.scope, row.document_id, bytes(row.content_hash)): row for row in reversed(rows)}
-    remembered = [
-        Remembered(
-            id=str(row.id),
-            scope=row.scope,
-            type=row.type,
-            content=row.content,
-            source=row.source,
-            document_id=row.document_id,
-            chunk_index=row.chunk_index,
-            score=math.prod(factors.values()),
-            components=factors,
-        )
-        for row in unique.values()
-        if row.similarity > 0
-        for factors in [
-            _factors(row.similarity, row.importance, row.last_accessed_at or row.created_at, asked.now)
-        ]
-    ]
-    found.memories = sorted(remembered, key=lambda memory: (-memory.score, memory.id))
-
-
-def _factors(similarity: float, importance: float, used_at: datetime, now: datetime) -> dict[str, float]:
-    """The factors of a memory's score; `recency` is 1.1 for now and 1 after a month."""
-    age_days = max(0.0, (now - used_at).total_seconds() / 86_400)
-    return {
-        "similarity": similarity,
-        "importance": 1 + 0.05 * importance,
-        "recency": 1 + 0.1 * max(0.0, 1 - age_days / 30),
-    }

@@ -4,9 +4,13 @@ All of it is off in the profile `balanced`, where it finds less. Scores stay sum
 """
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypeVar
 
 from pipeline.rank import Candidate, Scored
+
+T = TypeVar("T")
 
 # So many of the best are chosen from for diversity; each choice compares with all chosen before.
 MMR_TOP = 50
@@ -17,6 +21,17 @@ READ_WEIGHT = 2.0
 TIE = 0.001
 # A best score that is no more says nothing, and dividing by it could overflow.
 NOTHING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """A session as a blend sees it."""
+
+    id: int
+    score: float
+    ended_at: datetime
+    # the share of the question's terms that its messages hold
+    overlap: float
 
 
 def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
@@ -60,6 +75,36 @@ def blend(
         parts["overlap"] = overlap * len(hit.candidate.terms) / max(terms, 1) * factor
         blended.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(blended)
+
+
+def blend_sessions(
+    sessions: Sequence[Whole],
+    now: datetime,
+    *,
+    weights: tuple[float, float, float],
+    half_life_hours: float,
+    boost: float,
+) -> list[tuple[int, dict[str, float]]]:
+    """`(session, the parts of its score)` by the same formula with the factor `boost`, best first.
+
+    Among those nearer than `TIE` the one that holds more of the question's terms comes first, then the newer.
+    """
+    best = max((session.score for session in sessions), default=0.0)
+    base, time, overlap = weights
+    blended: list[tuple[float, Whole, dict[str, float]]] = []
+    for session in sessions:
+        age = max(0.0, (now - session.ended_at).total_seconds() / 3600)
+        parts = {
+            "ranking": base * session.score / best * boost if best > NOTHING else 0.0,
+            "recency": time * 0.5 ** (age / half_life_hours) * boost,
+            "overlap": overlap * session.overlap * boost,
+        }
+        blended.append((sum(parts.values()), session, parts))
+    ordered = sorted(blended, key=lambda each: -each[0])
+    ranked = _ties_settled(
+        ordered, lambda each: each[0], lambda each: (each[1].overlap, each[1].ended_at, each[1].id)
+    )
+    return [(session.id, parts) for _, session, parts in ranked]
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
@@ -116,11 +161,18 @@ def _quoted(hit: Scored) -> float:
 def _best_first(scored: Sequence[Scored]) -> list[Scored]:
     """By score; those nearer than `TIE` to the best of them newer first."""
     ordered = sorted(scored, key=lambda hit: (-hit.score, -hit.candidate.sent_at.timestamp()))
-    found: list[Scored] = []
-    tied: list[Scored] = []
-    for hit in ordered:
-        if tied and tied[0].score - hit.score >= TIE:
-            found += sorted(tied, key=lambda h: (h.candidate.sent_at, h.candidate.id), reverse=True)
+    return _ties_settled(ordered, lambda h: h.score, lambda h: (h.candidate.sent_at, h.candidate.id))
+
+
+def _ties_settled(
+    ordered: Sequence[T], score: Callable[[T], float], rather: Callable[[T], tuple[Any, ...]]
+) -> list[T]:
+    """What is ordered by score, those nearer than `TIE` to the best of them by what speaks for them rather."""
+    found: list[T] = []
+    tied: list[T] = []
+    for each in ordered:
+        if tied and score(tied[0]) - score(each) >= TIE:
+            found += sorted(tied, key=rather, reverse=True)
             tied = []
-        tied.append(hit)
-    return found + sorted(tied, key=lambda h: (h.candidate.sent_at, h.candidate.id), reverse=True)
+        tied.append(each)
+    return found + sorted(tied, key=rather, reverse=True)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from pipeline import assemble, recall, themes
+from pipeline import asking, assemble, narrow, themes
 from pipeline.clients.protocols import Embedder
 from pipeline.explain import arms, message_hits
 from pipeline.rank import Scored
@@ -60,8 +60,8 @@ def search(
     """
     context = ContextQuery(chat_id=query.chat_id, query=query.query, session_key=query.session_key)
     # the very characters need no model
-    asked = recall.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)
-    if not recall.remembers(asked.chat, settings):
+    asked = asking.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)
+    if not asking.remembers(asked.chat, settings):
         return SearchResult(mode=query.mode, degraded=["memory: it is off here, so nothing is searched"])
     degraded = [] if query.mode == "exact" else asked.degraded
     with database.tenant(tenant_id) as connection:
@@ -162,7 +162,7 @@ def _exact(searching: Searching) -> SearchResult:
 
 def _contextual(searching: Searching) -> SearchResult:
     """Sessions first, then what was said in them; the whole scope where no session fits."""
-    found = themes.narrowed(searching)
+    found = narrow.narrowed(searching)
     if found is None:
         return SearchResult(
             mode="contextual", hits=_hybrid(searching), fell_back=True, degraded=searching.asked.degraded

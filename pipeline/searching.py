@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from pipeline import rank
+from pipeline.asking import Asked
 from pipeline.rank import Candidate, Scored, Statistics
-from pipeline.recall import Asked
 from pipeline.retrieve import CANDIDATES_PER_ARM, VERBATIM_READ, WHOLE_UP_TO, gathered, retrieve
 from pipeline.store import searches
 from pipeline.store.filters import Filter

@@ -111,13 +111,24 @@ def test_profiles_are_what_their_users_know() -> None:
     assert group.blend == GROUP
     assert (group.half_life_hours, group.session_boost, group.covered_factor) == (72, 1.25, 0.5)
     assert (group.sessions, group.session_chars) == (3, 420)
-    assert (rag.daily_decay, rag.history_tokens, rag.messages) == (0.95, 4096, 5)
+    assert (rag.daily_decay, rag.history_tokens, rag.messages, rag.min_similarity) == (0.95, 4096, 5, 0.7)
     assert rag.mmr_lambda < 1
-    assert (PROFILES["ask"].memories, PROFILES["ask"].documents, PROFILES["ask"].history_tokens) == (
-        3,
-        5,
-        800,
-    )
+    ask, agent, contextual = PROFILES["ask"], PROFILES["agent"], PROFILES["contextual"]
+    assert (ask.memories, ask.documents, ask.history_tokens, ask.messages) == (3, 5, 800, 0)
+    assert (agent.user_memories, agent.agent_memories, agent.organization_memories) == (5, 3, 5)
+    assert (agent.messages, agent.session_memories, agent.min_importance) == (10, 10, 0.5)
+    assert (contextual.sessions, contextual.session_chars, contextual.min_session_fit) == (3, 100, 0.5)
+    assert (contextual.messages_per_session, contextual.neighbours) == (5, 1)
+    assert (contextual.related, contextual.related_chars, contextual.history_tokens) == (2, 80, 0)
+    nothing_of = {
+        "group": ("memories", "documents", "related"),
+        "ask": ("sessions", "messages", "related"),
+        "rag": ("sessions", "memories", "documents", "related"),
+        "agent": ("sessions", "related"),
+        "contextual": ("memories", "documents"),
+    }
+    for profile, names in nothing_of.items():
+        assert [getattr(PROFILES[profile], name) for name in names] == [0] * len(names), profile
     balanced = PROFILES["balanced"]
     assert (balanced.blend, balanced.daily_decay, balanced.mmr_lambda) == (None, 1, 1)
 

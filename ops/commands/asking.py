@@ -11,7 +11,7 @@ from rich.table import Table
 from ops.commands import rendering
 from ops.commands.opening import find_chat
 from pipeline.store.chats import Chat
-from schemas.context import Hit
+from schemas.context import Confidence, Hit
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
@@ -51,6 +51,17 @@ def asked(
         found = find_chat(connection, chat)
     said = {name: value for name, value in given.items() if value is not None}
     return Asked(chat=found, query=parse_payload(kind, {"chat_id": found.chat_id, **said}))
+
+
+def nearness(confidence: Confidence) -> str:
+    """How near the best came to a question, in one line."""
+    told = []
+    if confidence.best_cosine is not None:
+        told.append(f"best cosine {confidence.best_cosine:.2f}, the mean {confidence.mean_cosine or 0.0:.2f}")
+    if confidence.words_found is not None and confidence.words_in_a_session is not None:
+        found, together = confidence.words_found, confidence.words_in_a_session
+        told.append(f"words found {found:.0%}, in one session {together:.0%} by weight")
+    return "; ".join(told) or "nothing to compare by"
 
 
 def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None, why: bool = False) -> Table:

@@ -166,6 +166,8 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str) ->
     )
     rendering.row(facts, "vectors", f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}")
     rendering.row(facts, "keywords", why.keyword_search)
+    if why.confidence is not None:
+        rendering.row(facts, "nearest", asking.nearness(why.confidence))
     rendering.row(facts, "milliseconds", times)
     rendering.row(facts, "profile", why.profile)
     console.print()

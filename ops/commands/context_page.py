@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ops.commands import rendering
+from ops.commands import asking, rendering
 from ops.commands.html import Html, join, tag
 from schemas.context import Context, Dropped, Explanation, Hit
 
@@ -86,6 +86,7 @@ def _facts(context: Context, why: Explanation, chat: str) -> Html:
         f"{chat}, profile {why.profile}, {context.used_tokens:,} of {context.budget:,} tokens, keywords: ",
         f"{why.keyword_search}, vectors: {why.vector_search}, {why.rows_compared:,} rows compared",
         ", the whole scope since narrowing found nothing good enough" if why.fell_back else "",
+        f"; {asking.nearness(why.confidence)}" if why.confidence is not None else "",
     ]
     problems = [tag("p", f"Degraded: {each}", class_="warn") for each in context.degraded]
     return join([tag("p", told, class_="soft"), problems])

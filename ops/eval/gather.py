@@ -14,13 +14,14 @@ from sqlalchemy import text
 from ops.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found
 from ops.eval.shipped import Shipped
-from pipeline import rank, recall
+from pipeline import asking, rank, recall
 from pipeline.answer import answer
+from pipeline.asking import Asked
 from pipeline.assemble import one_line
 from pipeline.blocks import SessionCard
 from pipeline.profiles import Parameters
 from pipeline.rank import Statistics, Weights
-from pipeline.recall import SESSIONS_READ, Asked, Found
+from pipeline.recall import SESSIONS_READ, Found
 from pipeline.retrieve import Retrieved
 from schemas.context import Context
 from schemas.payloads import ContextQuery
@@ -109,7 +110,7 @@ def gather(
     """All that is found for a question; with `names_stay` its names and dates are searched for as words."""
     resources, settings = backscroll.resources, backscroll.settings
     query = ContextQuery(chat_id=where.conversation.chat.chat_id, query=question.text, include_history=False)
-    asked = recall.ask(resources.database, settings.tenant, query, resources.embedder, settings)
+    asked = asking.ask(resources.database, settings.tenant, query, resources.embedder, settings)
     if names_stay and asked.question.content != question.text:
         asked.question = replace(asked.question, content=question.text)
         asked.vector = resources.embedder.embed_query(question.text)

@@ -10,6 +10,7 @@ from sqlalchemy.sql import bindparam
 
 from pipeline.audience import Visible
 from pipeline.store.audience import Seen
+from pipeline.store.scope import Scope
 from pipeline.store.vectors import literal
 from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.vectors import EmbeddingSpace, Vector
@@ -46,12 +47,16 @@ def insert(
     return row.id, bool(row.new)
 
 
-# Live memories of these scopes: the organization's, one agent's, and one person's by all their ids.
+# Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of a chat's
+# sessions, or of the sessions of one key in it.
 _IN_SCOPE = """
     m.superseded_by IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
         AND ((m.scope = 'organization')
             OR (m.scope = 'agent' AND m.agent_id = :agent)
-            OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance))
+            OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance)
+            OR (m.scope = 'session' AND EXISTS (SELECT 1 FROM conversation_sessions s
+                WHERE s.tenant_id = m.tenant_id AND s.id = m.session_id AND s.chat_id = :chat
+                    AND (CAST(:key AS text) IS NULL OR s.session_key = :key))))
 """
 _VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
 
@@ -59,6 +64,7 @@ _VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
 def relevant(
     connection: Connection,
     *,
+    scope: Scope,
     seen: Seen,
     agent_id: str | None,
     words: Sequence[str],
@@ -67,12 +73,14 @@ def relevant(
     min_importance: float,
     limit: int,
 ) -> list[Row[Any]]:
-    """Live memories of the organization, this agent and whoever asks that may be shown here, nearest first.
+    """Live memories of the organization, this agent, whoever asks and the scope's sessions, nearest first.
 
-    At most `limit` statements and as many chunks of documents, so that a thick handbook leaves room for a fact.
-    `similarity` is the cosine, or without vectors the share of the query's lexemes that the memory holds.
+    Those alone that may be shown here. At most `limit` of each of the four and as many chunks of documents, so that a
+    thick handbook leaves room for a fact. `similarity` is the `cosine`, or without vectors the share of the query's
+    lexemes that the memory holds.
     """
-    similarity, join = (
+    cosine, similarity, join = (
+        "NULL::float8",
         "(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w"
         " WHERE w = ANY(tsvector_to_array(m.tsv)))"
         " / greatest(cardinality(CAST(:words AS text[])), 1)",
@@ -80,29 +88,30 @@ def relevant(
     )
     if space is not None and query is not None:
         size = int(space.dimensions)
-        similarity = (
-            f"coalesce(1 - (v.embedding::halfvec({size}) <=> CAST(:query AS halfvec({size}))), {similarity})"
-        )
+        cosine = f"1 - (v.embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))"
+        similarity = f"coalesce({cosine}, {similarity})"
         join = f"""LEFT JOIN memory_vectors v ON v.tenant_id = m.tenant_id AND v.memory_id = m.id
             AND v.space_id = {int(space.id or 0)}"""
     rows = connection.execute(
         text(f"""
             WITH alike AS (
-                SELECT m.id, m.created_at, m.type = 'document' AS is_chunk, {similarity} AS similarity
+                SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, {cosine} AS cosine,
+                    {similarity} AS similarity
                 FROM memories m {join}
                 WHERE {_IN_SCOPE} AND {_VISIBLE}
             ), near AS (
-                SELECT id, similarity, row_number() OVER (
-                    PARTITION BY is_chunk ORDER BY similarity DESC, created_at DESC) AS place
+                SELECT id, cosine, similarity, row_number() OVER (
+                    PARTITION BY scope, is_chunk ORDER BY similarity DESC, created_at DESC) AS place
                 FROM alike
             )
             SELECT m.id, m.scope, m.type, m.content, m.content_hash, m.importance, m.source, m.learned_in,
-                m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, near.similarity
+                m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, near.cosine,
+                near.similarity
             FROM near JOIN memories m USING (id) WHERE near.place <= :limit
             ORDER BY near.similarity DESC, m.created_at DESC
         """),
         {
-            **_scope(seen, agent_id, min_importance),
+            **_given(scope, seen, agent_id, min_importance),
             "words": list(words),
             "query": literal(query) if query is not None else None,
             "limit": limit,
@@ -111,18 +120,22 @@ def relevant(
     return [row for row in rows if seen.visible.shows(row.learned_in)]
 
 
-def count_hidden(connection: Connection, *, seen: Seen, agent_id: str | None, min_importance: float) -> int:
+def count_hidden(
+    connection: Connection, *, scope: Scope, seen: Seen, agent_id: str | None, min_importance: float
+) -> int:
     """How many memories are not shown for where they were learned, whatever is asked."""
     return int(
         connection.execute(
             text(f"SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT {_VISIBLE}"),
-            _scope(seen, agent_id, min_importance),
+            _given(scope, seen, agent_id, min_importance),
         ).scalar_one()
     )
 
 
-def _scope(seen: Seen, agent_id: str | None, min_importance: float) -> dict[str, Any]:
+def _given(scope: Scope, seen: Seen, agent_id: str | None, min_importance: float) -> dict[str, Any]:
     return {
+        "chat": scope.chat_id,
+        "key": scope.session_key,
         "users": seen.asker_ids,
         "agent": agent_id,
         "min_importance": min_importance,

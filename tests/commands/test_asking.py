@@ -30,6 +30,8 @@ def test_an_explained_context_gives_the_reason_of_every_line(run: Run) -> None:
         "Messages found",
         "made of",
         "Not shown",
+        "best cosine",
+        "words found",
         "milliseconds",
         "of 500",
     ):

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from pipeline import backfill, checkup, owed
+from pipeline import backfill, checkup, owed, searching, themes
 from pipeline.audience import Visible
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
@@ -275,6 +275,11 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     "asked": lambda a: a.asked,
     "searching": lambda a: a.searching,
+    "found: pipeline.searching.Ranked": lambda a: searching.ranked(a.searching),
+    "hits": lambda a: searching.ranked(a.searching).hits,
+    "themes": lambda a: themes.scored(a.searching, searching.ranked(a.searching)),
+    "sessions: int": lambda _: 3,
+    "least": lambda _: 0.0,
     "scope": lambda a: a.scope,
     "which": lambda a: a.filter,
     "parsed": lambda a: [

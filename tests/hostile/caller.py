@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipeline import owed, recall, searching
+from pipeline import asking, owed, searching
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Claim
+from pipeline.profiles import PROFILES
 from pipeline.store import filters, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.scope import Scope
@@ -202,6 +203,7 @@ class Caller:
             user_id=self.maybe("messages", "sender_id"),
             agent_id=None,
             session_key=self.maybe("session_closes", "session_key"),
+            profile=list(PROFILES)[THEMES.index(self.theme) % len(PROFILES)],
             explain=True,
         )
 
@@ -215,9 +217,9 @@ class Caller:
         )
 
     @property
-    def asked(self) -> recall.Asked:
+    def asked(self) -> asking.Asked:
         own = ContextQuery(chat_id=SHARED_CHAT, query=self.text or "?")
-        asked = recall.ask(self.stage.database, MALLORY, own, DeterministicEmbedder(), self.stage.settings)
+        asked = asking.ask(self.stage.database, MALLORY, own, DeterministicEmbedder(), self.stage.settings)
         asked.chat = self.chat
         return asked
 

@@ -7,14 +7,14 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import backfill, changes, embed, forget, ingest, tombstones, users
+from pipeline import backfill, changes, embed, forget, ingest, memories, tombstones, users
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.ledger import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
-from pipeline.store import work
+from pipeline.store import sessions, work
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
@@ -44,6 +44,8 @@ def fill(database: Database, words: Mapping[str, str], rules: Rules, policy: Pol
     for tenant, word in words.items():
         _tell(database, tenant, word)
     place(database, rules, policy)
+    for tenant, word in words.items():
+        _note(database, tenant, word)
     run(database, "summarize", summarizer(database), policy)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     for tenant, word in words.items():
@@ -77,6 +79,14 @@ def _tell(database: Database, tenant: str, word: str) -> None:
             | given
         )
         remember(database, tenant, memory)
+
+
+def _note(database: Database, tenant: str, word: str) -> None:
+    with database.tenant(tenant) as connection:
+        for row in sessions.listing(connection, SHARED_CHAT, limit=10):
+            content = f"the {word} of session {row.id}"
+            note = MemoryIn(scope="session", session_id=row.id, type="scratchpad", content=content)
+            memories.write(connection, tenant, note)
 
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> None:

@@ -7,7 +7,17 @@ import pytest
 
 from tests.web.conftest import CHAT, body, problem_of, said
 
-ALWAYS = {"context_id", "text", "messages", "blocks", "used_tokens", "budget", "counted_by", "degraded"}
+ALWAYS = {
+    "context_id",
+    "text",
+    "messages",
+    "blocks",
+    "used_tokens",
+    "budget",
+    "counted_by",
+    "degraded",
+    "fell_back",
+}
 
 
 @pytest.fixture(scope="module")

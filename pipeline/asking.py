@@ -1,0 +1,111 @@
+"""A query on its way: read what it asks for, by which parameters, and embed it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from pipeline import question
+from pipeline.clients.protocols import Embedder
+from pipeline.profiles import Parameters, parameters_for
+from pipeline.question import Question
+from pipeline.rank import Weights
+from pipeline.store import chats, sessions, spaces
+from pipeline.store.chats import Chat
+from pipeline.store.database import Database
+from schemas.errors import NotFound, ProviderRejected, ProviderUnavailable
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace, Vector
+
+
+@dataclass(kw_only=True)
+class Asked:
+    """A query on its way: what was asked where, with what, and what could not be done."""
+
+    chat: Chat
+    zone: ZoneInfo
+    question: Question
+    parameters: Parameters
+    weights: Weights
+    # the database's clock
+    now: datetime
+    space: EmbeddingSpace | None = None
+    vector: Vector | None = None
+    degraded: list[str] = field(default_factory=list)
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Note how long a stage takes."""
+        started = monotonic()
+        yield
+        self.timings_ms[stage] = round((monotonic() - started) * 1000, 2)
+
+
+def ask(
+    database: Database, tenant_id: str, query: ContextQuery, embedder: Embedder | None, settings: Settings
+) -> Asked:
+    """Read the question and embed it; the model is called outside any transaction."""
+    parameters, weights = parameters_for(
+        query.profile, {**_configured(query.profile, settings), **query.parameters, **_numbers(query)}
+    )
+    with database.tenant(tenant_id) as connection:
+        chat = chats.get(connection, query.chat_id)
+        if chat is None:
+            raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
+        people, earliest = sessions.people(connection, query.chat_id)
+        now = chats.database_now(connection)
+        space = spaces.searched(connection)
+    zone = ZoneInfo(chat.time_zone)
+    asked = Asked(
+        chat=chat,
+        zone=zone,
+        question=question.read(query.query, people, earliest or now, now.astimezone(zone)),
+        parameters=parameters,
+        weights=weights,
+        now=now,
+    )
+    if not remembers(chat, settings):
+        return asked
+    with asked.timed("embed"):
+        if space is None:
+            asked.degraded.append(
+                "vectors: this Postgres has no pgvector, or no space is active: keywords alone"
+            )
+        elif embedder is None or not space.same_as(embedder.space):
+            asked.degraded.append(
+                f"vectors: nothing here embeds into the active space {space.name}: keywords alone"
+            )
+        else:
+            try:
+                asked.vector = embedder.embed_query(asked.question.content)
+                asked.space = space
+            except (ProviderUnavailable, ProviderRejected) as error:
+                asked.degraded.append(f"vectors: {error}: keywords alone")
+    return asked
+
+
+def remembers(chat: Chat, settings: Settings) -> bool:
+    """Whether memory is on: off, messages are kept, and neither made anything of nor searched."""
+    return settings.session_memory_enabled and chat.memory
+
+
+def _configured(profile: str, settings: Settings) -> dict[str, Any]:
+    """What the settings say of the default profile; the others are what their names promise."""
+    if profile != "balanced":
+        return {}
+    return {
+        "sessions": settings.session_max_retrieved,
+        "history_tokens": settings.context_history_tokens,
+        "min_importance": settings.memory_min_importance,
+    }
+
+
+def _numbers(query: ContextQuery) -> dict[str, Any]:
+    """The query's own fields that are parameters."""
+    given = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
+    return {name: number for name, number in given.items() if number is not None}
