@@ -39,6 +39,7 @@ COMMANDS = {
     "users": "ops.commands.users",
     "tenant": "ops.commands.tenant",
     "documents": "ops.commands.documents",
+    "memories": "ops.commands.memories",
     "status": "ops.commands.status",
     "backfills": "ops.commands.backfills",
     "work": "ops.commands.work",

@@ -60,6 +60,16 @@ LINES: dict[str, list[Line]] = {
     "documents list": [lambda a: ["--after", a.text], lambda _: []],
     "documents show": [lambda a: ["--", a.name("memories", "document_id")]],
     "documents remove": [lambda a: ["--", a.name("memories", "document_id")]],
+    "memories add": [
+        lambda a: ["--user", a.name("messages", "sender_id"), "--chat", a.chat_id, "--", a.text],
+        lambda a: ["--session", a.id("conversation_sessions"), "--", a.text or "?"],
+    ],
+    "memories list": [
+        lambda a: ["--user", a.name("messages", "sender_id"), "--chat", SHARED_CHAT],
+        lambda a: ["--after", a.text],
+        lambda _: ["--json"],
+    ],
+    "memories remove": [lambda a: ["--", a.known.one("memories", "id")], lambda a: ["--", a.text]],
     "status": [lambda _: ["--json"]],
     "backfills start": [lambda a: ["embed", "--chat", a.chat_id], lambda _: ["sessionize"]],
     "backfills list": [lambda _: ["--json"]],
