@@ -120,9 +120,13 @@ class SentenceTransformersEmbedder:
 
     def embed_query(self, text: str) -> Vector:
         model = self._loaded()
-        # one short text is no faster in lower precision, nor on several threads: they only wait for each other
+        text = self.space.query_prefix + text
+        # one short text is no faster on several threads: they only wait for each other
         with self._turn, _on_one_thread():
-            return self._encode(model, [self.space.query_prefix + text])[0]
+            if self._model_name in _KNOWN:
+                return self._at_once(model, text[: self._max_chars])
+            # it may have prompts and settings of its own, which the package knows about
+            return self._encode(model, [text])[0]
 
     def load(self) -> None:
         """Load the model now rather than at the first text; does nothing the second time."""
@@ -142,7 +146,22 @@ class SentenceTransformersEmbedder:
             )
         except (RuntimeError, MemoryError) as error:
             raise ProviderUnavailable(f"The embedding model {self._model_name} failed: {error}") from error
-        return [[float(x) for x in vector] for vector in vectors]
+        return [vector.tolist() for vector in vectors]
+
+    def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
+        """What `_encode` gives for one text, without its batches: that saves a fifth of the time."""
+        import torch
+
+        # as older versions of the package call it
+        preprocess = getattr(model, "preprocess", None) or model.tokenize
+        try:
+            with torch.inference_mode():
+                vector = model(preprocess([text]))["sentence_embedding"][0]
+                vector = torch.nn.functional.normalize(vector, dim=0)
+        except (RuntimeError, MemoryError) as error:
+            raise ProviderUnavailable(f"The embedding model {self._model_name} failed: {error}") from error
+        found: Vector = vector.tolist()
+        return found
 
     def _loaded(self) -> SentenceTransformer:
         with self._turn:
@@ -172,8 +191,10 @@ class SentenceTransformersEmbedder:
                 f"Name {BUNDLED_MODEL}, a model on the hub, or a folder that holds a model."
             ) from error
         if _has_bfloat16(torch):
-            # Weights stay float32 and products are bfloat16: about 1.7 times as many documents a second,
-            # at a cosine of 0.99997 or more to the float32 vector.
+            from pipeline.clients.bfloat16 import halve
+
+            halve(model)
+            # attention, too, for batches: together about 1.7 times as many documents a second as in float32
             self._lower_precision = torch.autocast("cpu", dtype=torch.bfloat16)
         return model
 

