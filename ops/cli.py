@@ -17,14 +17,8 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from schemas.errors import (
-    BackscrollError,
-    InvalidInput,
-    NotFound,
-    Permanent,
-    Retryable,
-    SchemaOutdated,
-)
+from ops import exit_codes
+from schemas.errors import BackscrollError
 
 # What the command is called, and where its `app` is; listed in this order.
 COMMANDS = {
@@ -55,24 +49,8 @@ COMMANDS = {
     "dev": "ops.commands.dev",
 }
 
-# The first that fits counts; the order is from the special to the general.
-EXIT_CODES: dict[type[BackscrollError], int] = {
-    SchemaOutdated: 4,
-    Retryable: 1,
-    InvalidInput: 2,
-    NotFound: 3,
-    Permanent: 4,
-}
-DEFECT = 70
-INTERRUPTED = 130
-
-EPILOG = """\
-**Exit codes:** 0 done · 1 failed, may work later (Postgres, Redis or a provider does not answer; it runs
-already) · 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the
-database's tables are not as they must be · 5 done, but the result is not what it should be (the check of a
-demo or an evaluation; a warning of the doctor) · 6 the doctor found an error · 70 a defect in Backscroll ·
-130 ended by Ctrl-C
-
+EPILOG = f"""\
+{exit_codes.MEANINGS}
 **Settings** are read from `BACKSCROLL_…` in the environment, from `.env` in the working directory, and from
 the file that `BACKSCROLL_CONFIG` names.
 """
@@ -93,7 +71,16 @@ class Commands(TyperGroup):
         command.params = [
             p for p in command.params if p.name not in ("install_completion", "show_completion")
         ]
+        _add_exit_codes(command)
         return command
+
+
+def _add_exit_codes(command: Any) -> None:
+    """Let the help of a command and of all below it tell where its exit codes are explained."""
+    if "**Exit codes:**" not in (command.epilog or ""):
+        command.epilog = f"{command.epilog or ''}\n\n**Exit codes:** as `backscroll --help` explains them."
+    for below in getattr(command, "commands", {}).values():
+        _add_exit_codes(below)
 
 
 app = typer.Typer(
@@ -134,11 +121,6 @@ def _log_to_stderr(*_: Any) -> structlog.PrintLogger:
     return structlog.PrintLogger(sys.stderr)
 
 
-def exit_code(error: BackscrollError) -> int:
-    """The exit code of a command that failed with this error."""
-    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), EXIT_CODES[Permanent])
-
-
 def main() -> None:
     """Run the command line and exit."""
     try:
@@ -148,9 +130,9 @@ def main() -> None:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]Error:[/]", end=" ")
         # not through rich: a message may hold paths and brackets, and is to be copied
         print(message, file=sys.stderr)
-        sys.exit(exit_code(error))
+        sys.exit(exit_codes.of(error))
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(exit_codes.INTERRUPTED)
     except BrokenPipeError:
         # whoever read our output has had enough
         sys.stderr.close()
@@ -158,7 +140,7 @@ def main() -> None:
     except Exception:  # noqa: BLE001 - anything else is ours to mend
         traceback.print_exc()
         print("This is a defect in Backscroll: please report it with the lines above.", file=sys.stderr)
-        sys.exit(DEFECT)
+        sys.exit(exit_codes.DEFECT)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import SecretStr
+from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from ops import stack
-from schemas.errors import DatabaseUnavailable, SettingsError
+from schemas.errors import DatabaseUnavailable, InvalidInput, SettingsError
+from schemas.payloads import TenantId
 from schemas.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -29,9 +30,19 @@ TenantOption = Annotated[
     typer.Option("--tenant", help="Whose data; default: BACKSCROLL_TENANT.", show_default=False),
 ]
 
+_tenant = TypeAdapter(TenantId)
+
 
 def configured(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
-    """The settings, with what the command line says on top. Raises `SettingsError`."""
+    """The settings, with what the command line says on top. Raises `SettingsError`, and `InvalidInput` for `tenant`."""
+    if tenant is not None:
+        try:
+            _tenant.validate_python(tenant)
+        except ValidationError:
+            raise InvalidInput(
+                f"--tenant {tenant!r} must have 1 to 100 characters, all of them letters, digits or _ . : -",
+                field="tenant",
+            ) from None
     given = {"data_dir": data_dir and data_dir.absolute(), "tenant": tenant}
     return load_settings(**{name: value for name, value in given.items() if value is not None})
 

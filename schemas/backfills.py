@@ -1,9 +1,9 @@
 """What a backfill is asked to do, and how far it has come."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.messages import MAX_ID_CHARS, Time
 
@@ -30,6 +30,12 @@ class BackfillRequest(BaseModel):
     batch_size: Annotated[int, Field(ge=1, le=10_000)] = 100
     # rows a second at most; none: as fast as the workers are
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+
+    @model_validator(mode="after")
+    def _some_time(self) -> Self:
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise ValueError("since must be before until")
+        return self
 
 
 class Backfill(BaseModel):

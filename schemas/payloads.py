@@ -173,11 +173,21 @@ def parse_payload(model: type[T], value: Any) -> T:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
+        problems = error.errors(include_url=False)
         names = [".".join(str(part) for part in problem["loc"]) or "body" for problem in problems]
-        told = [
-            f"{name}: {problem['msg'].removeprefix('Value error, ')}"
-            for name, problem in zip(names, problems, strict=True)
-        ]
+        told = [f"{name}: {_told(problem)}" for name, problem in zip(names, problems, strict=True)]
         more = f" (and {len(told) - 5} more)" if len(told) > 5 else ""
         raise InvalidInput("; ".join(told[:5]) + more, field=names[0]) from None
+
+
+def _told(problem: Any) -> str:
+    """What is wrong and what is allowed. Pydantic counts the "items" of a text that was cleaned first."""
+    limits = problem.get("ctx", {})
+    if problem["type"] in {"too_short", "too_long"} and limits["field_type"] == "Value":
+        bound = (
+            f"at least {limits['min_length']}"
+            if problem["type"] == "too_short"
+            else f"at most {limits['max_length']}"
+        )
+        return f"must have {bound} characters, not {limits['actual_length']}"
+    return str(problem["msg"]).removeprefix("Value error, ")

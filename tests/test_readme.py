@@ -10,8 +10,8 @@ import click
 import pytest
 import typer
 
-from ops import cli
-from ops.commands import doctor, up
+from ops import cli, exit_codes
+from ops.commands import up
 from pipeline import profiles, rank, retrieve
 from pipeline.profiles import PROFILES, Parameters
 from pipeline.rank import Weights
@@ -258,5 +258,7 @@ def test_every_mode_and_filter_of_a_search_is_named() -> None:
 
 
 def test_every_exit_code_is_explained() -> None:
-    real = {0, 5, *doctor.EXIT_CODES.values(), cli.DEFECT, cli.INTERRUPTED, *cli.EXIT_CODES.values()}
+    of_errors = set(exit_codes.OF_ERROR.values())
+    of_results = {0, exit_codes.NOT_AS_IT_SHOULD_BE, exit_codes.ERRORS_FOUND}
+    real = of_errors | of_results | {exit_codes.DEFECT, exit_codes.INTERRUPTED}
     assert {int(row[0]) for row in ROWS if row[0].isdigit()} == real

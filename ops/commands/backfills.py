@@ -8,10 +8,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ops.commands import rendering
+from ops.commands.groups import ListByDefault
 from ops.commands.hints import opened_hints
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from pipeline import backfill
 from pipeline.rules import Rules
 from pipeline.store import backfills as store
@@ -21,9 +23,8 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
-NOT_AS_IT_SHOULD_BE = 5
 LISTED = 50
 BAR_WIDTH = 40
 
@@ -31,18 +32,15 @@ IdArgument = Annotated[int, typer.Argument(metavar="ID", help="As `backfills lis
 
 
 @app.callback(
-    invoke_without_command=True,
     epilog="**Examples:** backscroll backfills start embed --wait · backscroll backfills start summarize --all "
     "--chat telegram:-100420 · backscroll backfills pause 3",
 )
-def backfills(context: typer.Context) -> None:
+def backfills() -> None:
     """Start, list, watch, pause, resume and cancel backfills.
 
     A backfill says what is owed again and leaves the work to the workers; one that is interrupted at any
     point goes on where it was.
     """
-    if context.invoked_subcommand is None:
-        list_()
 
 
 @app.command(
@@ -75,7 +73,7 @@ def start(
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Start a backfill and return at once (or with `--wait` at its end).
+    """Start a backfill and return at once (or with `--wait` at its end, with 5 if it has failed).
 
     - **embed** gives messages, summaries and memories that have no vector one
     - **summarize** summarizes sessions without a summary of the current version

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from ops.commands import rendering
+from ops.commands.groups import ListByDefault
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
@@ -15,7 +16,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import parse_payload
 from schemas.users import MembersPayload
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
 ChatArgument = Annotated[
     str, typer.Argument(metavar="CHAT", help="Its id, with its platform in front.", show_default=False)
@@ -26,13 +27,10 @@ SESSIONS = 5
 
 
 @app.callback(
-    invoke_without_command=True,
     epilog="**Examples:** backscroll chats · backscroll chats show telegram:-100420 · backscroll chats list --json",
 )
-def chats(context: typer.Context) -> None:
+def chats() -> None:
     """List the chats, or show one."""
-    if context.invoked_subcommand is None:
-        list_()
 
 
 @app.command("list", epilog="**Example:** backscroll chats list --json")

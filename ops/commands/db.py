@@ -12,9 +12,10 @@ import typer
 from rich.console import Console
 
 from ops import connection
+from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption
 from ops.embedded.roles import LOGIN_ROLES, LoginRole, RoleNames, provision
-from schemas.errors import SettingsError
+from schemas.errors import InvalidInput, SettingsError
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,10 +25,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 # which setting takes the URL of which role
 SETTING_OF: dict[LoginRole, str] = {"app": "", "maintenance": "MAINTENANCE_", "owner": "OWNER_"}
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
-
-@app.callback()
+@app.callback(epilog="**Examples:** backscroll db status · backscroll db upgrade")
 def db() -> None:
     """Make, bring up to date, look at and empty the database's tables."""
 
@@ -93,6 +92,7 @@ def roles(
 
     May be run again: what is there is put right, and passwords are changed to the new ones.
     """
+    from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
     if passwords_file is None:
@@ -101,9 +101,18 @@ def roles(
         try:
             passwords = json.loads(passwords_file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise SettingsError(f"{passwords_file} cannot be read as JSON: {error}") from error
+            raise InvalidInput(
+                f"--passwords-file {passwords_file} cannot be read as JSON: {error}", field="passwords_file"
+            ) from error
+    try:
+        server = conninfo_to_dict(superuser_url)
+    except ProgrammingError:
+        # its message would quote the password
+        raise InvalidInput(
+            "SUPERUSER_URL must look like postgresql://postgres:password@host:5432/postgres",
+            field="superuser_url",
+        ) from None
     made = provision(superuser_url, passwords=passwords, database=database)
-    server = conninfo_to_dict(superuser_url)
     for role, setting in SETTING_OF.items():
         url = role_url(server, getattr(RoleNames(), role), passwords[role], database)
         print(f"BACKSCROLL_{setting}DATABASE_URL={url}")

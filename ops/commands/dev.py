@@ -10,9 +10,20 @@ from rich.table import Table
 from ops import connection
 from ops.commands import rendering
 from ops.commands.rendering import JsonOption
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 
-app = typer.Typer(rich_markup_mode="markdown", help="Evaluate and measure Backscroll.", no_args_is_help=True)
-evaluations = typer.Typer(rich_markup_mode="markdown", help="How much of the evidence is found.")
+app = typer.Typer(
+    rich_markup_mode="markdown",
+    help="Evaluate and measure Backscroll.",
+    no_args_is_help=True,
+    epilog="**Examples:** backscroll dev eval own · backscroll dev bench · backscroll dev chaos",
+)
+evaluations = typer.Typer(
+    rich_markup_mode="markdown",
+    help="How much of the evidence is found.",
+    no_args_is_help=True,
+    epilog="**Examples:** backscroll dev eval own · backscroll dev eval locomo ./locomo",
+)
 app.add_typer(evaluations, name="eval")
 
 
@@ -124,7 +135,7 @@ def bench(
         )
     _tell(contexts.as_dict(found), reports.tables(found), as_json=as_json)
     if not all(gate.kept for gate in found.gates()):
-        raise typer.Exit(5)
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
 @app.command(
@@ -198,7 +209,7 @@ def chaos(
     provider fail; meanwhile messages are edited, deleted and forgotten, and backfills go on. Then every message
     that was accepted must be stored once, every session be as the messages have it and summarized, every vector be
     there, nothing be owed, and all that a fault interrupted have been taken up again within a lease and two sweeps.
-    Ends with 1 when something is not so. No data of yours is touched.
+    Ends with 5 when something is not so. No data of yours is touched.
     """
     from ops.chaos import report as reports
     from ops.chaos import run
@@ -210,7 +221,7 @@ def chaos(
         rendering.err().print(f"[red]violation[/red] {violation}", highlight=False)
     if found.violations:
         rendering.err().print(f"Logs are in {found.logs}.")
-        raise typer.Exit(1)
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
 def _tell(found: Mapping[str, Any], tables: Iterable[Table], *, as_json: bool) -> None:

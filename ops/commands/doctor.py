@@ -17,6 +17,7 @@ from ops.commands import broker, rendering
 from ops.commands.hints import opened_hints
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
+from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline import checkup
 from pipeline.checkup import Sample
 from pipeline.clients.factory import make_embedder
@@ -33,7 +34,7 @@ from schemas.settings import Settings
 
 app = typer.Typer(rich_markup_mode="markdown")
 
-EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": 5, "error": 6}
+EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": NOT_AS_IT_SHOULD_BE, "error": ERRORS_FOUND}
 _REDIS_SECONDS = 2.0
 
 

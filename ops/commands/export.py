@@ -8,6 +8,8 @@ from ops.commands import rendering
 from ops.commands.opening import opened
 from ops.connection import DataDirOption, TenantOption
 from pipeline import export as pipeline_export
+from schemas.payloads import parse_payload
+from schemas.users import UserAddress
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -29,6 +31,7 @@ def user(
     they are in), `session` or `query`. All senders that are linked to them are in it. Summaries of sessions speak of
     others, too.
     """
+    user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):
-        for record in pipeline_export.of_user(database, settings.tenant, sender):
+        for record in pipeline_export.of_user(database, settings.tenant, user_id):
             rendering.print_json(record)

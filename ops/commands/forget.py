@@ -11,6 +11,7 @@ from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from pipeline import forget as pipeline_forget
 from pipeline import ledger
 from pipeline.ledger import Policy
@@ -25,7 +26,6 @@ from schemas.settings import Settings
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 50
-NOT_AS_IT_SHOULD_BE = 5
 LOOK_SECONDS = 0.5
 FOLLOWING = ("summarize", "embed")
 
@@ -41,7 +41,7 @@ def forget() -> None:
     """Remove messages for good, with their vectors and memories, and summarize what is left without them.
 
     What was sent until now does not come back, however often it is sent or imported again. Ended half-way, it is
-    finished by the workers or the next run.
+    finished by the workers or the next run; given up, it ends with 5.
     """
 
 

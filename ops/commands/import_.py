@@ -17,6 +17,7 @@ from ops.commands.rendering import JsonOption
 from ops.commands.sources import Source, open_source
 from ops.commands.waiting import await_memory
 from ops.connection import DataDirOption, TenantOption
+from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
 from pipeline import importing, status
 from pipeline.importing import Event, Tally
 from pipeline.platforms.formats import Format
@@ -29,8 +30,6 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 BROKEN_SHOWN = 20
 CHATS_SHOWN = 50
-NOT_AS_IT_SHOULD_BE = 5
-INTERRUPTED = 130
 
 
 @app.command(
@@ -80,7 +79,8 @@ def import_(
     - JSON Lines: a message on each line, fields as in `POST /v1/messages`
 
     May be run again, also with a longer export of the same chat: what is there is not stored twice. A broken
-    line is named, counted and skipped. What was accepted stays when you press Ctrl-C.
+    line is named, counted and skipped. What was accepted stays when you press Ctrl-C. With `--wait` it ends with 5 if
+    work on it was given up.
     """
     options = ImportOptions(chat_id=chat, title=title, time_zone=tz, date_order=date_order, language=language)
     console = rendering.err()

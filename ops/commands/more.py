@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ops.commands import asking, rendering
-from ops.commands.opening import opened
+from ops.commands.opening import find_session, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from schemas.search import MAX_LIMIT, MoreQuery
@@ -20,8 +20,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 def more(
     session: Annotated[int, typer.Argument(help="The session's number, as answers give it.")],
     chat: Annotated[
-        str | None,
-        typer.Option(help="The session's chat; may be left out where there is but one.", show_default=False),
+        str | None, typer.Option(help="The session's chat; may be left out.", show_default=False)
     ] = None,
     shown: Annotated[
         list[int] | None,
@@ -37,6 +36,9 @@ def more(
     What the door answers to `POST /v1/more`. Without `--shown` the session is told from its beginning.
     """
     with opened(data_dir, tenant) as (settings, database):
+        if chat is None:
+            with database.tenant(settings.tenant) as connection:
+                chat = find_session(connection, session).chat_id
         asked = asking.asked(
             database, settings, chat, MoreQuery, session_id=session, shown=shown or [], limit=limit
         )

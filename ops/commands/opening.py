@@ -4,12 +4,12 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from ops import connection
-from pipeline.store import chats
+from pipeline.store import chats, sessions
 from pipeline.store.chats import Chat
 from schemas.errors import InvalidInput, NotFound
 from schemas.settings import Settings
@@ -53,6 +53,16 @@ def find_chat(given_in: Connection, given: str | None) -> Chat:
     alike = close_matches(given, known)
     hint = f"did you mean {' or '.join(alike)}?" if alike else "see `backscroll chats`"
     raise NotFound(f"there is no chat {given}; {hint}")
+
+
+def find_session(given_in: Connection, session_id: int) -> Row[Any]:
+    """The session of this number, or the one that it was joined into. Raises `NotFound`."""
+    found = sessions.find(given_in, session_id) if abs(session_id) < 2**63 else None
+    if found is None:
+        latest = sessions.listing(given_in, None, limit=1)
+        hint = f"the latest is {latest[0].id}; " if latest else "there is none yet; "
+        raise NotFound(f"there is no session {session_id}: {hint}see `backscroll sessions`")
+    return found
 
 
 def close_matches(given: str, known: dict[str, str]) -> list[str]:

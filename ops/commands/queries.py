@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from ops.commands import rendering
+from ops.commands.groups import ListByDefault
 from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
@@ -13,20 +14,17 @@ from pipeline import querylog
 from schemas.payloads import parse_payload
 from schemas.querylog import AnswerIn
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
 LISTED = 20
 
 
 @app.callback(
-    invoke_without_command=True,
     epilog="**Examples:** backscroll queries · backscroll queries list --chat telegram:-100420 --json · "
     "backscroll queries answer ctx_1f2e 'On 4 May.' --remember",
 )
-def queries(context: typer.Context) -> None:
+def queries() -> None:
     """List what was asked and answered, or report an answer."""
-    if context.invoked_subcommand is None:
-        list_()
 
 
 @app.command("list", epilog="**Example:** backscroll queries list --chat telegram:-100420 --limit 5")

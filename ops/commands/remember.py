@@ -9,6 +9,8 @@ from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline import tombstones
+from schemas.payloads import parse_payload
+from schemas.users import UserAddress
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -34,11 +36,12 @@ def user(
 
     While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`.
     """
+    user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):
         if switch is not None:
-            tombstones.remember_user(database, settings.tenant, sender, remembered=switch == "on")
-        remembered = tombstones.is_remembered(database, settings.tenant, sender)
+            tombstones.remember_user(database, settings.tenant, user_id, remembered=switch == "on")
+        remembered = tombstones.is_remembered(database, settings.tenant, user_id)
     if as_json:
-        rendering.print_json({"sender_id": sender, "remembered": remembered})
+        rendering.print_json({"sender_id": user_id, "remembered": remembered})
     else:
-        print(f"{rendering.plain(sender)}: {'remembered' if remembered else 'not remembered'}")
+        print(f"{rendering.plain(user_id)}: {'remembered' if remembered else 'not remembered'}")

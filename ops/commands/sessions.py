@@ -4,18 +4,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from sqlalchemy import Connection, Row
+from sqlalchemy import Row
 
 from ops.commands import rendering
-from ops.commands.opening import find_chat, opened
+from ops.commands.groups import ListByDefault
+from ops.commands.opening import find_chat, find_session, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline.store import chats, messages
 from pipeline.store import sessions as store
-from schemas.errors import NotFound
 from schemas.sessions import Message
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
 Status = Literal["open", "closed", "summarized", "skipped", "failed"]
 # Longer sessions are shown up to here.
@@ -31,14 +31,11 @@ _LISTS = {
 
 
 @app.callback(
-    invoke_without_command=True,
     epilog="**Examples:** backscroll sessions · backscroll sessions list --chat telegram:-100420 --limit 50 · "
     "backscroll sessions show 12",
 )
-def sessions(context: typer.Context) -> None:
+def sessions() -> None:
     """List the sessions, or show one."""
-    if context.invoked_subcommand is None:
-        list_()
 
 
 @app.command(
@@ -97,7 +94,7 @@ def show(
     The number of a session that was joined into another shows that other one, and says so.
     """
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
-        found = _find(connection, session)
+        found = find_session(connection, session)
         chat = find_chat(connection, found.chat_id)
         transcript: list[Message] = []
         if with_messages:
@@ -116,15 +113,6 @@ def show(
     _print_session(console, found, chat.title, chat.time_zone)
     if with_messages:
         _print_transcript(console, transcript, found.message_count, chat.time_zone)
-
-
-def _find(connection: Connection, session_id: int) -> Row[Any]:
-    found = store.find(connection, session_id) if abs(session_id) < 2**63 else None
-    if found is None:
-        latest = store.listing(connection, None, limit=1)
-        hint = f"the latest is {latest[0].id}; " if latest else "there is none yet; "
-        raise NotFound(f"there is no session {session_id}: {hint}see `backscroll sessions`")
-    return found
 
 
 def _print_session(console: Console, found: Row[Any], title: str, zone: str) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from ops import connection
 from ops.connection import DataDirOption
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 
 if TYPE_CHECKING:
     from ops.launch import Launched
@@ -21,7 +22,6 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 # While somebody watches, what waits for late messages waits less long.
 DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
-CHECK_FAILED = 5
 
 
 @app.command(
@@ -103,7 +103,7 @@ def up(
                 signal.signal(number, signal.SIG_IGN)
     console.print("Stopped.")
     if not worked:
-        sys.exit(CHECK_FAILED)
+        sys.exit(NOT_AS_IT_SHOULD_BE)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -49,8 +49,8 @@ def await_memory(
             elif not said and time.monotonic() - moved_at > STALL_SECONDS:
                 said = True
                 bars.console.print(
-                    f"Nothing has moved for {STALL_SECONDS:.0f} s: see whether workers run with "
-                    "`backscroll status --workers`.",
+                    f"Nothing has moved for {STALL_SECONDS:.0f} s: a model may still be loading. If it stays so, "
+                    "see whether workers run with `backscroll status --workers`.",
                     style="yellow",
                 )
             pause(LOOK_SECONDS)

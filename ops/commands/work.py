@@ -11,13 +11,14 @@ import typer
 
 from ops.commands import rendering
 from ops.commands.backlog import Backlog, opened_backlog
+from ops.commands.groups import ListByDefault
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline.ledger import KINDS
 from pipeline.owed import ARRIVAL, DROPPABLE, PAYLOAD, Changed, Filter, Item, Payload
 from schemas.errors import InvalidInput
 
-app = typer.Typer(rich_markup_mode="markdown")
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
 State = Literal["dead", "pending", "running", "retrying"]
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
@@ -51,11 +52,10 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
 @app.callback(
-    invoke_without_command=True,
     epilog='**Examples:** backscroll work list · backscroll work replay --all --error "timed out" · '
     "backscroll work drop summarize session:42",
 )
-def work(context: typer.Context) -> None:
+def work() -> None:
     """List, show, replay and drop owed work and dead letters.
 
     Work that fails is tried again with growing delays and then given up: it is **dead**, with its error. Messages
@@ -63,8 +63,6 @@ def work(context: typer.Context) -> None:
     queued and cannot be accepted is of the kind **payload**, and lies in Redis. Without `--tenant` this is the work
     of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
     """
-    if context.invoked_subcommand is None:
-        list_()
 
 
 @app.command(
@@ -90,7 +88,8 @@ def list_(
         rendering.print_json({"state": state, "total": total, "work": items})
         return
     if not items:
-        rendering.out().print(f"No such work is {state}.")
+        unknown = "" if kind in {None, ARRIVAL, PAYLOAD, *KINDS} else f" There is no kind {kind}, either."
+        rendering.out().print(f"No such work is {state}.{unknown}", markup=False)
         return
     headings = ["tenant", "kind", "key", "tries", f"{state} since (UTC)", "request", "error"]
     table = rendering.table(*headings, right=("tries",), cut="error")

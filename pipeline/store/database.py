@@ -152,7 +152,10 @@ class Database:
 def _engine(url: str, pool_size: int) -> Engine:
     scheme, _, rest = url.partition("://")
     if scheme not in {"postgresql", "postgres", "postgresql+psycopg"} or not rest:
-        raise SettingsError("a database URL must look like postgresql://user:password@host:5432/backscroll")
+        raise SettingsError(
+            "BACKSCROLL_DATABASE_URL, and those of other roles, must look like "
+            "postgresql://user:password@host:5432/backscroll"
+        )
     engine = create_engine(
         f"postgresql+psycopg://{rest}",
         pool_size=pool_size,

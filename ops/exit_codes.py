@@ -1,0 +1,34 @@
+"""What commands end with: the codes that `backscroll --help` and the README explain."""
+
+from schemas.errors import BackscrollError, InvalidInput, NotFound, Permanent, Retryable, SchemaOutdated
+
+# done, but the result is not what it should be
+NOT_AS_IT_SHOULD_BE = 5
+# `doctor` found errors
+ERRORS_FOUND = 6
+# anything that no other code tells: ours to mend
+DEFECT = 70
+# 128 + SIGINT, as shells count
+INTERRUPTED = 130
+
+# The first that fits counts; the order is from the special to the general.
+OF_ERROR: dict[type[BackscrollError], int] = {
+    SchemaOutdated: 4,
+    Retryable: 1,
+    InvalidInput: 2,
+    NotFound: 3,
+    Permanent: 4,
+}
+
+MEANINGS = """\
+**Exit codes:** 0 done · 1 failed or not confirmed, may work later (Postgres, Redis or a provider does not answer;
+it runs already) · 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the
+database's tables are not as they must be · 5 done, but the result is not what it should be (a check of a demo or a
+measurement, work that was given up, a warning of the doctor) · 6 the doctor found an error · 70 a defect in
+Backscroll · 130 ended by Ctrl-C
+"""
+
+
+def of(error: BackscrollError) -> int:
+    """The exit code of a command that failed with this error."""
+    return next((code for kind, code in OF_ERROR.items() if isinstance(error, kind)), OF_ERROR[Permanent])
