@@ -130,11 +130,18 @@ def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, it
         zone,
         itself,
         scale=found.scale,
-        fell_back=found.fell_back,
+        heading=_heading(page, found),
     )
     page.dropped.extend(left_out)
     page.fill(section, keep_free=reserve.tokens if reserve else 0)
     page.fill(related)
+
+
+def _heading(page: Page, found: Found) -> str:
+    """What the messages stand under: they may be those of the sessions above, or be there alone."""
+    if found.fell_back:
+        return blocks.ANYWHERE
+    return blocks.EXCHANGES if "sessions" in page.blocks else blocks.EARLIER
 
 
 def _previews(facts: Sequence[Remembered]) -> list[MemoryPreview]:

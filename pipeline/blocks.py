@@ -22,6 +22,7 @@ GUARDRAILS = (
 )
 SESSIONS = "Relevant earlier session summaries:"
 EXCHANGES = "What was said in them and elsewhere:"
+EARLIER = "What was said earlier:"
 ANYWHERE = "No earlier session fits the question; the nearest messages of all:"
 RELATED = "Related earlier sessions:"
 MEMORIES = "What is known:"
@@ -130,12 +131,11 @@ def exchanges(
     asked: str,
     *,
     scale: Scale,
-    fell_back: bool = False,
+    heading: str = EXCHANGES,
 ) -> tuple[Section, list[Dropped]]:
     """The best messages, with neighbours where asked for, and what is left out before the budget is counted.
 
-    `shown` are messages that stand elsewhere in the context, by id, with the name of the block. `fell_back` says
-    that no session fits, and labels the block so.
+    `shown` are messages that stand elsewhere in the context, by id, with the name of the block.
     """
     by_place = {(c.session, c.place): c for c in candidates if c.session}
     began: dict[int, str] = {}
@@ -202,7 +202,6 @@ def exchanges(
                 near = by_place.get((candidate.session, place))
                 if near and near.id not in entries and near.id not in shown and near.text.strip():
                     add(near, None, f"beside match {rank}")
-    heading = ANYWHERE if fell_back else EXCHANGES
     section = Section(kind="exchanges", heading=heading, entries=list(entries.values()), cap=100_000)
     return section, dropped
 

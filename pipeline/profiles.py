@@ -10,6 +10,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from sys import float_info
 from typing import Any
 
 from pipeline.rank import Weights
@@ -154,6 +155,15 @@ PROFILES: dict[str, Parameters] = {
     ),
 }
 WEIGHTS = {field.name for field in fields(Weights)}
+# What a weight may be, from … to; those that only add up may take away as well.
+_WEIGHT_LIMITS = {
+    "decay": (0.0, 1.0),
+    "decay_back": (0.0, 1.0),
+    "burst_step": (0.0, 100.0),
+    "half_substance": (0.0, 1000.0),
+    "date_half_life_days": (0.01, 100_000.0),
+}
+_ANY_WEIGHT = (-1000.0, 1000.0)
 
 
 def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Parameters, Weights]:
@@ -172,8 +182,17 @@ def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Paramete
             raise InvalidInput(
                 f"there is no parameter {name!r}: see {', '.join(known)}", field=f"parameters.{name}"
             )
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not _is_number(value):
             raise InvalidInput(f"{name} must be a number", field=f"parameters.{name}")
+        least, most = _WEIGHT_LIMITS.get(name, _ANY_WEIGHT)
+        if name in WEIGHTS and not least <= value <= most:
+            raise InvalidInput(f"{name} must be from {least:g} to {most:g}", field=f"parameters.{name}")
         given[name] = int(value) if isinstance(known[name], int) else float(value)
     own = {name: value for name, value in given.items() if name not in WEIGHTS}
     return replace(base, **own), replace(weights, **{n: v for n, v in given.items() if n in WEIGHTS})
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a number that can be reckoned with: JSON may bring `1e999`."""
+    is_one = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_one and -float_info.max <= value <= float_info.max

@@ -90,8 +90,8 @@ class Dropped(BaseModel):
 class Confidence(BaseModel):
     """Raw figures by which a bot may judge how well a question was found; none tells it reliably.
 
-    On the sample chats (175 questions with an answer there, 15 without; local model) a question with an answer has
-    the higher `best_cosine` in 67 of 100 pairs, the higher `words_in_a_session` in 68, the higher `words_found` in 56.
+    On the sample chats (175 questions with an answer there, 15 without; local model) the area under the ROC curve is
+    0.675 for `best_cosine`, 0.679 for `words_in_a_session` and 0.558 for `words_found`; 0.5 says nothing.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -1,6 +1,9 @@
 """What each profile promises: a minimum of likeness, narrowing and its fallback, memories by their scope."""
 
+import itertools
+import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,12 +12,13 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline import chosen, context, ingest, rerank
-from pipeline.blocks import ANYWHERE, EXCHANGES, Remembered
+from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES, Remembered
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Policy
 from pipeline.likeness import Scale
 from pipeline.memories import remember
 from pipeline.profiles import PROFILES, Parameters, parameters_for
+from pipeline.rank import Weights
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -173,6 +177,8 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     balanced = ask(filled, settings, question)
     assert not balanced.fell_back
     assert EXCHANGES in balanced.text
+    # and messages that stand alone refer to no sessions
+    assert EARLIER in ask(filled, settings, question, profile="agent").text
 
 
 @pytest.mark.usefixtures("size")
@@ -274,6 +280,27 @@ def test_more_than_a_profile_may_ask_for_is_refused_by_name(name: str, most: int
         with pytest.raises(InvalidInput, match=f"^{name} must be from 0 to {most}") as refused:
             parameters_for("agent", {name: wrong})
         assert refused.value.field == f"parameters.{name}"
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -float("inf"), 10**400, True, "5", None])
+@pytest.mark.parametrize("name", ["user_memories", "min_similarity", "date"])
+def test_what_is_no_number_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=f"^{name} must be a number"):
+        parameters_for("agent", {name: value})
+
+
+def test_no_number_breaks_a_context(filled: Database, settings: Settings) -> None:
+    base = {**asdict(Parameters()), **asdict(Weights())}
+    refused = []
+    for name, value in itertools.product(base, (-1e300, -1, 0, 1e-300, 0.5, 1, 100, 1e300)):
+        try:
+            found = ask(filled, settings, "the boat in May?", parameters={name: value})
+        except InvalidInput as error:
+            refused.append((f"parameters.{name}", error.field))
+            continue
+        assert found.explain is not None
+        assert all(math.isfinite(hit.score) for hit in found.explain.messages), (name, value)
+    assert all(name == field for name, field in refused)
 
 
 def thread(database: Database, chat_id: str, key: str, day: int) -> int:
