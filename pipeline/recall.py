@@ -137,7 +137,11 @@ def _narrow(
     )
     found.narrowing = narrow(
         searching,
-        Ranked(hits=found.ranked, statistics=retrieved.statistics),
+        Ranked(
+            hits=found.ranked,
+            statistics=retrieved.statistics,
+            vector_search=retrieved.vector_search,
+        ),
         sessions=asked.parameters.sessions,
         least=asked.parameters.min_session_fit,
     )

@@ -8,7 +8,7 @@ identifier of the query as it stands, with their neighbours.
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, Row
 
@@ -20,7 +20,7 @@ from pipeline.store.filters import Filter
 from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.verbatim import Verbatim
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
 WHOLE_UP_TO = 1000
@@ -41,7 +41,7 @@ class Retrieved:
     candidates: list[Candidate]
     statistics: Statistics
     # how the vector arm searched, and how many vectors it compared
-    vector_search: Literal["exact", "hnsw", "off"]
+    vector_search: VectorSearch
     rows_compared: int
     # whether every message with a word of the query was scored
     keyword_search: KeywordSearch

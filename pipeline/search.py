@@ -20,7 +20,7 @@ from pipeline.clients.protocols import Embedder
 from pipeline.explain import arms, message_hits
 from pipeline.rank import Scored
 from pipeline.searching import Searching, ranked
-from pipeline.store import around, keywords, messages, searches, sessions, users
+from pipeline.store import around, keywords, messages, nearest, searches, sessions, users
 from pipeline.store.database import Database
 from pipeline.store.filters import Filter, Inside
 from pipeline.store.scope import Scope
@@ -81,9 +81,9 @@ def search(
             case "contextual":
                 return _contextual(searching)
             case "similar" if asked.vector is not None:
-                return SearchResult(mode=query.mode, hits=_similar(searching), degraded=degraded)
+                return _similar(searching)
             case _:
-                return SearchResult(mode=query.mode, hits=_hybrid(searching), degraded=degraded)
+                return _hybrid(searching)
 
 
 def _filter(connection: Connection, query: SearchQuery) -> Filter:
@@ -110,10 +110,11 @@ def _filter(connection: Connection, query: SearchQuery) -> Filter:
     )
 
 
-def _hybrid(searching: Searching) -> list[MessageHit]:
+def _hybrid(searching: Searching) -> SearchResult:
     """Words and meaning, ranked as a context ranks them: every neighbour counts, what is filtered is not shown."""
     asked, least = searching.asked, searching.query.min_similarity
-    hits = ranked(searching).hits
+    found = ranked(searching)
+    hits = found.hits
     places = arms(hits)
     if not searching.which.is_open:
         ids = [hit.candidate.id for hit in hits]
@@ -121,27 +122,44 @@ def _hybrid(searching: Searching) -> list[MessageHit]:
         hits = [hit for hit in hits if hit.candidate.id in passing]
     if least is not None and asked.vector is not None:
         hits = [hit for hit in hits if (hit.candidate.cosine or 0.0) >= least]
-    return _hits([hit for hit in hits if hit.candidate.text.strip()][: searching.query.limit], places)
+    best = [hit for hit in hits if hit.candidate.text.strip()][: searching.query.limit]
+    return SearchResult(
+        mode=searching.query.mode,
+        hits=_hits(best, places),
+        vector_search=found.vector_search,
+        degraded=asked.degraded,
+    )
 
 
-def _similar(searching: Searching) -> list[MessageHit]:
-    """Meaning alone."""
-    asked = searching.asked
+def _similar(searching: Searching) -> SearchResult:
+    """Meaning alone: in all of a chat as a context compares, exactly among what a filter lets through."""
+    asked, query, scope = searching.asked, searching.query, searching.scope
     if asked.space is None or asked.vector is None:
         raise RuntimeError("a search by meaning without a vector")
-    near = searches.nearest(
-        searching.connection,
-        searching.scope.chat_id,
-        searching.which,
-        asked.space,
-        asked.vector,
-        limit=searching.query.limit,
-        min_cosine=-1.0 if searching.query.min_similarity is None else searching.query.min_similarity,
-    )
-    found = {m.id: m for m in messages.by_id(searching.connection, [identity for identity, _ in near])}
-    return _message_hits(
+    if searching.which.is_open:
+        near = nearest.nearest(
+            searching.connection,
+            scope,
+            asked.space,
+            asked.vector,
+            messages=asked.chat.message_count,
+            limit=query.limit,
+        )
+        cosines, vector_search = near.cosines, near.search
+    else:
+        inside = searches.nearest(
+            searching.connection, scope.chat_id, searching.which, asked.space, asked.vector, limit=query.limit
+        )
+        cosines, vector_search = dict(inside), "exact"
+    least = -1.0 if query.min_similarity is None else query.min_similarity
+    cosines = {identity: cosine for identity, cosine in cosines.items() if cosine >= least}
+    found = {message.id: message for message in messages.by_id(searching.connection, cosines)}
+    hits = _message_hits(
         searching,
-        [(found[identity], cosine, {"meaning": round(cosine, 6)}) for identity, cosine in near],
+        [(found[identity], cosine, {"meaning": round(cosine, 6)}) for identity, cosine in cosines.items()],
+    )
+    return SearchResult(
+        mode=query.mode, hits=hits, vector_search=vector_search, degraded=searching.asked.degraded
     )
 
 
@@ -164,9 +182,7 @@ def _contextual(searching: Searching) -> SearchResult:
     """Sessions first, then what was said in them; the whole scope where no session fits."""
     found = narrow.narrowed(searching)
     if found is None:
-        return SearchResult(
-            mode="contextual", hits=_hybrid(searching), fell_back=True, degraded=searching.asked.degraded
-        )
+        return _hybrid(searching).model_copy(update={"fell_back": True})
     return SearchResult(
         mode="contextual", sessions=found.sessions, related=found.related, degraded=searching.asked.degraded
     )

@@ -13,6 +13,7 @@ from pipeline.store import searches
 from pipeline.store.filters import Filter
 from pipeline.store.scope import Scope
 from schemas.search import SearchQuery
+from schemas.vectors import VectorSearch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Ranked:
 
     hits: list[Scored]
     statistics: Statistics
+    vector_search: VectorSearch
 
 
 def is_whole(searching: Searching) -> bool:
@@ -53,12 +55,14 @@ def ranked(searching: Searching) -> Ranked:
         vector=asked.vector,
         exact=asked.question.exact,
     )
-    candidates = found.candidates
+    candidates, vector_search = found.candidates, found.vector_search
     if not (is_whole(searching) or searching.which.is_open):
         candidates = filtered_candidates(searching, searching.which)
+        vector_search = "off" if asked.vector is None else "exact"
     return Ranked(
         hits=rank.rank(asked.question, candidates, found.statistics, asked.weights),
         statistics=found.statistics,
+        vector_search=vector_search,
     )
 
 

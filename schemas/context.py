@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.vectors import VectorSearch
+
 BlockKind = Literal[
     "guardrails", "documents", "memories", "sessions", "exchanges", "related", "history", "question"
 ]
@@ -116,7 +118,7 @@ class Explanation(BaseModel):
     profile: str
     parameters: dict[str, Any]
     # how the vector arm searched: `exact`, `hnsw` or `off`, and the rows it compared
-    vector_search: Literal["exact", "hnsw", "off"]
+    vector_search: VectorSearch
     rows_compared: int
     # how the keyword arm searched: `exact`, or `bounded` to the messages with the rarest of the words
     keyword_search: Literal["exact", "bounded", "off"]

@@ -1,6 +1,10 @@
 """Embedding spaces: which model made a vector, and asked in which way; two spaces are never compared."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
+
+VectorSearch = Literal["exact", "hnsw", "off"]
+"""How a query was compared: with every vector in scope, with those that the index leads to, with none."""
 
 Vector = list[float]
 """One embedding: as many floats as its space has dimensions, of length 1."""

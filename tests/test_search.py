@@ -16,6 +16,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
+from pipeline.store import nearest
 from pipeline.store.database import Database
 from pipeline.store.searches import pattern
 from pipeline.users import link
@@ -179,6 +180,21 @@ def test_similar_finds_by_meaning_alone_above_the_similarity_that_is_asked_for(
     least = (cosines[0] + cosines[1]) / 2
     for mode in ("similar", "hybrid"):
         assert ids(find(database, settings, "coffee is ready", mode=mode, min_similarity=least)) == ["h9"]
+
+
+def test_similar_goes_by_the_index_in_a_large_chat_and_says_so(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = find(database, settings, "coffee is ready", mode="similar", limit=5)
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 1)
+    by_index = find(database, settings, "coffee is ready", mode="similar", limit=5)
+    least = find(database, settings, "coffee is ready", mode="similar", min_similarity=exact.hits[1].score)
+    # what a filter lets through is compared one by one
+    filtered = find(database, settings, "coffee is ready", mode="similar", roles=["user"])
+    assert (exact.vector_search, by_index.vector_search, filtered.vector_search) == ("exact", "hnsw", "exact")
+    assert ids(by_index) == ids(exact)
+    assert ids(least) == ids(exact)[:2]
+    assert find(database, settings, "coffee", mode="exact").vector_search is None
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "similar", "topic", "contextual"])

@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.scope import Scope
 from pipeline.store.vectors import literal
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # Above so many vectors in scope, and only if they are more than a tenth of all in the space, HNSW is faster.
 EXACT_UP_TO = 20_000
-# So many times as many vectors as are wanted are looked at on the way through the index (`hnsw.ef_search`).
+# So many times as many vectors as are wanted are looked at on the way through the index (`hnsw.ef_search`) …
 EFFORT = 2
+# … and no fewer than so many: for the ten nearest twenty would miss too many of them.
+LEAST_EFFORT = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class VectorHits:
     # of the whole scope; with HNSW of 200 messages at twenty places spread over its time
     mean_cosine: float = 0.0
     compared: int = 0
-    search: Literal["exact", "hnsw", "off"] = "off"
+    search: VectorSearch = "off"
 
 
 def nearest(
@@ -42,7 +44,12 @@ def nearest(
     The space and its dimensions are written into the statement: as parameters they would lose the index.
     """
     space_id, size = int(space.id or 0), int(space.dimensions)
-    given = {**scope.given(), "query": literal(query), "limit": limit, "effort": str(EFFORT * limit)}
+    given = {
+        **scope.given(),
+        "query": literal(query),
+        "limit": limit,
+        "effort": str(max(EFFORT * limit, LEAST_EFFORT)),
+    }
     distance = f"embedding::halfvec({size}) <=> CAST(:query AS halfvec({size}))"
     inside = f"space_id = {space_id} AND chat_id = :chat"
     if scope.session_key is not None:
@@ -85,7 +92,7 @@ _SEARCH_ON = text("""
 """)
 
 
-def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: Literal["exact", "hnsw"]) -> VectorHits:
+def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: VectorSearch) -> VectorHits:
     return VectorHits(
         cosines={row[0]: float(row[1]) for row in rows},
         mean_cosine=float(rows[0][2]) if rows else 0.0,

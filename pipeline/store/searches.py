@@ -70,28 +70,18 @@ def nearest(
     query: Vector,
     *,
     limit: int,
-    min_cosine: float = -1.0,
 ) -> list[tuple[int, float]]:
-    """`(message, cosine)` of the `limit` nearest that a filter lets through, compared exactly."""
+    """`(message, cosine)` of the `limit` nearest that a filter lets through, compared exactly, nearest first."""
     size = int(space.dimensions)
-    inside = (
-        "" if which.is_open else f"AND message_id IN (SELECT id FROM messages WHERE {which.conditions()})"
-    )
     rows = connection.execute(
         text(f"""
             WITH scope AS MATERIALIZED (
                 SELECT message_id, 1 - (embedding::halfvec({size}) <=> CAST(:query AS halfvec({size}))) AS cosine
-                FROM message_vectors WHERE space_id = {int(space.id or 0)} AND chat_id = :chat {inside})
-            SELECT message_id, cosine FROM scope WHERE cosine >= :least
-            ORDER BY cosine DESC, message_id DESC LIMIT :limit
-        """).bindparams(*which.parameters() if inside else ()),
-        {
-            "chat": chat_id,
-            "query": literal(query),
-            "limit": limit,
-            "least": min_cosine,
-            **(which.given() if inside else {}),
-        },
+                FROM message_vectors WHERE space_id = {int(space.id or 0)} AND chat_id = :chat
+                    AND message_id IN (SELECT id FROM messages WHERE {which.conditions()}))
+            SELECT message_id, cosine FROM scope ORDER BY cosine DESC, message_id DESC LIMIT :limit
+        """).bindparams(*which.parameters()),
+        {"chat": chat_id, "query": literal(query), "limit": limit, **which.given()},
     )
     return [(row[0], float(row[1])) for row in rows]
 
