@@ -19,9 +19,9 @@ def memories_for(
 ) -> tuple[list[Remembered], int]:
     """`(memories, hidden)`: what is known for a question, best first, and how much may not be shown here.
 
-    That is what the organization, this agent and whoever asks are known for, and the memories of the chat's sessions,
-    or of those of one key. What has expired by now is none of it. `words` are the question's lexemes; `hidden` is
-    counted for an explanation alone.
+    That is what the organization, this agent and whoever asks are known for, and the memories of the chat's latest
+    sessions, or of those of one key. What has expired by now is none of it. `words` are the question's lexemes;
+    `hidden` is counted for an explanation alone.
     """
     parameters = asked.parameters
     wanted = parameters.memories + parameters.documents

@@ -15,7 +15,7 @@ from ops.commands import up
 from pipeline import profiles, rank, retrieve
 from pipeline.profiles import PROFILES, Parameters
 from pipeline.rank import Weights
-from pipeline.store import keywords, nearest
+from pipeline.store import keywords, memories, nearest
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
 from schemas.messages import LANGUAGES
@@ -237,6 +237,7 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     assert f"over {nearest.EXACT_UP_TO:,} of them" in PROSE
     assert f"in more than {keywords.CANDIDATES:,} messages together" in " ".join(PROSE.split())
     assert f"(k1 = {rank.K1}, b = {rank.B})" in PROSE
+    assert f"The latest {memories.SESSIONS} sessions count." in PROSE
 
 
 def test_the_context_is_described_field_by_field() -> None:

@@ -47,16 +47,19 @@ def insert(
     return row.id, bool(row.new)
 
 
-# Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of a chat's
-# sessions, or of the sessions of one key in it.
+SESSIONS = 100
+"""The latest so many of a chat, or of one key in it, have their memories shown."""
+
+# Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of sessions.
 _IN_SCOPE = """
     m.superseded_by IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
         AND ((m.scope = 'organization')
             OR (m.scope = 'agent' AND m.agent_id = :agent)
             OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance)
-            OR (m.scope = 'session' AND EXISTS (SELECT 1 FROM conversation_sessions s
-                WHERE s.tenant_id = m.tenant_id AND s.id = m.session_id AND s.chat_id = :chat
-                    AND (CAST(:key AS text) IS NULL OR s.session_key = :key))))
+            OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
+                WHERE s.chat_id = :chat AND s.status <> 'merged'
+                    AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
+                ORDER BY s.ended_at DESC LIMIT :sessions)))
 """
 _VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
 
@@ -136,6 +139,7 @@ def _given(scope: Scope, seen: Seen, agent_id: str | None, min_importance: float
     return {
         "chat": scope.chat_id,
         "key": scope.session_key,
+        "sessions": SESSIONS,
         "users": seen.asker_ids,
         "agent": agent_id,
         "min_importance": min_importance,
