@@ -8,7 +8,14 @@ from sqlalchemy import Connection
 from pipeline import rank
 from pipeline.asking import Asked
 from pipeline.rank import Candidate, Scored, Statistics
-from pipeline.retrieve import CANDIDATES_PER_ARM, VERBATIM_READ, WHOLE_UP_TO, gathered, retrieve
+from pipeline.retrieve import (
+    CANDIDATES_PER_ARM,
+    VERBATIM_READ,
+    VERBATIM_SCANNED,
+    WHOLE_UP_TO,
+    gathered,
+    retrieve,
+)
 from pipeline.store import searches
 from pipeline.store.filters import Filter
 from pipeline.store.scope import Scope
@@ -85,7 +92,14 @@ def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
     rows = [
         row
         for piece in asked.question.exact
-        for row in searches.resembling(connection, chat_id, which, piece.parts, limit=VERBATIM_READ)
+        for row in searches.resembling(
+            connection,
+            chat_id,
+            which,
+            piece.parts,
+            newest=VERBATIM_SCANNED // len(asked.question.exact),
+            limit=VERBATIM_READ,
+        )
         if piece.is_in(row[1])
     ]
     ids = list(dict.fromkeys([*(row[0] for row in rows), *by_word, *(identity for identity, _ in near)]))

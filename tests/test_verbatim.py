@@ -184,6 +184,16 @@ def test_what_holds_it_comes_first_and_says_why(desk: Database, settings: Settin
 
 
 @pytest.mark.usefixtures("size")
+def test_of_several_pieces_each_is_found(desk: Database, settings: Settings) -> None:
+    # one that only reading finds, one that words find, and some that are nowhere
+    text = 'is "to be or not to be" about ERR_42, src/main.rs, v9.9, 555 666 777 or "kettle of copper"?'
+    found = ask(desk, settings, text).explain
+    assert found is not None
+    held = {hit.external_id for hit in found.messages if hit.components["phrase"] + hit.components["exact"]}
+    assert held == {"d0", "d3"}
+
+
+@pytest.mark.usefixtures("size")
 def test_a_filtered_search_finds_it_too(desk: Database, settings: Settings) -> None:
     for text, expected in QUESTIONS:
         query = SearchQuery(chat_id=CHAT.chat_id, query=text, roles=["user"], limit=3)

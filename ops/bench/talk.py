@@ -9,7 +9,8 @@ from pipeline.clients.protocols import Embedder
 from schemas.messages import MessageIn
 from schemas.vectors import EmbeddingSpace, Vector
 
-START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
+# Long enough ago that a chat of 100,000 messages, nine years of it, ends in the past.
+START = datetime(2010, 1, 4, 8, 0, tzinfo=UTC)
 PEOPLE = ("Ann", "Bob", "Cy", "Dee", "Eve", "Fay")
 # Words by how often they are used, as Zipf's law has it: the n-th is used 1/n times as often as the first.
 _SYLLABLES = [a + b for a in "btkmsrldgpf" for b in ("a", "o", "in", "u", "er")]

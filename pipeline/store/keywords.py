@@ -48,14 +48,15 @@ def keywords(
     messages: int,
     mean_size: float,
     limit: int,
+    share: float = 1.0,
 ) -> KeywordHits:
     """The `limit` best messages of a scope for these lexemes by BM25, one statement.
 
     `messages` and `mean_size` are the number of messages in scope and their mean number of distinct lexemes.
-    Exact while the lexemes stand in no more than `CANDIDATES` messages, counted for each and added up. Above
-    that the search is bounded: the rarest lexemes that stay within it say which messages are scored, and those
-    are scored exactly, by all lexemes. What a lexeme in more than `CANDIDATES` messages weighs is estimated from
-    a thousand messages at twenty places spread over the chat's time.
+    Exact while the lexemes stand in no more than `share` of `CANDIDATES` messages, counted for each and added up.
+    Above that the search is bounded: the rarest lexemes that stay within it say which messages are scored, and those
+    are scored exactly, by all lexemes. What a more frequent lexeme weighs is estimated from a thousand messages at
+    twenty places spread over the chat's time.
 
     The function behind it (migration 0008) looks past row-level security, which would keep the index from being
     used, and takes the tenant from the setting that the walls go by.
@@ -73,7 +74,7 @@ def keywords(
             "words": list(words),
             "messages": float(max(messages, 1)),
             "mean_size": max(mean_size, 1.0),
-            "most": CANDIDATES,
+            "most": int(share * CANDIDATES),
             "limit": limit,
         },
     ).one()

@@ -131,18 +131,24 @@ def exact(
 
 
 def resembling(
-    connection: Connection, chat_id: str, which: Filter, parts: Sequence[str], *, limit: int
+    connection: Connection, chat_id: str, which: Filter, parts: Sequence[str], *, newest: int, limit: int
 ) -> list[tuple[int, str]]:
-    """`(message, text)` of messages that hold these parts in this order with anything in between, newest first."""
+    """`(message, text)` of messages that hold these parts in this order with anything in between, newest first.
+
+    No more than the `newest` of those that the filter lets through are read.
+    """
     rows = connection.execute(
         text(f"""
-            SELECT id, content FROM messages
-            WHERE {which.conditions()} AND content ILIKE :pattern ESCAPE '!'
+            SELECT id, content FROM (
+                SELECT id, sent_at, content FROM messages WHERE {which.conditions()}
+                ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
+            WHERE content ILIKE :pattern ESCAPE '!'
             ORDER BY sent_at DESC, id DESC LIMIT :limit
         """).bindparams(*which.parameters()),
         {
             "chat": chat_id,
             "pattern": "".join(map(pattern, parts)),
+            "newest": newest,
             "limit": limit,
             **which.given(),
         },
