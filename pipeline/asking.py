@@ -1,15 +1,16 @@
 """A query on its way: read what it asks for, by which parameters, and embed it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import question
+from pipeline import events, happened, question
 from pipeline.clients.protocols import Embedder
+from pipeline.events import Mention
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
 from pipeline.rank import Weights
@@ -37,6 +38,8 @@ class Asked:
     vector: Vector | None = None
     degraded: list[str] = field(default_factory=list)
     timings_ms: dict[str, float] = field(default_factory=dict)
+    # an event that the question counts from, and that was not found clearly
+    unknown_event: Mention | None = None
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -61,32 +64,75 @@ def ask(
         now = chats.database_now(connection)
         space = spaces.searched(connection)
     zone = ZoneInfo(chat.time_zone)
+
+    def read(text: str) -> Question:
+        return question.read(text, people, earliest or now, now.astimezone(zone))
+
     asked = Asked(
-        chat=chat,
-        zone=zone,
-        question=question.read(query.query, people, earliest or now, now.astimezone(zone)),
-        parameters=parameters,
-        weights=weights,
-        now=now,
+        chat=chat, zone=zone, question=read(query.query), parameters=parameters, weights=weights, now=now
     )
     if not remembers(chat, settings):
         return asked
+    if space is None:
+        asked.degraded.append("vectors: this Postgres has no pgvector, or no space is active: keywords alone")
+    elif embedder is None or not space.same_as(embedder.space):
+        asked.degraded.append(
+            f"vectors: nothing here embeds into the active space {space.name}: keywords alone"
+        )
+    else:
+        asked.space = space
+    meant = asked.question.content
+    named = events.mention(query.query) if weights.date else None
+    if named is not None and not any(named.text in piece.text for piece in asked.question.exact):
+        with asked.timed("event"):
+            meant = _count_from(database, tenant_id, query, asked, named, embedder, read) or meant
     with asked.timed("embed"):
-        if space is None:
-            asked.degraded.append(
-                "vectors: this Postgres has no pgvector, or no space is active: keywords alone"
-            )
-        elif embedder is None or not space.same_as(embedder.space):
-            asked.degraded.append(
-                f"vectors: nothing here embeds into the active space {space.name}: keywords alone"
-            )
-        else:
-            try:
-                asked.vector = embedder.embed_query(asked.question.content)
-                asked.space = space
-            except (ProviderUnavailable, ProviderRejected) as error:
-                asked.degraded.append(f"vectors: {error}: keywords alone")
+        asked.vector = _embedded(asked, embedder, meant)
     return asked
+
+
+def _count_from(
+    database: Database,
+    tenant_id: str,
+    query: ContextQuery,
+    asked: Asked,
+    named: Mention,
+    embedder: Embedder | None,
+    read: Callable[[str], Question],
+) -> str | None:
+    """Find when the event was that the question counts from; then what is left to ask for, if it was found.
+
+    The vector is made of that alone: what is like the event in meaning need not be what was said at its time.
+    """
+    described = [(one, _embedded(asked, embedder, one.content)) for one in map(read, named.events)]
+    with database.tenant(tenant_id) as connection:
+        event = happened.when(
+            connection,
+            asked.chat,
+            named,
+            described,
+            session_key=query.session_key,
+            space=asked.space,
+            weights=asked.weights,
+            zone=asked.zone,
+        )
+    if event is None:
+        asked.unknown_event = named
+        return None
+    asked.question = replace(asked.question, event=event)
+    return read(named.rest).content if named.rest else None
+
+
+def _embedded(asked: Asked, embedder: Embedder | None, text: str) -> Vector | None:
+    """The text's vector in the space of this query; none without a space, or when the model does not answer."""
+    if asked.space is None or embedder is None:
+        return None
+    try:
+        return embedder.embed_query(text)
+    except (ProviderUnavailable, ProviderRejected) as error:
+        asked.space = None
+        asked.degraded.append(f"vectors: {error}: keywords alone")
+        return None
 
 
 def remembers(chat: Chat, settings: Settings) -> bool:

@@ -7,10 +7,11 @@ from datetime import datetime, tzinfo
 
 from pipeline import assemble, excerpt
 from pipeline.assemble import Entry, Section
+from pipeline.dates import MONTHS
 from pipeline.fence import CLOSE, OPEN, harmless
 from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
-from pipeline.question import DAYS, MONTHS
+from pipeline.question import DAYS
 from pipeline.rank import Candidate, Scored
 from pipeline.tokens import Count, estimate
 from schemas.context import Dropped, DropReason, Item

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from types import MappingProxyType
 
 from pipeline import assemble, likeness
 from pipeline.asking import Asked
+from pipeline.dates import written
 from pipeline.profiles import Parameters
 from pipeline.rank import Scored
 from pipeline.recall import Found
@@ -83,6 +85,7 @@ def explanation(
         vector_search=found.retrieved.vector_search if found.retrieved else "off",
         rows_compared=found.retrieved.rows_compared if found.retrieved else 0,
         keyword_search=found.retrieved.keyword_search if found.retrieved else "off",
+        times=_times(asked),
         fell_back=found.fell_back,
         confidence=confidence(found.ranked, found.retrieved) if found.retrieved else None,
         sessions=sessions,
@@ -92,6 +95,21 @@ def explanation(
         timings_ms={},
         tokens_by_block={block.kind: block.tokens for block in ordered},
     )
+
+
+def _times(asked: Asked) -> list[str]:
+    """The times that the question names, for people; where they have no weight there are none."""
+    if not asked.weights.date:
+        return []
+    named = []
+    for start, end in asked.question.spans:
+        first, last = written(start.date()), written((end - timedelta(days=1)).date())
+        named.append(first if first == last else f"{first} – {last}")
+    if asked.question.event is not None:
+        named.append(asked.question.event.label)
+    if asked.unknown_event is not None:
+        named.append(f"{asked.unknown_event.text}: no preference, as it was not found clearly")
+    return named
 
 
 def confidence(ranked: Sequence[Scored], retrieved: Retrieved) -> Confidence:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from pipeline import verbatim
+from pipeline.dates import MONTHS
+from pipeline.events import Timed
 from pipeline.verbatim import Verbatim
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -27,7 +29,6 @@ _NOW = re.compile(
     r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
     re.IGNORECASE,
 )
-MONTHS = "january february march april may june july august september october november december".split()
 _M = "|".join(MONTHS)
 _LEAD = (
     r"(?:\b(?:as mentioned )?(?:on|in|during|of|since|around|before|after|by|until|from|last|this|late|early|mid) "
@@ -89,6 +90,8 @@ class Question:
     asks_now: bool = False
     # the times that it names, each from … until, the end not included
     spans: tuple[tuple[datetime, datetime], ...]
+    # the time that it counts from an event, once that was found in the talk
+    event: Timed | None = None
     # what it puts in quotation marks
     phrases: tuple[Verbatim, ...] = ()
     # identifiers, addresses, paths and long numbers in it
@@ -112,10 +115,8 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     exact, content, marked = verbatim.taken(text, parts)
     # their words stay in what is searched: "the camping trip last year" may be called that in the talk
     spans += [_relative(match.groupdict(), now) for match in _RELATIVE.finditer(content)]
-    for pattern in _DATES:
-        while match := pattern.search(content):
-            spans += _spans(match.groupdict(), earliest, now)
-            content = content[: match.start()] + " " + content[match.end() :]
+    dated, content = _dates(content, earliest, now)
+    spans += dated
     named = set()
     # of the hundreds who may have spoken few stand in the question, and only these are worth a pattern
     folded = content.casefold()
@@ -140,6 +141,21 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
     )
+
+
+def dates(text: str, earliest: datetime, now: datetime) -> list[tuple[datetime, datetime]]:
+    """The times that a text names by the calendar, as in `read`."""
+    return _dates(text, earliest, now)[0]
+
+
+def _dates(text: str, earliest: datetime, now: datetime) -> tuple[list[tuple[datetime, datetime]], str]:
+    """The times that a text names by the calendar, and the text without them."""
+    spans = []
+    for pattern in _DATES:
+        while match := pattern.search(text):
+            spans += _spans(match.groupdict(), earliest, now)
+            text = text[: match.start()] + " " + text[match.end() :]
+    return spans, text
 
 
 def _spellings(name: str, question: str) -> set[str]:

@@ -55,7 +55,7 @@ class Weights:
     latest: float = 0.5
     # people tell of themselves: the share of I and we, less that of you
     about_self: float = 0.6
-    # sent at the time that the question names
+    # sent at the time that the question names, or that it counts from an event
     date: float = 0.8
     # what the question puts in quotation marks stands here as it is: more than all else together makes up for
     phrase: float = 6.0
@@ -169,7 +169,7 @@ def rank(
         "date": part(
             weights.date,
             (_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered),
-            wanted=question.spans,
+            wanted=question.spans or question.event,
         ),
     }
     rows = list(zip(*parts.values(), strict=True))
@@ -319,7 +319,7 @@ def _newness(ordered: Sequence[Candidate]) -> list[float]:
 
 def _date_fit(sent_at: datetime, question: Question, half_life_days: float) -> float:
     """1 inside a time that the question names, half as much every half-life away from it, 0 without one."""
-    fit = 0.0
+    fit = question.event.fit(sent_at) if question.event else 0.0
     for start, end in question.spans:
         away = max((start - sent_at).total_seconds(), (sent_at - end).total_seconds(), 0.0) / 86_400
         fit = max(fit, 0.5 ** (away / half_life_days))

@@ -58,7 +58,13 @@ def search(
         for hit in found.hits:
             print(hit.at, hit.speaker, hit.text)
     """
-    context = ContextQuery(chat_id=query.chat_id, query=query.query, session_key=query.session_key)
+    context = ContextQuery(
+        chat_id=query.chat_id,
+        query=query.query,
+        session_key=query.session_key,
+        # what is ranked by meaning or characters alone asks for no time
+        parameters={"date": 0} if query.mode in {"exact", "similar"} else {},
+    )
     # the very characters need no model
     asked = asking.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)
     if not asking.remembers(asked.chat, settings):

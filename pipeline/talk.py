@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 from itertools import repeat
 
-from pipeline.question import MONTHS
+from pipeline.dates import MONTHS
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _SELF = "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()

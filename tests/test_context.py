@@ -403,6 +403,59 @@ def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Setti
         assert {"embed", "retrieve", "rank", "sessions", "assemble", "note"} <= why.timings_ms.keys()
 
 
+def test_a_time_counted_from_an_event_is_found_in_the_talk_and_told(
+    filled: Database, settings: Settings
+) -> None:
+    found = ask(filled, settings, "What did we say after the boat trip?", include_history=False)
+    why = found.explain
+    assert why is not None
+    (told,) = why.times
+    assert told.startswith("after the boat trip: 3 March 2026, said by ")
+    fits = {hit.external_id: hit.components["date"] for hit in why.messages}
+    assert fits["h8"] > fits["h0"]
+    assert "event" in why.timings_ms
+    # a preference, not a filter
+    assert len(fits) == len(house())
+
+
+def test_an_event_that_nobody_spoke_of_changes_nothing(filled: Database, settings: Settings) -> None:
+    asked = ask(filled, settings, "Who is the plumber since the wedding?", include_history=False).explain
+    assert asked is not None
+    assert asked.times == ["since the wedding: no preference, as it was not found clearly"]
+    assert not any(hit.components["date"] for hit in asked.messages)
+
+
+@pytest.mark.parametrize(
+    ("question", "parameters"),
+    [
+        ("What did we say after the boat trip?", {"date": 0}),
+        ('who wrote "after the boat trip"?', {}),
+        ("who is the plumber?", {}),
+    ],
+)
+def test_where_no_event_counts_none_is_looked_for(
+    filled: Database, settings: Settings, question: str, parameters: dict[str, float]
+) -> None:
+    why = ask(filled, settings, question, parameters=parameters).explain
+    assert why is not None
+    assert why.times == []
+    assert "event" not in why.timings_ms
+
+
+def test_dates_of_a_question_are_told_by_its_explanation(filled: Database, settings: Settings) -> None:
+    why = ask(filled, settings, "What was said in March 2026 or on 2 April 2026?").explain
+    assert why is not None
+    assert sorted(why.times) == ["1 March 2026 – 31 March 2026", "2 April 2026"]
+
+
+def test_without_the_provider_an_event_is_found_by_keywords(filled: Database, settings: Settings) -> None:
+    query = ContextQuery(chat_id=CHAT.chat_id, query="who is the plumber before the boat trip?", explain=True)
+    found = context.build_context(filled, TENANT, query, embedder=Unreachable(), settings=settings)
+    assert found.degraded == ["vectors: the embedding provider does not answer: keywords alone"]
+    assert found.explain is not None
+    assert found.explain.times[0].startswith("before the boat trip: 3 March 2026")
+
+
 def test_a_budget_is_kept_by_the_tokenizer_of_the_model_that_is_named(
     filled: Database, settings: Settings
 ) -> None:

@@ -20,20 +20,23 @@ from tests.ops.running import backscroll
 # Guards against a step back, not aims: a few points below what the hashed words of the deterministic embedder
 # give today (behind each figure). The local model gives more.
 LEAST = {
-    "recall": {"3": 0.36, "5": 0.46, "10": 0.54},  # .40 .50 .59
-    "top3_relevant": 0.45,  # .50
-    "complete": 0.68,  # .73: 127 of 175
+    "recall": {"3": 0.39, "5": 0.49, "10": 0.58},  # .43 .53 .63
+    "top3_relevant": 0.48,  # .53
+    "complete": 0.69,  # .73: 141 of 192
 }
 LEAST_COMPLETE = {
-    "harbour_house": 42,
-    "support_desk": 27,
-    "coding_sessions": 31,
+    "harbour_house": 45,
+    "support_desk": 31,
+    "coding_sessions": 37,
     "classic": 16,
-}  # 46 30 34 17
+}  # 49 34 41 17
+# Without the events that a question counts from it would be .21, and 6 of 17.
+LEAST_OF_EVENTS = 0.38  # .45
+LEAST_COMPLETE_OF_EVENTS = 9  # 11
 # A context of 800 tokens is the more complete for showing much, outdated things too, which stand with their
-# dates beside what is true: 37 of 73. It must not become a mere heap.
+# dates beside what is true: 44 of 86. It must not become a mere heap.
 MOST_NOISE = 0.58
-MOST_CLASSIC_NOISE = 0.36  # 9 of 33
+MOST_CLASSIC_NOISE = 0.36  # 10 of 33
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,12 @@ def test_as_much_is_found_and_shown_as_before(measured: Any) -> None:
         assert measured["by_chat"][chat]["backscroll"]["complete_count"] >= least, chat
 
 
+def test_times_that_count_from_an_event_are_found(measured: Any) -> None:
+    ours = measured["by_kind"]["event"]["backscroll"]
+    assert ours["recall"]["10"] >= LEAST_OF_EVENTS
+    assert ours["complete_count"] >= LEAST_COMPLETE_OF_EVENTS
+
+
 def test_no_more_noise_is_shown_than_before(measured: Any) -> None:
     assert measured["all"]["backscroll"]["noise"] <= MOST_NOISE
     classic = measured["by_chat"]["classic"]
@@ -77,7 +86,7 @@ def test_plain_vector_search_is_beaten_in_every_chat(measured: Any) -> None:
 def test_scores_tell_questions_without_an_answer_better_than_chance(measured: Any) -> None:
     ours = measured["unanswerable"]["backscroll"]
     assert ours["questions"] == 15
-    assert ours["told_apart"] >= 0.58  # .64
+    assert ours["told_apart"] >= 0.56  # .62
     assert ours["told_apart"] > measured["unanswerable"]["plain"]["told_apart"]
 
 

@@ -18,6 +18,7 @@ KINDS = {
     "theme",
     "date",
     "open",
+    "event",
     "name",
     UNANSWERABLE,
 }

@@ -10,14 +10,16 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from pipeline import backfill, checkup, owed, searching, themes
+from pipeline import backfill, checkup, owed, question, searching, themes
 from pipeline.audience import Visible
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
+from pipeline.events import Mention
 from pipeline.ledger import Policy
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
+from pipeline.rank import Weights
 from pipeline.rules import Rules
 from pipeline.store import backfills, health, retention, sessions
 from pipeline.store.audience import Seen
@@ -122,6 +124,12 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "exact": lambda a: [] if a.theme.empty else [a.verbatim],
     "parts": lambda a: [] if a.theme.empty else [a.text],
     "reranker": lambda _: None,
+    "mentioned": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
+    "described": lambda a: [
+        (question.read(a.text, [], LONG_AGO, FAR_AHEAD), None if a.theme.empty else _vector())
+    ],
+    "zone": lambda _: UTC,
+    "weights": lambda _: Weights(),
     "error: schemas.errors.Permanent": lambda a: Permanent(a.text),
     "error": lambda a: a.text,
     "error: str | None": lambda a: None if a.theme.empty else a.text,

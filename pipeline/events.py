@@ -1,0 +1,210 @@
+"""Read off a question the event that it counts from: "before the trip", "since we moved", "the day after the launch".
+
+An event is no date: when it was has to be found in what was said about it (`pipeline.happened`). `mention` finds it in
+the question's words, English alone; `timed` says what the question then prefers.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import inf
+from typing import Literal
+
+from pipeline.dates import MONTHS, written
+
+Relation = Literal["before", "after", "since", "during", "between"]
+
+# Beyond the time asked for a preference is halved every so many days. What was before an event may be long before; what
+# came after it, soon after; its own days are known but for a few; and nothing on the wrong side of it was meant.
+FADES_BEFORE = 30.0
+FADES_AFTER = 10.0
+FADES_AROUND = 3.0
+FADES_ACROSS = 1.0
+
+_RELATIONS: dict[str, Relation] = {
+    "prior to": "before",
+    "before": "before",
+    "after": "after",
+    "following": "after",
+    "since": "since",
+    "during": "during",
+    "while": "during",
+    "of": "during",
+}
+_UNITS = {"day": 1, "night": 1, "morning": 1, "evening": 1, "weekend": 3, "week": 7, "month": 30, "year": 365}
+# "right after" is within so many days.
+_NEAR_DAYS = 3
+_M = "|".join(MONTHS)
+_LEAD = re.compile(
+    rf"(?:\b(?:on |in )?the (?P<unit>{'|'.join(_UNITS)}) (?P<beside>before|after|of|following)"
+    r"|(?:\b(?P<near>right|just|shortly|soon|immediately|straight) |\bever )?"
+    r"\b(?P<alone>prior to|before|after|following|since|during|while)) (?=\w)",
+    re.IGNORECASE,
+)
+# Two people or prices stand "between", too: an event there has an article, an owner, or is something being done.
+_BETWEEN = re.compile(
+    r"\bbetween (?P<first>(?:(?:the|my|our|his|her|their|your|its|an?)\b|\w+ing\b|\w+['’]s\b).{2,60}?) and "
+    r"(?P<second>[^?!;]{3,60}?)(?=[?!;]|[.,](?!\w)|$)",
+    re.IGNORECASE,
+)
+# An event's words go on up to the end of the clause, to another question word, or to what was done it for.
+_END = re.compile(
+    r"[?!;\"“”»]|[.,](?!\w)|$|\s(?:what|who|whom|whose|which|where|how|why|when|about|regarding|did|do|does)\b"
+    r"|\sto (?!the\b|our\b|my\b|[A-Z\d])"
+)
+# Times of the clock or the calendar, which are read as dates or mean every day, and words that only point.
+_NO_EVENT = re.compile(
+    rf"(?:the )?(?:\d[\d:.]*(?:st|nd|rd|th|h|am|pm)?(?: (?:of )?(?:{_M}))?\W*$|(?:{_M})\b(?: \d.*)?\W*$"
+    r"|\d{1,2}(?::\d\d)? ?(?:h|am|pm)\b|(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|(?:this|last|next|the past)\b"
+    r"|(?:noon|midnight|dark|now|then|that|it|this|all|each|one|both|us|them|him|her|me|you|tomorrow|yesterday|today|when|what|which"
+    r"|first|second|third|other|week|weekend|month|year|day|night|summer|winter|spring|autumn|fall)\W*$)",
+    re.IGNORECASE,
+)
+# Verbs that "after" belongs to.
+_VERB = re.compile(r"\b(?:look(?:s|ed|ing)?|named?|take[sn]?|took|ask(?:s|ed)?)\s*$", re.IGNORECASE)
+# It asks how far apart two times are, not for what was said then.
+_LENGTH = re.compile(
+    r"\bhow (?:long|many (?:days|weeks|months|years)|much time)(?: \w+){0,3} (?:before|after|since|between|prior)\b",
+    re.IGNORECASE,
+)
+# An event said in fewer letters is none.
+_SHORTEST = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mention:
+    """An event that a question names, and how the time that it asks about lies to it."""
+
+    relation: Relation
+    # what it says of the event; two for `between`
+    events: tuple[str, ...]
+    # within so many days of it, where the question says so
+    days: int | None = None
+    # as it stands in the question, and the question without it
+    text: str
+    rest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """When an event was, as a message tells it."""
+
+    # the days that the message names, or the moment at which it was said
+    start: datetime
+    end: datetime
+    # whether the message names days
+    dated: bool
+    said_at: datetime
+    speaker: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """The time that a question counts from an event, as a preference."""
+
+    mention: Mention
+    told: tuple[Told, ...]
+    start: datetime
+    end: datetime
+    # days after which the preference is half as much, before `start` and after `end`
+    fades_before: float
+    fades_after: float
+
+    def fit(self, at: datetime) -> float:
+        """1 inside the time, less the farther outside."""
+        if at < self.start:
+            return _faded(self.start - at, self.fades_before)
+        return _faded(at - self.end, self.fades_after) if at > self.end else 1.0
+
+    @property
+    def label(self) -> str:
+        """For people, as in `before the trip: 3 May 2026, said by Ana`."""
+        said = (
+            f"{written(one.start.date())}{_until(one)}, said by {one.speaker}"
+            + ("" if one.start.date() == one.said_at.date() else f" on {written(one.said_at.date())}")
+            for one in self.told
+        )
+        return f"{self.mention.text}: {'; '.join(said)}"
+
+
+def mention(text: str) -> Mention | None:
+    """The event that a question counts from; None when it names none.
+
+    >>> found = mention("What did we buy the week before the trip?")
+    >>> found.relation, found.events, found.days, found.rest
+    ('before', ('the trip',), 7, 'What did we buy?')
+    """
+    if _LENGTH.search(text):
+        return None
+    if found := _BETWEEN.search(text):
+        events = (found["first"].strip(), found["second"].strip())
+        if all(map(_is_event, events)):
+            return _mention(text, found.start(), found.end(), "between", events, None)
+    for found in _LEAD.finditer(text):
+        stop = _END.search(text, found.end())
+        end = stop.start() if stop else len(text)
+        event = text[found.end() : end].strip()
+        if not _is_event(event) or _VERB.search(text, 0, found.start()):
+            continue
+        relation = _RELATIONS[(found["beside"] or found["alone"]).lower()]
+        days = _UNITS[found["unit"].lower()] if found["unit"] else _NEAR_DAYS if found["near"] else None
+        return _mention(text, found.start(), end, relation, (event,), days)
+    return None
+
+
+def timed(mentioned: Mention, told: tuple[Told, ...]) -> Timed:
+    """What the question prefers, when its events were as they are told, in the order of `mentioned.events`."""
+    first = told[0]
+    before, after = FADES_ACROSS, FADES_ACROSS
+    days = timedelta(days=mentioned.days or 0)
+    match mentioned.relation:
+        case "before":
+            start, end = first.start - days, first.start
+            before = FADES_AROUND if days else FADES_BEFORE
+        case "after" if mentioned.days == 1:
+            start = _midnight(first.end if first.dated else first.start + days)
+            end, after = start + days, FADES_AROUND
+        case "after":
+            start, end = first.start, first.end + days
+            after = FADES_AROUND if days else FADES_AFTER
+        case "since":
+            start, end, after = first.start, first.end, inf
+        case "between":
+            start = min(one.start for one in told)
+            end = max(one.end for one in told)
+        case _:
+            start = _midnight(first.start)
+            end = max(first.end, start + timedelta(days=mentioned.days or 1))
+            before = after = FADES_AROUND
+    return Timed(mention=mentioned, told=told, start=start, end=end, fades_before=before, fades_after=after)
+
+
+def _mention(
+    text: str, start: int, end: int, relation: Relation, events: tuple[str, ...], days: int | None
+) -> Mention:
+    rest = f"{text[:start].rstrip()} {text[end:].lstrip()}" if end < len(text) else text[:start]
+    return Mention(
+        relation=relation,
+        events=events,
+        days=days,
+        text=text[start:end].strip(),
+        rest=re.sub(r"\s+(?=[?!.,;])", "", " ".join(rest.split())).lstrip("?!.,; "),
+    )
+
+
+def _is_event(event: str) -> bool:
+    return len(event) >= _SHORTEST and not _NO_EVENT.match(event)
+
+
+def _faded(away: timedelta, half_life: float) -> float:
+    return float(0.5 ** (away.total_seconds() / 86_400 / half_life))
+
+
+def _midnight(at: datetime) -> datetime:
+    return at.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _until(one: Told) -> str:
+    """The last of several days."""
+    last = (one.end - timedelta(microseconds=1)).date()
+    return f" – {written(last)}" if last > one.start.date() else ""
