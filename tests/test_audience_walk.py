@@ -44,7 +44,6 @@ CHATS = {
     "silent": ("group", []),
     "thread-ann": ("thread", ["slack:ann"]),
 }
-ANN = ("ann", "telegram:ann", "slack:ann")
 PERSON = {"ann": "ann", "telegram:ann": "ann", "slack:ann": "ann", "telegram:bob": "bob", "telegram:cy": "cy"}
 ASKERS = [None, *PERSON, "telegram:zoe"]
 GROUPS = {"small", "small-at-work", "with-dee"}
