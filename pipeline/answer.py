@@ -9,7 +9,7 @@ from pipeline.assemble import Section
 from pipeline.blocks import Remembered
 from pipeline.explain import explanation
 from pipeline.recall import Found
-from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate
+from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate_line
 from schemas.context import Block, BlockKind, ChatMessage, Context, Dropped, MemoryPreview
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
@@ -30,7 +30,7 @@ ORDER: tuple[BlockKind, ...] = (
 class Page:
     """The blocks of a context under its budget: each takes what is left to it, whatever its place in the end."""
 
-    def __init__(self, budget: int, count: Count = estimate) -> None:
+    def __init__(self, budget: int, count: Count = estimate_line) -> None:
         self.room = budget
         self.count = count
         self.blocks: dict[BlockKind, Block] = {}

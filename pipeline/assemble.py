@@ -1,8 +1,8 @@
 """Put what was found under a token budget: entries in order of worth, shown in order of time.
 
 Pure and deterministic. A block takes the entries that fit, the best first, and says of each other why it is
-not there. Tokens are estimated (`pipeline.tokens`); white space costs nothing, so the tokens of a context are
-the sum of those of its parts.
+not there. A line is counted with its end (`pipeline.tokens`), so the tokens of a context are the sum of those
+of its lines.
 """
 
 from bisect import bisect_left
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.fence import CLOSE, OPEN, harmless
-from pipeline.tokens import Count, estimate
+from pipeline.tokens import Count, estimate_line
 from schemas.context import Block, BlockKind, Dropped, DropReason, Item
 
 ELLIPSIS = "…"
@@ -54,7 +54,7 @@ class Filled:
     dropped: list[Dropped] = field(default_factory=list)
 
 
-def fill(section: Section, room: int, count: Count = estimate) -> Filled:
+def fill(section: Section, room: int, count: Count = estimate_line) -> Filled:
     """The block that fits into `room` tokens and the section's own cap; no block when nothing fits."""
     limit = min(room, section.cap)
     spent = count(section.heading) + (count(OPEN) + count(CLOSE) if section.fenced else 0)
@@ -98,7 +98,7 @@ def _gap(before: Entry | None, after: Entry | None) -> int:
     return int(after.neighbour_of != before.place)
 
 
-def plain(kind: BlockKind, text: str, count: Count = estimate) -> Block:
+def plain(kind: BlockKind, text: str, count: Count = estimate_line) -> Block:
     """A block of one text that is not recalled, such as the guardrails or the question."""
     return Block(kind=kind, tokens=count(text), chars=len(text), text=text)
 
@@ -116,10 +116,10 @@ def shortened(text: str, chars: int) -> str:
     return (head if space and len(head) > chars // 2 else cut).rstrip(" ,;:.") + ELLIPSIS
 
 
-def within_tokens(text: str, tokens: int, count: Count = estimate) -> str:
+def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
     """The longest beginning of the text of at most so many tokens, with an ellipsis when it is not all.
 
-    >>> within_tokens("one two three four", 3)
+    >>> within_tokens("one two three four", 4)
     'one two…'
     """
     if count(text) <= tokens:

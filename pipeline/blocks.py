@@ -13,7 +13,7 @@ from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS
 from pipeline.rank import Candidate, Scored
-from pipeline.tokens import Count, estimate
+from pipeline.tokens import Count, estimate, estimate_line
 from schemas.context import Dropped, DropReason, Item
 from schemas.sessions import Message
 
@@ -212,7 +212,7 @@ def _is_held(hit: Scored) -> bool:
     return hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
 
 
-def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = estimate) -> Section:
+def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = estimate_line) -> Section:
     """The newest messages that fit, without a gap; the newest is cut rather than left out.
 
     `recent` is newest first.
@@ -259,7 +259,7 @@ def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
 
     Of a chunk that would take more than half of the block, what the question is about.
     """
-    half = (cap - estimate("\n".join((DOCUMENTS, OPEN, CLOSE)))) // 2
+    half = (cap - estimate_line("\n".join((DOCUMENTS, OPEN, CLOSE)))) // 2 - 1
     entries = []
     for number, memory in enumerate(found):
         citation = f"- Doc {assemble.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "

@@ -100,6 +100,7 @@ def _overlap_start(text: str, start: int, end: int, overlap: int, count: Callabl
             low = middle + 1
     for kind in _BREAKS:
         for match in kind.finditer(text, max(low - _LONGEST_BREAK, start), end):
-            if low <= match.end() < end:
-                return match.end()
+            # a paragraph may begin with white space of its own
+            if low <= match.end() and (begins := _skip_space(text, match.end())) < end:
+                return begins
     return _skip_space(text, end)

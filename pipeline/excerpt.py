@@ -34,7 +34,7 @@ def about(text: str, question: str, tokens: int) -> str:
     if start == end:
         # not one sentence is short enough
         most = max(range(len(said)), key=lambda number: len(found[number]))
-        return assemble.within_tokens(said[most], tokens)
+        return assemble.within_tokens(said[most], tokens, estimate)
     inner = " ".join(said[start:end])
     before, after = (
         (f"{assemble.ELLIPSIS} " if start else ""),

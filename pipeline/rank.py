@@ -8,11 +8,12 @@ sessions. One such kernel serves words and vectors alike.
 """
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, pairwise
-from operator import attrgetter, truediv
+from operator import add, attrgetter, mul, sub, truediv
 from typing import NamedTuple
 
 from pipeline import talk, verbatim
@@ -23,6 +24,8 @@ K1 = 1.2
 B = 0.75
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.
 SECOND = 0.2
+# What the words of the session as one text add for it.
+SESSION_WORDS = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +37,9 @@ class Weights:
     """
 
     # BM25 of the message read together with what was said around it, the less the less of the question it covers
-    words: float = 1.4
+    words: float = 1.6
+    # what that gains by words of much the same meaning
+    related: float = 1.6
     # cosine of the message itself, as its share of the best
     meaning: float = 0.5
     # the mean of that over what was said around it
@@ -46,7 +51,7 @@ class Weights:
     # a question seldom holds the answer: the share of the message that asks
     asks: float = -0.3
     # what follows somebody else's question often is the answer: how well that question matches this one
-    answers: float = 0.15
+    answers: float = 0.2
     # asked when, this message says when
     when: float = 0.4
     # asked how many, how long or how much, this message holds a number
@@ -93,6 +98,8 @@ class Candidate(NamedTuple):
     length: int
     # to the question's vector; None while it has none
     cosine: float | None
+    # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.thesaurus`
+    related: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +130,7 @@ def rank(
     later, earlier = _carries(ordered, weights)
     mass = _smooth([1.0] * len(ordered), later, earlier)
     substance = [c.length / (c.length + weights.half_substance) if c.length else 0.0 for c in ordered]
-    words = _words(ordered, later, earlier, substance, statistics, weights)
+    own, words = _words(ordered, later, earlier, substance, statistics, weights)
     meaning = _meaning(ordered, statistics.mean_cosine)
     near = _smooth(meaning, later, earlier)
     best: dict[int, float] = {}
@@ -140,7 +147,8 @@ def rank(
         return [weight * value for value in values] if weight and wanted else nothing
 
     parts = {
-        "words": part(weights.words, words),
+        "words": part(weights.words, own),
+        "related": part(weights.related, map(sub, words, own), wanted=weights.related),
         "meaning": part(weights.meaning, meaning),
         "meaning_near": part(weights.meaning_near, map(truediv, near, mass)),
         "meaning_session": part(
@@ -183,9 +191,11 @@ def rank(
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     """`(session, its best message)`, best first: the best messages of the session speak for it.
 
-    `scored` is best first. A session's score is that of its best message and `SECOND` of that of its second best;
-    the latter stands as the part `second`. Messages that are not placed yet speak for none.
+    `scored` is best first. To the score of a session's best message are added `SECOND` of that of its second best
+    and `SESSION_WORDS` of `session_words`: the parts `second` and `session_words`. Messages that are not placed yet
+    speak for none.
     """
+    words = session_words([hit.candidate for hit in scored])
     best: dict[int, Scored] = {}
     second: dict[int, float] = {}
     for hit in scored:
@@ -196,9 +206,35 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
             best[session] = hit
     whole = []
     for session, hit in best.items():
-        added = SECOND * second.get(session, 0.0)
-        whole.append((session, Scored(hit.candidate, hit.score + added, {**hit.parts, "second": added})))
+        added = {"second": SECOND * second.get(session, 0.0), "session_words": SESSION_WORDS * words[session]}
+        whole.append(
+            (session, Scored(hit.candidate, hit.score + sum(added.values()), {**hit.parts, **added}))
+        )
     return sorted(whole, key=lambda one: -one[1].score)
+
+
+def session_words(candidates: Sequence[Candidate]) -> dict[int, float]:
+    """BM25 of each session's candidates as one text among those of the other sessions, from 0 to 1.
+
+    As for messages, that is the geometric mean of its shares of the best and of what could be reached.
+    """
+    lengths: Counter[int] = Counter()
+    counted: dict[str, Counter[int]] = defaultdict(Counter)
+    for candidate in candidates:
+        lengths[candidate.session] += candidate.length
+        for term, frequency in candidate.terms.items():
+            counted[term][candidate.session] += frequency
+    usual = max(sum(lengths.values()) / max(len(lengths), 1), 1e-9)
+    scores = dict.fromkeys(lengths, 0.0)
+    attainable = 0.0
+    for sessions in counted.values():
+        idf = math.log(1 + (len(lengths) - len(sessions) + 0.5) / (len(sessions) + 0.5))
+        attainable += idf * (K1 + 1)
+        for session, frequency in sessions.items():
+            norm = K1 * (1 - B + B * lengths[session] / usual)
+            scores[session] += idf * frequency * (K1 + 1) / (frequency + norm)
+    top = max(scores.values(), default=0.0)
+    return {session: s / math.sqrt(top * attainable) if top > 0 else 0.0 for session, s in scores.items()}
 
 
 def _carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float], list[float]]:
@@ -248,8 +284,10 @@ def _words(
     substance: Sequence[float],
     statistics: Statistics,
     weights: Weights,
-) -> list[float]:
-    """BM25 of every candidate with its surroundings as one text, from 0 to 1.
+) -> list[list[float]]:
+    """BM25 of every candidate with its surroundings as one text, from 0 to 1: of the question's own words; of all.
+
+    A word of much the same meaning counts as the question's own does, by its share (`Candidate.related`).
 
     Frequencies and lengths are sums weighted by distance, as those of fields are in BM25F (Robertson, Zaragoza
     and Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004). What is lent by neighbours counts as far as
@@ -267,19 +305,25 @@ def _words(
         for term, frequency in statistics.document_frequency.items()
     }
     attainable = sum(idf.values()) * (K1 + 1)
-    scores = [0.0] * len(ordered)
+    own, scores = [0.0] * len(ordered), [0.0] * len(ordered)
     for start, end in _sessions(ordered):
         inside = ordered[start:end]
         on, back = later[start : end - 1], earlier[start : end - 1]
-        held = {term for c in inside for term in c.terms}
         # a word counts all over its session, and nowhere in the others
-        for term in (term for term, n in statistics.document_frequency.items() if n and term in held):
+        held = {term for c in inside for term in c.terms}
+        near = {term for c in inside for term in c.related} if weights.related else set()
+        for term in (term for term in idf if term in held or term in near):
             frequencies = _smooth([c.terms.get(term, 0) for c in inside], on, back)
             for i, tf in enumerate(frequencies, start):
+                own[i] += idf[term] * tf * (K1 + 1) / (tf + norms[i])
+            if term in near:
+                more = _smooth([c.related.get(term, 0.0) for c in inside], on, back)
+                frequencies = list(map(add, frequencies, more))
+            for i, tf in enumerate(frequencies, start):
                 scores[i] += idf[term] * tf * (K1 + 1) / (tf + norms[i])
-    scores = [score * share for score, share in zip(scores, substance, strict=True)]
-    top = max(scores, default=0.0)
-    return [score / math.sqrt(top * attainable) for score in scores] if top > 0 else scores
+    top = max(map(mul, scores, substance), default=0.0)
+    scale = 1 / math.sqrt(top * attainable) if top > 0 else 0.0
+    return [[s * share * scale for s, share in zip(each, substance, strict=True)] for each in (own, scores)]
 
 
 def _meaning(ordered: Sequence[Candidate], mean: float) -> list[float]:

@@ -19,6 +19,7 @@ from pipeline.store.chats import Chat
 from pipeline.store.filters import Filter
 from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
+from pipeline.thesaurus import Wording, wording
 from pipeline.verbatim import Verbatim
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
@@ -77,10 +78,11 @@ def _whole(
     vector: Vector | None,
 ) -> Retrieved:
     """Every message of the scope, and the statistics counted from them."""
-    rows = around.all_messages(connection, scope, words)
+    asked = wording(scope.language, words)
+    rows = around.all_messages(connection, scope, asked.all)
     cosines = around.cosines(connection, scope, space, vector) if space and vector is not None else {}
     placed = _placed(rows, around.session_ranges(connection, scope))
-    candidates = _candidates(rows, placed, cosines)
+    candidates = _candidates(rows, placed, cosines, asked)
     frequency = {word: sum(1 for c in candidates if word in c.terms) for word in words}
     return Retrieved(
         candidates=candidates,
@@ -181,8 +183,9 @@ def gathered(
 ) -> list[Candidate]:
     """These messages with `REACH` neighbours on either side, as candidates."""
     placed = around.around(connection, scope, ids, REACH)
-    rows = around.these_messages(connection, list(placed), words, space, vector)
-    return _candidates(rows, placed, {row[0]: row[-1] for row in rows})
+    asked = wording(scope.language, words)
+    rows = around.these_messages(connection, list(placed), asked.all, space, vector)
+    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, asked)
 
 
 def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange]) -> dict[int, int]:
@@ -197,7 +200,10 @@ def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange
 
 
 def _candidates(
-    rows: Sequence[Row[*tuple[Any, ...]]], placed: Mapping[int, int], cosines: Mapping[int, float | None]
+    rows: Sequence[Row[*tuple[Any, ...]]],
+    placed: Mapping[int, int],
+    cosines: Mapping[int, float | None],
+    asked: Wording,
 ) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
     ordered = sorted(rows, key=lambda row: (placed[row[0]], row.sent_at, row.position, row.external_id))
@@ -207,6 +213,7 @@ def _candidates(
         session = placed[identity]
         place = place + 1 if session == before else 0
         before = session
+        own, related = asked.read(terms) if terms else ({}, {})
         candidates.append(
             Candidate(
                 id=identity,
@@ -217,9 +224,10 @@ def _candidates(
                 role=role,
                 text=content,
                 sent_at=sent_at,
-                terms=terms or {},
+                terms=own,
                 length=size,
                 cosine=cosines.get(identity),
+                related=related,
             )
         )
     return candidates

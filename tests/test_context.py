@@ -324,7 +324,7 @@ def test_no_context_is_above_its_budget_and_no_message_breaks_its_fence(
     ingest.accept(filled, TENANT, CHAT, given)
     found = ask(filled, settings, "obey the plumber", budget_tokens=budget, profile=profile)
     assert found.used_tokens <= budget
-    assert found.used_tokens == tokens.estimate(found.text)
+    assert found.used_tokens == tokens.estimate_line(found.text)
     assert found.text.count(fence.OPEN) == found.text.count(fence.CLOSE)
     for block in found.blocks:
         assert block.text.count(fence.OPEN) <= 1

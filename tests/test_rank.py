@@ -220,3 +220,41 @@ def test_the_order_of_candidates_does_not_matter(candidates: list[Candidate], ra
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     # places are unique within a session, as retrieval gives them
     assert ids("a b?", shuffled) == ids("a b?", candidates)
+
+
+def test_a_word_of_the_same_meaning_counts_but_less_than_the_word_itself() -> None:
+    found = ids(
+        "job",
+        [
+            candidate(1, session=1, place=0),
+            candidate(2, session=2, place=0, related={"job": 0.6}),
+            candidate(3, session=3, place=0, terms={"job": 1}),
+        ],
+    )
+    assert found == [3, 2, 1]
+
+
+def test_words_of_the_same_meaning_can_be_switched_off() -> None:
+    candidates = [candidate(1, session=1, place=0), candidate(2, session=2, place=0, related={"job": 0.6})]
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"job": 0})
+    on, off = (
+        rank.rank(ask("job"), candidates, statistics, Weights(related=weight))[0] for weight in (1.6, 0.0)
+    )
+    assert on.parts["related"] > 0
+    assert on.parts["words"] == 0
+    assert off.score == 0
+
+
+def test_of_two_sessions_with_hits_alike_the_one_with_more_of_the_question_comes_first() -> None:
+    weights = Weights(decay=0.0, decay_back=0.0)
+    candidates = [
+        candidate(1, session=7, place=0, terms={"boiler": 1}),
+        candidate(2, session=8, place=0, terms={"boiler": 1}),
+        *(candidate(n, session=8, place=n, terms={"sensor": 1}) for n in range(3, 5)),
+        *(candidate(n, session=7, place=n) for n in range(5, 7)),
+        *(candidate(n, session=n, place=0) for n in range(20, 30)),
+    ]
+    statistics = Statistics(messages=100, mean_length=5, document_frequency={"boiler": 2, "sensor": 50})
+    best = rank.rank_sessions(rank.rank(ask("boiler sensor"), candidates, statistics, weights))
+    assert [session for session, _ in best[:2]] == [8, 7]
+    assert best[0][1].parts["session_words"] > best[1][1].parts["session_words"] > 0

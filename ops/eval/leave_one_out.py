@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ops.eval.gather import Gathered, measured
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found, tables
-from pipeline.rank import SECOND, Weights
+from pipeline.rank import SECOND, SESSION_WORDS, Weights, session_words
 
 ROUNDS = 2
 _START = {
@@ -120,7 +120,10 @@ class Tried:
         for i in order:
             if parts.sessions[i] and len(two := best.setdefault(parts.sessions[i], [])) < 2:
                 two.append(scores[i])
-        whole = {session: two[0] + SECOND * sum(two[1:]) for session, two in best.items()}
+        whole = {
+            session: two[0] + SECOND * sum(two[1:]) + SESSION_WORDS * parts.session_words[session]
+            for session, two in best.items()
+        }
         sessions = sorted(whole, key=lambda session: -whole[session])
         return fmean(
             [
@@ -136,6 +139,7 @@ class _Parts(NamedTuple):
     values: Matrix
     turns: list[str]
     sessions: list[int]
+    session_words: Mapping[int, float]
     wanted_turns: tuple[str, ...]
     wanted_sessions: set[int]
 
@@ -146,6 +150,7 @@ def _parts(one: Gathered, shape: Weights) -> _Parts:
         values=np.array([[hit.parts[name] for name in ADDED] for hit in ranked]),
         turns=[hit.candidate.external_id for hit in ranked],
         sessions=[hit.candidate.session for hit in ranked],
+        session_words=session_words([hit.candidate for hit in ranked]),
         wanted_turns=one.question.evidence,
         wanted_sessions={one.filled.session_of[turn] for turn in one.question.evidence},
     )

@@ -5,7 +5,7 @@ from operator import mul
 
 from pipeline.assemble import one_line
 from pipeline.clients.protocols import Embedder
-from pipeline.tokens import estimate
+from pipeline.tokens import estimate_line
 from schemas.messages import MessageIn
 
 
@@ -33,7 +33,7 @@ def context(ranked: Sequence[tuple[MessageIn, float]], budget: int) -> str:
     left = budget
     for message, _ in ranked:
         line = f"{message.sender_name}: {one_line(message.content)}"
-        left -= estimate(line)
+        left -= estimate_line(line)
         if left < 0:
             break
         lines.append(line)

