@@ -27,6 +27,8 @@ class Found:
 
     # external ids, best first
     ranked: Sequence[str]
+    # the sessions that speak most for an answer, best first
+    sessions: Sequence[int]
     # of the first; 0 when nothing was found
     top_score: float
     # what a bot would be shown under `BUDGET` tokens, white space as single spaces
@@ -55,7 +57,7 @@ def own(settings: Settings, progress: Callable[[str], None]) -> dict[str, Any]:
             for number, case in enumerate(sample.cases, start=1):
                 progress(f"{sample.name}: question {number} of {len(sample.cases)}")
                 ours = _ask(backscroll, sample.chat.chat_id, case.question)
-                plainly = _search(search, case.question)
+                plainly = _search(search, case.question, session_of)
                 found = dict(zip(WAYS, (ours, plainly), strict=True))
                 outcomes.append(Outcome(chat=sample.name, case=case, session_of=session_of, found=found))
     return tables(outcomes)
@@ -69,15 +71,17 @@ def _ask(backscroll: Shipped, chat_id: str, question: str) -> Found:
     recalled = [block.text for block in context.blocks if block.kind not in _NOT_RECALLED]
     return Found(
         ranked=[hit.external_id for hit in hits if hit.external_id is not None],
+        sessions=[int(hit.id) for hit in context.explain.sessions],
         top_score=hits[0].score if hits else 0.0,
         shown=one_line("\n".join(recalled)),
     )
 
 
-def _search(search: PlainSearch, question: str) -> Found:
+def _search(search: PlainSearch, question: str, session_of: Mapping[str, int]) -> Found:
     ranked = search.ranked(question)
     return Found(
         ranked=[message.external_id for message, _ in ranked],
+        sessions=list(dict.fromkeys(session_of[message.external_id] for message, _ in ranked)),
         top_score=ranked[0][1],
         shown=one_line(plain.context(ranked, BUDGET)),
     )
@@ -149,6 +153,7 @@ def counted(outcomes: Sequence[Outcome], way: str) -> dict[str, Any]:
     - `top3_precision`: of the first three, the mean share that is evidence, where less than three messages are
       evidence of as many as could be: |first 3 ∩ evidence| / min(3, |evidence|).
     - `top3_on_topic`: of the first three, the mean share that lies in a session with evidence.
+    - `top3_sessions`: the share of questions with evidence in any of the first three sessions.
     - `complete`, `complete_count`: questions with every token in the context ("perfect recall").
     - `noise`, `noise_count`, `noise_of`: unexpected tokens that the context shows, of all that could be shown.
     """
@@ -165,6 +170,7 @@ def counted(outcomes: Sequence[Outcome], way: str) -> dict[str, Any]:
             fmean(_in_top(case, found) / min(TOP, len(case.evidence)) for case, found in answers), 4
         ),
         "top3_on_topic": round(fmean(_on_topic(one, way) for one in outcomes), 4),
+        "top3_sessions": round(fmean(_in_top_sessions(one, way) for one in outcomes), 4),
         "complete": round(fmean(complete), 4),
         "complete_count": sum(complete),
         "noise": round(fmean(noise), 4) if noise else None,
@@ -175,6 +181,11 @@ def counted(outcomes: Sequence[Outcome], way: str) -> dict[str, Any]:
 
 def _in_top(case: Case, found: Found) -> int:
     return len(set(case.evidence) & set(found.ranked[:TOP]))
+
+
+def _in_top_sessions(outcome: Outcome, way: str) -> bool:
+    topics = {outcome.session_of[hit] for hit in outcome.case.evidence}
+    return not topics.isdisjoint(outcome.found[way].sessions[:TOP])
 
 
 def _on_topic(outcome: Outcome, way: str) -> float:

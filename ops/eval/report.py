@@ -16,7 +16,7 @@ _JUDGED = (
     ("turn", "10"),
     ("turn", "20"),
 )
-_TOP = ("top3_relevant", "top3_precision", "top3_on_topic")
+_TOP = ("top3_relevant", "top3_precision", "top3_on_topic", "top3_sessions")
 
 
 def locomo_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
@@ -81,6 +81,7 @@ def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
         title=f"Backscroll / plain vector search: shares in %, contexts of {tables['budget']} tokens",
         caption="Top 3: any evidence among the first three hits; precision: how much of what could stand there\n"
         "does; on topic: how many of the three lie in a session with evidence.\n"
+        "Sessions: any evidence in the first three sessions.\n"
         "Complete: every expected piece in the context. Noise: unexpected pieces shown, of how many.",
     )
     heads = (
@@ -90,6 +91,7 @@ def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
         "top 3",
         "precision",
         "on topic",
+        "sessions",
         "complete",
         "noise",
     )

@@ -112,8 +112,9 @@ def case(*evidence: str, tokens: tuple[str, ...] = (), unexpected: tuple[str, ..
 
 def outcome(asked: Case, *ranked: str, score: float = 1, shown: str = "") -> Outcome:
     """Both ways found the same; messages with a small letter lie in one session, all others in another."""
-    found = Found(ranked=ranked, top_score=score, shown=shown)
     sessions = {hit: 1 if hit.islower() else 2 for hit in (*ranked, *asked.evidence)}
+    ordered = [sessions[hit] for hit in dict.fromkeys(ranked)]
+    found = Found(ranked=ranked, sessions=ordered, top_score=score, shown=shown)
     return Outcome(chat="c", case=asked, session_of=sessions, found=dict.fromkeys(WAYS, found))
 
 
@@ -127,6 +128,7 @@ def test_shares_are_means_over_questions() -> None:
     # Then every share is the mean of the two
     assert counts["recall"] == {"3": 0.75, "5": 0.75, "10": 0.75}
     assert (counts["top3_relevant"], counts["top3_precision"], counts["top3_on_topic"]) == (1, 0.75, 0.5)
+    assert counts["top3_sessions"] == 1
     assert (counts["complete"], counts["complete_count"]) == (0.5, 1)
     assert (counts["noise"], counts["noise_count"], counts["noise_of"]) == (1, 1, 1)
 
