@@ -43,10 +43,13 @@ class Asked:
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Note how long a stage takes."""
+        """Note how long a stage takes, all its parts together."""
         started = monotonic()
-        yield
-        self.timings_ms[stage] = round((monotonic() - started) * 1000, 2)
+        try:
+            yield
+        finally:
+            spent = self.timings_ms.get(stage, 0.0) + (monotonic() - started) * 1000
+            self.timings_ms[stage] = round(spent, 2)
 
 
 def ask(
@@ -84,10 +87,8 @@ def ask(
     meant = asked.question.content
     named = events.mention(query.query) if weights.date else None
     if named is not None and not any(named.text in piece.text for piece in asked.question.exact):
-        with asked.timed("event"):
-            meant = _count_from(database, tenant_id, query, asked, named, embedder, read) or meant
-    with asked.timed("embed"):
-        asked.vector = _embedded(asked, embedder, meant)
+        meant = _count_from(database, tenant_id, query, asked, named, embedder, read) or meant
+    asked.vector = _embedded(asked, embedder, meant)
     return asked
 
 
@@ -105,7 +106,7 @@ def _count_from(
     The vector is made of that alone: what is like the event in meaning need not be what was said at its time.
     """
     described = [(one, _embedded(asked, embedder, one.content)) for one in map(read, named.events)]
-    with database.tenant(tenant_id) as connection:
+    with asked.timed("event"), database.tenant(tenant_id) as connection:
         event = happened.when(
             connection,
             asked.chat,
@@ -128,7 +129,8 @@ def _embedded(asked: Asked, embedder: Embedder | None, text: str) -> Vector | No
     if asked.space is None or embedder is None:
         return None
     try:
-        return embedder.embed_query(text)
+        with asked.timed("embed"):
+            return embedder.embed_query(text)
     except (ProviderUnavailable, ProviderRejected) as error:
         asked.space = None
         asked.degraded.append(f"vectors: {error}: keywords alone")

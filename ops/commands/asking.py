@@ -1,6 +1,6 @@
 """What commands that ask share: the chat and the question, and how hits are shown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from ops.commands import rendering
 from ops.commands.opening import find_chat
 from pipeline.store.chats import Chat
-from schemas.context import Confidence, Hit
+from schemas.context import Confidence, Dropped, Hit
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
@@ -29,7 +29,10 @@ SessionKeyOption = Annotated[
 ]
 
 PREVIEW = 200
-PARTS_WIDTH = 44
+# What has its reasons below it.
+SHORT_PREVIEW = 100
+# What a reason means where nothing more is known.
+_REASONS = {"cap": "its block was full", "budget": "no tokens were left"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +67,38 @@ def nearness(confidence: Confidence) -> str:
     return "; ".join(told) or "nothing to compare by"
 
 
-def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None, why: bool = False) -> Table:
-    """Hits with their place and score, in the chat's local time; with `why` what each score is made of."""
-    why = why and any(hit.components for hit in hits)
-    headings = ["#", "score", *(["made of"] if why else []), "what", "when", "who", "text"]
+def reason(dropped: Dropped) -> str:
+    """Why something is not shown, for people.
+
+    >>> reason(Dropped(kind="session", id="7", reason="below_minimum", detail="not summarized"))
+    'below minimum (not summarized)'
+    """
+    detail = dropped.detail or _REASONS.get(dropped.reason, "")
+    return dropped.reason.replace("_", " ") + (f" ({detail})" if detail else "")
+
+
+def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None) -> Table:
+    """Hits with their place and score, in the chat's local time."""
+    headings = ("#", "score", "what", "when", "who", "text")
     table = rendering.table(*headings, title=title, right=("#", "score"), cut="text")
-    if why:
-        table.columns[2].max_width = PARTS_WIDTH
+    for hit in hits:
+        cells = [rendering.moment(hit.at, zone), hit.speaker or "", rendering.preview(hit.preview, PREVIEW)]
+        rendering.row(table, hit.rank, f"{hit.score:.3f}", f"{hit.kind} {hit.id}", *cells)
+    return table
+
+
+def reasons_table(
+    hits: Sequence[Hit], dropped: Mapping[tuple[str, str], Dropped], zone: str, *, title: str
+) -> Table:
+    """Hits, and under the text of each what its score is made of, its place in each arm, and what became of it."""
+    table = rendering.table("#", "score", "when", "text and why", title=title, right=("#", "score"))
     for hit in hits:
         parts = [f"{name} {value:.2f}" for name, value in hit.components.items() if round(value, 2)]
-        cells = [rendering.moment(hit.at, zone), hit.speaker or "", rendering.preview(hit.preview, PREVIEW)]
         arms = [f"{arm} #{place}" for arm, place in hit.arms.items()]
-        made_of = [" ".join([*parts, *arms])] if why else []
-        rendering.row(table, hit.rank, f"{hit.score:.3f}", *made_of, f"{hit.kind} {hit.id}", *cells)
+        left_out = dropped.get((hit.kind, hit.id))
+        fate = f"shown in {hit.shown_in}" if hit.shown_in else reason(left_out) if left_out else ""
+        made_of = "; ".join(filter(None, (", ".join(parts), ", ".join(arms), f"{hit.kind} {hit.id}", fate)))
+        said = f"{hit.speaker}: {hit.preview}" if hit.speaker else hit.preview
+        text = rendering.with_note(rendering.preview(said, SHORT_PREVIEW), made_of)
+        rendering.row(table, hit.rank, f"{hit.score:.3f}", rendering.moment(hit.at, zone), text)
     return table

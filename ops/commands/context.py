@@ -13,14 +13,13 @@ from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline.store import sessions
-from schemas.context import Context, Explanation
+from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 HITS_SHOWN = 20
-DROPPED_SHOWN = 20
 # Sessions on the page's time line, the latest.
 SPANS = 2000
 
@@ -134,28 +133,28 @@ def _write(file: Path, made: str) -> None:
 def _print_why(console: Console, found: Context, why: Explanation, zone: str) -> None:
     """Tables with the reason of every line, every hit, and all that is not shown."""
     console.print(f"\n{'─' * 20} why {'─' * 20}", style="dim")
-    table = rendering.table(
-        "block", "score", "when", "who", "why", "text", title="Shown", right=("score",), cut="text"
-    )
+    table = rendering.table("block", "score", "when", "text and why", title="Shown", right=("score",))
     for block in found.blocks:
         for item in block.items:
             score = "" if item.score is None else f"{item.score:.3f}"
-            cells = [rendering.moment(item.at, zone), item.speaker or "", item.reason]
-            rendering.row(table, block.kind, score, *cells, rendering.preview(item.text, 200))
+            text = rendering.with_note(rendering.preview(item.text, asking.SHORT_PREVIEW), item.reason)
+            rendering.row(table, block.kind, score, rendering.moment(item.at, zone), text)
     console.print(table)
+    reasons: dict[tuple[str, str], Dropped] = {(each.kind, each.id): each for each in why.dropped}
     for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
         if hits:
             titled = f"\n{title} found ({len(hits):,})"
-            console.print(asking.hits_table(hits[:HITS_SHOWN], zone, title=titled, why=True))
+            console.print(asking.reasons_table(hits[:HITS_SHOWN], reasons, zone, title=titled))
     if why.dropped:
-        by_reason = Counter(each.reason.replace("_", " ") for each in why.dropped)
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in by_reason.most_common())
-        dropped = rendering.table("what", "why", "", title=f"\nNot shown ({reasons})")
-        for each in why.dropped[:DROPPED_SHOWN]:
-            rendering.row(dropped, f"{each.kind} {each.id}", each.reason.replace("_", " "), each.detail)
+        counted = Counter((each.kind, asking.reason(each)) for each in why.dropped)
+        dropped = rendering.table(
+            "how many", "what", "why", title=f"\nNot shown ({len(why.dropped):,})", right=("how many",)
+        )
+        for (kind, reason), count in counted.most_common():
+            rendering.row(dropped, count, kind, reason)
         console.print(dropped)
-    if max(len(why.messages), len(why.dropped)) > DROPPED_SHOWN:
-        console.print("All of them: --explain --json", style="dim")
+    if len(why.messages) > HITS_SHOWN or why.dropped:
+        console.print("All of them, one by one: --explain --json, or --html FILE", style="dim")
     scope = ", the whole scope since narrowing found nothing good enough" if why.fell_back else ""
     tokens = ", ".join(f"{kind} {count:,}" for kind, count in why.tokens_by_block.items())
     times = ", ".join(f"{stage} {spent:.1f}" for stage, spent in why.timings_ms.items())
@@ -168,6 +167,8 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str) ->
     rendering.row(facts, "keywords", why.keyword_search)
     if why.confidence is not None:
         rendering.row(facts, "nearest", asking.nearness(why.confidence))
+    if why.times:
+        rendering.row(facts, "times", "; ".join(why.times))
     rendering.row(facts, "milliseconds", times)
     rendering.row(facts, "profile", why.profile)
     console.print()

@@ -11,29 +11,56 @@ from schemas.context import Context, Dropped, Explanation, Hit
 
 # Even a browser that finds markup where there is none loads and runs nothing of it.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_COLOURS = 10
+# As many as a message's score has parts: no two of them look alike.
+_HUES = (
+    *(
+        "#3b82f6",
+        "#f59e0b",
+        "#10b981",
+        "#ef4444",
+        "#8b5cf6",
+        "#06b6d4",
+        "#84cc16",
+        "#ec4899",
+        "#a16207",
+        "#64748b",
+    ),
+    *("#1d4ed8", "#f472b6", "#065f46", "#fb923c", "#7dd3fc", "#6b21a8"),
+)
 _STYLE = """
-:root { color-scheme: light dark; --back: #fff; --front: #1c2024; --soft: #667; --line: #d9dde3; --well: #f4f6f8;
-  --pick: #0b6bcb; --c0: #3b82f6; --c1: #f59e0b; --c2: #10b981; --c3: #ef4444; --c4: #8b5cf6; --c5: #06b6d4;
-  --c6: #84cc16; --c7: #ec4899; --c8: #a16207; --c9: #64748b }
+:root { color-scheme: light dark; --back: #fff; --front: #1c2024; --soft: #5b6470; --line: #d9dde3; --well: #eef1f4;
+  --pick: #0b6bcb; --find: #d97706; --warn: #b03a06 }
 @media (prefers-color-scheme: dark) { :root { --back: #15181c; --front: #e6e8eb; --soft: #9aa3ad; --line: #333a42;
-  --well: #1e2329; --pick: #6cb6ff } }
+  --well: #23292f; --pick: #6cb6ff; --find: #fbbf24; --warn: #fb923c } }
 body { background: var(--back); color: var(--front); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
   max-width: 75rem; padding: 0 1rem }
-h1 { font-size: 1.5rem } h2 { border-bottom: 1px solid var(--line); font-size: 1.1rem; margin-top: 2.5rem }
-small, .soft { color: var(--soft) } .warn { color: #c2410c } .num { text-align: right; white-space: nowrap }
+h1 { font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere } h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem }
+p { overflow-wrap: anywhere } small, .soft { color: var(--soft) } .warn { color: var(--warn) }
+.num { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap } .nowrap { white-space: nowrap }
 table { border-collapse: collapse; width: 100% } th { color: var(--soft); font-weight: normal; text-align: left }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem .3rem 0; vertical-align: top }
-td { overflow-wrap: anywhere }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem .3rem 0; vertical-align: top }
+th { white-space: nowrap } td:last-child { padding-right: 0 } td.text { overflow-wrap: anywhere; width: 99% }
+.short td:last-child { vertical-align: middle; width: 60% } td.made { min-width: 11rem }
 pre { background: var(--well); overflow-wrap: anywhere; padding: 1rem; white-space: pre-wrap }
-tr.out { opacity: .65 } .wide { overflow-x: auto } .nowrap { white-space: nowrap }
-.bar { background: var(--well); display: flex; height: .9rem; min-width: 9rem; width: 100% }
-.bar i { display: block } .less { outline: 1px dashed var(--c3); outline-offset: -1px }
-.key i { display: inline-block; height: .7rem; margin: 0 .3rem 0 .9rem; width: .7rem }
-svg { background: var(--well); display: block; width: 100% } svg rect { fill: var(--soft); opacity: .45 }
-svg rect.found { fill: var(--c1); opacity: .9 } svg rect.picked { fill: var(--pick); opacity: 1 }
-summary { cursor: pointer }
-""" + "".join(f".c{n} {{ background: var(--c{n}) }}\n" for n in range(_COLOURS))
+tr.out td { color: var(--soft) } tr.out .bar { opacity: .6 }
+.bar { background: var(--well); display: flex; height: .9rem; margin: .3rem 0; min-width: 6rem }
+.bar i { display: block } .less { outline: 1px dashed var(--warn); outline-offset: -1px }
+.key span { display: inline-block; margin-right: 1rem } .key i { display: inline-block; height: .7rem;
+  margin-right: .35rem; width: .7rem }
+svg { background: var(--well); display: block; height: 6rem; width: 100% }
+rect { fill: var(--soft); opacity: .5 } rect.found { fill: var(--find); opacity: 1 }
+rect.picked { fill: var(--pick); opacity: 1 } i.none { background: var(--soft); opacity: .5 }
+i.found { background: var(--find) } i.picked { background: var(--pick) }
+.ends { display: flex; justify-content: space-between } summary { cursor: pointer } td summary { list-style: none }
+@media (max-width: 45rem) {
+  .hits, .hits tbody { display: block } .hits thead { display: none }
+  .hits tr { border-bottom: 1px solid var(--line); display: flex; flex-wrap: wrap; gap: 0 .8rem; padding: .4rem 0 }
+  .hits td { border: 0; padding: 0 } .hits td.text, .hits td.made { flex: 1 0 100%; min-width: 0; width: auto }
+}
+""" + "".join(f".c{n} {{ background: {hue} }}\n" for n, hue in enumerate(_HUES))
+
+
+_NUMBERS = frozenset({"#", "score", "tokens", "characters", "items", "time", "how many"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +77,7 @@ def page(
     context: Context, why: Explanation, question: str, chat: str, zone: str, sessions: Sequence[Span]
 ) -> str:
     """The page, for times in this zone; `sessions` are the chat's, or its latest."""
-    colours = {name: f"c{n % _COLOURS}" for n, name in enumerate(_components(why))}
+    colours = {name: f"c{n % len(_HUES)}" for n, name in enumerate(_components(why))}
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -66,12 +93,12 @@ def page(
         _section("Tokens by block", _tokens(context)),
         _section("Time by stage", _times(why)),
         _section("Sessions over time", _timeline(context, why, zone, sessions)),
-        _section("Shown", _shown(context, zone)),
         _section("Sessions found", _hits(why, why.sessions, colours, zone)),
         _section("Messages found", _hits(why, why.messages, colours, zone)),
         _section("Memories found", _hits(why, why.memories, colours, zone)),
         _section("Not shown", _not_shown(why.dropped)),
-        _section("The context itself", tag("pre", context.text)),
+        _section("Shown", _shown(context, zone)),
+        _section("The context itself", _folded("As a model gets it", tag("pre", context.text))),
         _section("Parameters", _parameters(why)),
     )
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
@@ -81,6 +108,10 @@ def _section(title: str, inside: Html | None) -> Html | None:
     return tag("section", tag("h2", title), inside) if inside else None
 
 
+def _folded(what: str, inside: Html) -> Html:
+    return tag("details", tag("summary", what), inside)
+
+
 def _facts(context: Context, why: Explanation, chat: str) -> Html:
     told = [
         f"{chat}, profile {why.profile}, {context.used_tokens:,} of {context.budget:,} tokens, keywords: ",
@@ -88,18 +119,21 @@ def _facts(context: Context, why: Explanation, chat: str) -> Html:
         ", the whole scope since narrowing found nothing good enough" if why.fell_back else "",
         f"; {asking.nearness(why.confidence)}" if why.confidence is not None else "",
     ]
+    times = tag("p", f"Times preferred: {'; '.join(why.times)}", class_="soft") if why.times else None
     problems = [tag("p", f"Degraded: {each}", class_="warn") for each in context.degraded]
-    return join([tag("p", told, class_="soft"), problems])
+    return join([tag("p", told, class_="soft"), times, problems])
 
 
 def _components(why: Explanation) -> list[str]:
+    """The parts that some score has anything of."""
     hits = (*why.messages, *why.sessions, *why.memories)
-    return list(dict.fromkeys(name for hit in hits for name in hit.components))
+    return list(dict.fromkeys(name for hit in hits for name, value in hit.components.items() if value))
 
 
-def _table(headings: Iterable[str], rows: Iterable[Html]) -> Html:
-    head = tag("tr", [tag("th", each) for each in headings])
-    return tag("div", tag("table", tag("thead", head), tag("tbody", list(rows))), class_="wide")
+def _table(headings: Iterable[str], rows: Iterable[Html], kind: str | None = None) -> Html:
+    """A table; headings of `_NUMBERS` stand above numbers."""
+    head = tag("tr", [tag("th", each, class_="num" if each in _NUMBERS else None) for each in headings])
+    return tag("table", tag("thead", head), tag("tbody", list(rows)), class_=kind)
 
 
 def _bar(parts: Iterable[tuple[str, float, str]], whole: float) -> Html:
@@ -129,7 +163,7 @@ def _tokens(context: Context) -> Html:
         )
         for block in context.blocks
     ]
-    return _table(("block", "tokens", "characters", "items", ""), rows)
+    return _table(("block", "tokens", "characters", "items", ""), rows, "short")
 
 
 def _times(why: Explanation) -> Html:
@@ -138,12 +172,12 @@ def _times(why: Explanation) -> Html:
         tag(
             "tr",
             tag("td", stage),
-            tag("td", f"{spent:.1f} ms", class_="num"),
+            tag("td", f"{spent:,.1f} ms", class_="num"),
             tag("td", _bar([(stage, spent, "c2")], most)),
         )
         for stage, spent in why.timings_ms.items()
     ]
-    return _table(("stage", "time", ""), rows)
+    return _table(("stage", "time", ""), rows, "short")
 
 
 def _timeline(context: Context, why: Explanation, zone: str, sessions: Sequence[Span]) -> Html | None:
@@ -173,27 +207,46 @@ def _timeline(context: Context, why: Explanation, zone: str, sessions: Sequence[
             )
         )
     counted = Counter(item.kind for block in context.blocks for item in block.items)
-    shown = ", ".join(f"{count} {kind}s" for kind, count in sorted(counted.items())) or "nothing"
-    told = f"{rendering.moment(first, zone)} – {rendering.moment(last, zone)}; {len(picked)} of {len(spans)} sessions"
+    kinds = (f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in sorted(counted.items()))
+    part = f"{len(picked)} of {len(spans)} sessions have a part in what is shown: {', '.join(kinds) or 'nothing'}."
     chart = tag(
-        "svg", bars, viewBox="0 0 1000 84", role="img", aria_label="The sessions of the chat over time"
+        "svg",
+        bars,
+        viewBox="0 0 1000 84",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label="The sessions of the chat over time",
     )
-    return join([chart, tag("p", f"{told} have a part in what is shown: {shown}.", class_="soft")])
+    ends = [tag("span", rendering.moment(at, zone)) for at in (first, last)]
+    kept = (("picked", "shown"), ("found", "found, not shown"), ("none", "not among the best"))
+    key = [tag("span", tag("i", class_=kind), told) for kind, told in kept]
+    higher = tag("span", "higher: more messages")
+    return join(
+        [
+            chart,
+            tag("div", ends, class_="ends soft"),
+            tag("p", key, higher, class_="key soft"),
+            tag("p", part, class_="soft"),
+        ]
+    )
 
 
 def _shown(context: Context, zone: str) -> Html | None:
     rows = [
         tag(
             "tr",
-            tag("td", block.kind),
+            tag("td", block.kind, class_="nowrap"),
             tag("td", "" if item.score is None else f"{item.score:.3f}", class_="num"),
             tag("td", rendering.moment(item.at, zone), class_="nowrap"),
-            tag("td", item.text, " ", tag("small", item.reason)),
+            tag("td", item.text, " ", tag("small", item.reason), class_="text"),
         )
         for block in context.blocks
         for item in block.items
     ]
-    return _table(("block", "score", "when", "text and why"), rows) if rows else None
+    if not rows:
+        return None
+    table = _table(("block", "score", "when", "text and why"), rows, "hits")
+    return _folded(f"{len(rows):,} in the order they stand", table)
 
 
 def _hits(why: Explanation, hits: Sequence[Hit], colours: Mapping[str, str], zone: str) -> Html | None:
@@ -201,50 +254,62 @@ def _hits(why: Explanation, hits: Sequence[Hit], colours: Mapping[str, str], zon
         return None
     reasons = {(each.kind, each.id): each for each in why.dropped}
     most = max(sum(map(abs, hit.components.values())) for hit in hits)
-    names = [name for name in colours if any(name in hit.components for hit in hits)]
-    legend = tag("p", [join([tag("i", class_=colours[name]), name]) for name in names], class_="key soft")
+    names = [name for name in colours if any(hit.components.get(name) for hit in hits)]
+    legend = tag(
+        "p", [tag("span", tag("i", class_=colours[name]), name) for name in names], class_="key soft"
+    )
     rows = [
         tag(
             "tr",
             tag("td", hit.rank, class_="num"),
             tag("td", f"{hit.score:.3f}", class_="num"),
-            tag(
-                "td",
-                _bar([(name, value, colours[name]) for name, value in hit.components.items()], most),
-                tag("small", ", ".join(f"{arm} #{place}" for arm, place in hit.arms.items())),
-            ),
+            tag("td", _made(hit, colours, most), class_="made"),
             tag("td", rendering.moment(hit.at, zone), class_="nowrap"),
-            tag("td", tag("b", hit.speaker, ": ") if hit.speaker else None, hit.preview),
+            tag("td", tag("b", hit.speaker, ": ") if hit.speaker else None, hit.preview, class_="text"),
             tag("td", _fate(hit, reasons.get((hit.kind, hit.id)))),
             class_=None if hit.shown_in else "out",
         )
         for hit in hits
     ]
-    headings = ("#", "score", "made of; place in each arm", "when", "text", "became of it")
-    return join([legend, _table(headings, rows)])
+    headings = ("#", "score", "made of", "when", "text", "became of it")
+    return join([legend, _table(headings, rows, "hits")])
+
+
+def _made(hit: Hit, colours: Mapping[str, str], most: float) -> Html:
+    """The parts of a score as a bar, which opens on their figures, and the place in each arm."""
+    parts = [(name, value) for name, value in hit.components.items() if value]
+    figures = ", ".join(f"{name} {value:.2f}" for name, value in parts)
+    bar = _bar([(name, value, colours[name]) for name, value in parts], most)
+    arms = tag("small", ", ".join(f"{arm} #{place}" for arm, place in hit.arms.items()))
+    return tag("details", tag("summary", bar, arms, title=figures), tag("small", figures))
 
 
 def _fate(hit: Hit, reason: Dropped | None) -> str:
     if hit.shown_in is not None:
         return f"shown in {hit.shown_in}"
-    return " ".join(_reason(reason)) if reason else ""
-
-
-def _reason(dropped: Dropped) -> tuple[str, str]:
-    return dropped.reason.replace("_", " "), f"({dropped.detail})" if dropped.detail else ""
+    return asking.reason(reason) if reason else ""
 
 
 def _not_shown(dropped: Sequence[Dropped]) -> Html | None:
+    """How many of what for which reason, and each of them."""
     if not dropped:
         return None
-    counted = Counter((each.kind, *_reason(each)) for each in dropped)
+    counted = Counter((each.kind, asking.reason(each)) for each in dropped)
     rows = [
-        tag("tr", tag("td", f"{count:,}", class_="num"), [tag("td", cell) for cell in what])
-        for what, count in counted.most_common()
+        tag("tr", tag("td", f"{count:,}", class_="num"), tag("td", kind), tag("td", why, class_="text"))
+        for (kind, why), count in counted.most_common()
     ]
-    return _table(("how many", "what", "why", ""), rows)
+    each = [
+        tag(
+            "tr",
+            tag("td", f"{one.kind} {one.id}", class_="nowrap"),
+            tag("td", asking.reason(one), class_="text"),
+        )
+        for one in dropped
+    ]
+    return join([_table(("how many", "what", "why"), rows), _folded("Each", _table(("what", "why"), each))])
 
 
 def _parameters(why: Explanation) -> Html:
     rows = [tag("tr", tag("td", name), tag("td", value)) for name, value in why.parameters.items()]
-    return tag("details", tag("summary", "What this context was made with"), _table(("name", "value"), rows))
+    return _folded("What this context was made with", _table(("name", "value"), rows))

@@ -103,7 +103,7 @@ def table(*columns: str, title: str | None = None, right: tuple[str, ...] = (), 
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     made.expand = bool(cut)
     for column in columns:
-        if column == cut:
+        if cut and column == cut:
             made.add_column(column, ratio=1, no_wrap=True, overflow="ellipsis", min_width=20)
         else:
             made.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -119,6 +119,11 @@ def _cell(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return plain("" if value is None else str(value))
+
+
+def with_note(text: str, note: str) -> Text:
+    """A text with something said about it on lines of their own, for a cell of a table."""
+    return Text.assemble(plain(text), "\n", (plain(note), "dim"))
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def draw(tables: Mapping[str, Any], file: Path) -> None:
         axes.plot(
             budgets, shares, marker=".", linewidth=width, label=f"{name} ({part['questions']} questions)"
         )
-    axes.set(xlabel="tokens of the context", ylabel="evidence in it, %", ylim=(0, 100))
+    axes.set(xlabel="tokens of the context", ylabel="evidence in it, %", ylim=(0, 102))
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(file, format="png")

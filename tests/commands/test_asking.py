@@ -1,8 +1,14 @@
 """A question on the command line gets what a bot would get, and the reasons for it."""
 
-import pytest
+from io import StringIO
 
+import pytest
+from rich.console import Console
+
+from ops.commands import asking
+from schemas.context import Dropped, Hit
 from tests.commands.conftest import CHAT, Run
+from tests.conftest import EPOCH
 from tests.platforms.reading import FIXTURES
 
 QUESTION = "was it the pressure sensor of the boiler?"
@@ -28,7 +34,10 @@ def test_an_explained_context_gives_the_reason_of_every_line(run: Run) -> None:
         "Shown",
         "Sessions found",
         "Messages found",
-        "made of",
+        "text and why",
+        "meaning 0.",
+        "vectors #",
+        "shown in exchanges",
         "Not shown",
         "best cosine",
         "words found",
@@ -39,6 +48,39 @@ def test_an_explained_context_gives_the_reason_of_every_line(run: Run) -> None:
     explained = run("context", QUESTION, "--explain", "--json").json["explain"]
     assert explained["messages"][0]["components"]
     assert run("context", QUESTION, "--json").json["explain"] is None
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_reasons_can_be_read_on_a_terminal_of_any_width(width: int) -> None:
+    hit = Hit(
+        kind="message",
+        id="12345",
+        at=EPOCH,
+        speaker="Harbour Bot",
+        preview="Reminder: the boat trip to the dolphins is tomorrow, and life jackets are there",
+        rank=100,
+        score=1.25,
+        components={"words": 0.5, "meaning_session": 0.4, "asks": -0.02, "speaker": 0.0},
+        arms={"keywords": 3, "vectors": 41},
+    )
+    left_out = Dropped(kind="message", id="12345", reason="budget")
+    console = Console(file=StringIO(), width=width)
+    console.print(asking.reasons_table([hit], {("message", "12345"): left_out}, "UTC", title="Found"))
+    assert isinstance(console.file, StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    # Then no word is cut, none is lost, and nothing is said of parts that are nothing
+    said = " ".join(" ".join(lines).split())
+    for word in (
+        *hit.preview.split(),
+        "words 0.50",
+        "asks -0.02",
+        "keywords #3",
+        "vectors #41",
+        "no tokens were left",
+    ):
+        assert word in said, word
+    assert "speaker 0" not in said
 
 
 def test_the_options_are_those_of_the_door(run: Run) -> None:

@@ -1,5 +1,7 @@
 """The page that explains a context: whole, self-contained, and harmless whatever was said."""
 
+from collections.abc import Mapping
+from dataclasses import fields
 from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +14,7 @@ from ops.commands import context_page
 from ops.commands.context_page import Span
 from ops.commands.html import tag
 from pipeline import ingest
+from pipeline.rank import Weights
 from pipeline.store.database import Database
 from schemas.context import Block, ChatMessage, Context, Dropped, Explanation, Hit, Item
 from schemas.messages import ChatIn
@@ -63,7 +66,7 @@ def assert_harmless(reader: Reader) -> None:
         assert not [key for key in attributes if key.startswith("on") or key in {"src", "href"}], name
 
 
-def page_of(text: str) -> str:
+def page_of(text: str, components: Mapping[str, float] | None = None) -> str:
     item = Item(kind="message", id="1", text=text, at=EPOCH, speaker=text, score=1, reason=text)
     hit = Hit(
         kind="message",
@@ -73,7 +76,7 @@ def page_of(text: str) -> str:
         preview=text,
         rank=1,
         score=1,
-        components={text: 1, "b": -1},
+        components=components or {text: 1, "b": -1},
     )
     why = Explanation(
         profile=text,
@@ -83,6 +86,7 @@ def page_of(text: str) -> str:
         rows_compared=1,
         messages=[hit, hit.model_copy(update={"shown_in": "exchanges"})],
         dropped=[Dropped(kind="message", id="1", reason="cap", detail=text)],
+        times=["before the trip: 3 May 2026, said by Ana", text],
         timings_ms={text: 1},
     )
     context = Context(
@@ -111,6 +115,21 @@ def test_hostile_text_is_shown_as_it_was_said() -> None:
     assert reader.text.count(HOSTILE) >= 8
 
 
+def test_every_part_of_a_score_has_a_colour_of_its_own_and_empty_ones_have_none() -> None:
+    parts = {field.name: 0.1 for field in fields(Weights)[:14]} | {"second": 0.1}
+    page = read(page_of("plain", components=parts | {"nothing": 0.0}))
+    keys = [
+        attributes["class"] for name, attributes in page.elements if name == "i" and "style" not in attributes
+    ]
+    colours = [each for each in keys if each is not None and each.startswith("c")]
+    assert len(set(colours)) == len(colours) == len(parts)
+    assert "nothing" not in page.text
+
+
+def test_the_times_that_were_preferred_are_told() -> None:
+    assert "Times preferred: before the trip: 3 May 2026, said by Ana" in read(page_of("plain")).text
+
+
 def test_an_element_escapes_what_was_not_made_here() -> None:
     assert tag("b", ["<i>", tag("i", "&")], None, title='"') == '<b title="&quot;">&lt;i&gt;<i>&amp;</i></b>'
 
@@ -136,6 +155,8 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
         "Messages found",
         "meaning",
         "keywords #",
+        "words 0.",
+        "no tokens were left",
         "vectors #",
         "shown in exchanges",
         "Not shown",
