@@ -8,13 +8,13 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import events, happened, question
+from pipeline import brief, events, happened, question
 from pipeline.clients.protocols import Embedder
 from pipeline.events import Mention
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
 from pipeline.rank import Weights
-from pipeline.store import chats, sessions, spaces
+from pipeline.store import chats, messages, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderRejected, ProviderUnavailable
@@ -40,6 +40,8 @@ class Asked:
     timings_ms: dict[str, float] = field(default_factory=dict)
     # an event that the question counts from, and that was not found clearly
     unknown_event: Mention | None = None
+    # the words of recent talk that the question leans on; `question.content` ends in them
+    brief: list[str] = field(default_factory=list)
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -66,14 +68,20 @@ def ask(
         people, earliest = sessions.people(connection, query.chat_id)
         now = chats.database_now(connection)
         space = spaces.searched(connection)
-    zone = ZoneInfo(chat.time_zone)
+        zone = ZoneInfo(chat.time_zone)
 
-    def read(text: str) -> Question:
-        return question.read(text, people, earliest or now, now.astimezone(zone))
+        def read(text: str) -> Question:
+            return question.read(text, people, earliest or now, now.astimezone(zone))
 
-    asked = Asked(
-        chat=chat, zone=zone, question=read(query.query), parameters=parameters, weights=weights, now=now
-    )
+        asked = Asked(
+            chat=chat, zone=zone, question=read(query.query), parameters=parameters, weights=weights, now=now
+        )
+        if query.include_history and parameters.brief_words and brief.leans(asked.question):
+            said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.session_key)
+            asked.brief = brief.brief(asked.question, said, now, parameters.brief_words)
+    if asked.brief:
+        content = " ".join((asked.question.content, *asked.brief))
+        asked.question = replace(asked.question, content=content)
     if not remembers(chat, settings):
         return asked
     if space is None:

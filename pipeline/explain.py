@@ -86,6 +86,7 @@ def explanation(
         rows_compared=found.retrieved.rows_compared if found.retrieved else 0,
         keyword_search=found.retrieved.keyword_search if found.retrieved else "off",
         times=_times(asked),
+        brief=asked.brief,
         fell_back=found.fell_back,
         confidence=confidence(found.ranked, found.retrieved) if found.retrieved else None,
         sessions=sessions,

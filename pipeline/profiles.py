@@ -26,7 +26,7 @@ MOST_OF_A_USER = 10
 _AT_MOST = dict.fromkeys(
     (
         *("sessions", "messages", "messages_per_session", "neighbours", "related", "memories", "documents"),
-        *("session_memories", "agent_memories", "organization_memories"),
+        *("session_memories", "agent_memories", "organization_memories", "brief_words"),
     ),
     MOST,
 ) | {"user_memories": MOST_OF_A_USER}
@@ -41,6 +41,8 @@ class Parameters:
     # recent messages, verbatim
     history_tokens: int = 800
     history_share: float = 0.4
+    # a question that leans on what was just said is searched for with so many of its words
+    brief_words: int = 12
     # summaries of the best sessions, with time window and topics
     sessions: int = 3
     session_chars: int = 420

@@ -124,6 +124,8 @@ class Explanation(BaseModel):
     keyword_search: Literal["exact", "bounded", "off"]
     # the times that the question prefers: `9 April 2026`, `before the trip: 3 May 2026, said by Ana`
     times: list[str] = Field(default_factory=list)
+    # the words of recent talk that the question leans on, and was searched for with
+    brief: list[str] = Field(default_factory=list)
     # narrowing found nothing good enough, so the whole scope was searched
     fell_back: bool = False
     # none: nothing was searched

@@ -1,7 +1,7 @@
 """The context: what a bot gets for a question, within its budget, and why each line is there."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -125,6 +125,34 @@ def test_what_was_just_asked_is_not_its_own_answer(
     do_all(filled, rules, policy)
     found = ask(filled, settings, question)
     assert found.text.count(question) == 1
+
+
+def test_a_question_that_leans_on_what_was_just_said_is_searched_for_with_it(
+    filled: Database, settings: Settings
+) -> None:
+    now = datetime.now(UTC)
+    said = MessageIn(
+        external_id="now",
+        sender_id="ana",
+        sender_name="Ana",
+        content="I have to call the plumber again",
+        sent_at=now - timedelta(minutes=2),
+    )
+    ingest.accept(filled, TENANT, CHAT, [said])
+    found = ask(filled, settings, "And how much was that?")
+    assert found.explain is not None
+    assert found.explain.brief == ["plumber"]
+    hit = next(hit for hit in found.explain.messages if hit.external_id == "h2")
+    assert hit.components["words"] > 0
+    assert "we take the plumber from Almada for 240 euros" in found.text
+    # it can be turned off, and what stands on its own feet does not lean
+    alone = ask(filled, settings, "And how much was that?", parameters={"brief_words": 0})
+    assert alone.explain is not None
+    assert alone.explain.brief == []
+    assert all(hit.components["words"] == 0 for hit in alone.explain.messages)
+    whole = ask(filled, settings, "How much does the boat cost?")
+    assert whole.explain is not None
+    assert whole.explain.brief == []
 
 
 def test_a_message_is_found_from_the_moment_it_is_accepted(filled: Database, settings: Settings) -> None:

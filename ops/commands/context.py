@@ -167,6 +167,8 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str) ->
     rendering.row(facts, "keywords", why.keyword_search)
     if why.confidence is not None:
         rendering.row(facts, "nearest", asking.nearness(why.confidence))
+    if why.brief:
+        rendering.row(facts, "leans on", ", ".join(why.brief))
     if why.times:
         rendering.row(facts, "times", "; ".join(why.times))
     rendering.row(facts, "milliseconds", times)

@@ -121,7 +121,10 @@ def _facts(context: Context, why: Explanation, chat: str) -> Html:
     ]
     times = tag("p", f"Times preferred: {'; '.join(why.times)}", class_="soft") if why.times else None
     problems = [tag("p", f"Degraded: {each}", class_="warn") for each in context.degraded]
-    return join([tag("p", told, class_="soft"), times, problems])
+    leaned = (
+        tag("p", f"Leans on what was just said: {', '.join(why.brief)}", class_="soft") if why.brief else None
+    )
+    return join([tag("p", told, class_="soft"), leaned, times, problems])
 
 
 def _components(why: Explanation) -> list[str]:

@@ -1,0 +1,62 @@
+"""The history brief: what a question leans on that names nothing itself ("and how old is it?").
+
+It is the words that carry meaning in what was just said, put to the question's own before both are searched for and
+embedded. Measured on the sample chats, with the rarest word of each of 158 questions said right before and replaced
+by "it": of the evidence 58 % is among the first three with the word, 49 % without, 58 % with the brief, and 55 % with
+small talk in between.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from pipeline.question import Question
+from pipeline.sentences import is_content, stem, words
+from schemas.sessions import Message
+
+# What was said longer ago is not what anybody leans on: the gap that ends a session by default.
+JUST_NOW = timedelta(minutes=30)
+# So many messages at most are looked at.
+LOOKED_AT = 8
+# A question with more words of its own than this stands on its own feet, whatever it refers to.
+MOST_OWN = 2
+_GOES_ON = re.compile(
+    r"\W*(?:and|but|so|or|also|then|what about|how about|why not|which one)\b", re.IGNORECASE
+)
+_REFERS = re.compile(
+    r"\b(?:it|its|they|them|their|he|him|his|she|her|hers|there)\b"
+    r"|\b(?:that|this|those|these)(?=\s*(?:\W*$|[?!.,]|(?:is|was|are|were|did|does|do|one|ones|again|then)\b))",
+    re.IGNORECASE,
+)
+
+
+def leans(question: Question) -> bool:
+    """Whether a question cannot be understood without what was said before it.
+
+    It goes on from it, has no words that carry meaning, or refers to something and names nobody. English; in other
+    languages only what has no such words leans.
+    """
+    own = [word for word in words(question.content) if is_content(word)]
+    if not own or _GOES_ON.match(question.text):
+        return True
+    return len(own) <= MOST_OWN and not question.speakers and bool(_REFERS.search(question.content))
+
+
+def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:
+    """Up to `most` words that what was just said is about, those of the newest message first.
+
+    `recent` is newest first; the question itself, as it came in, is passed over.
+    """
+    known = {stem(word) for word in words(question.content)}
+    itself = question.text.strip().casefold()
+    found: list[str] = []
+    for message in recent[:LOOKED_AT]:
+        if now - message.sent_at > JUST_NOW:
+            break
+        if message.content.strip().casefold() == itself:
+            continue
+        for word in words(message.content):
+            if len(found) < most and is_content(word) and stem(word) not in known:
+                known.add(stem(word))
+                found.append(word)
+    return found

@@ -1,0 +1,85 @@
+"""Questions that lean on what was just said."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import question
+from pipeline.brief import JUST_NOW, LOOKED_AT, brief, leans
+from pipeline.question import Question
+from schemas.sessions import Message
+
+NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
+
+
+def read(text: str) -> Question:
+    return question.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW)
+
+
+def said(text: str, minutes_ago: float = 1) -> Message:
+    return Message(
+        id=1,
+        chat_id="c",
+        external_id="m",
+        sender_id="u",
+        sender_name="Ana",
+        role="user",
+        content=text,
+        sent_at=NOW - timedelta(minutes=minutes_ago),
+        position=1,
+        session_key="",
+        agent_id=None,
+        metadata={},
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "and when?",
+        "How old is it?",
+        "Who told her that?",
+        "What about the one in the kitchen?",
+        "why was that?",
+        "But who pays the plumber for the new boiler then?",
+    ],
+)
+def test_what_cannot_be_understood_alone_leans(text: str) -> None:
+    assert leans(read(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How old is the boiler?",
+        "What did Ana say about her mother?",
+        "Does the ferry to the island with the lighthouse go every hour, and is it full?",
+        "Which film that everybody liked came from Portugal?",
+    ],
+)
+def test_what_names_what_it_means_does_not(text: str) -> None:
+    assert not leans(read(text))
+
+
+def test_the_brief_is_what_was_last_talked_about() -> None:
+    recent = [said("hm, and how old is it?"), said("haha yes"), said("The boiler leaks again", 3)]
+    assert brief(read("hm, and how old is it?"), recent, NOW, 12) == ["boiler", "leaks"]
+
+
+def test_what_was_said_an_hour_ago_is_no_longer_leaned_on() -> None:
+    recent = [said("The boiler leaks again", 61)]
+    assert brief(read("How old is it?"), recent, NOW, 12) == []
+
+
+@given(st.lists(st.tuples(st.text(), st.floats(0, 100))), st.integers(0, 20))
+def test_it_is_short_says_nothing_twice_and_is_of_what_was_just_said(
+    talk: list[tuple[str, float]], most: int
+) -> None:
+    recent = [said(text, ago) for text, ago in sorted(talk, key=lambda one: one[1])]
+    found = brief(read("How old is it?"), recent, NOW, most)
+    assert len(found) <= most
+    assert len(set(found)) == len(found)
+    near = [m.content for m in recent[:LOOKED_AT] if NOW - m.sent_at <= JUST_NOW]
+    assert all(any(word in text for text in near) for word in found)
