@@ -9,11 +9,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipeline import brief, events, happened, question
+from pipeline.candidates import Weights
 from pipeline.clients.protocols import Embedder
 from pipeline.events import Mention
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
-from pipeline.rank import Weights
 from pipeline.store import chats, messages, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database

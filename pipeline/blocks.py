@@ -7,12 +7,12 @@ from datetime import datetime, tzinfo
 
 from pipeline import assemble, excerpt
 from pipeline.assemble import Entry, Section
+from pipeline.candidates import Candidate, Scored
 from pipeline.dates import MONTHS
 from pipeline.fence import CLOSE, OPEN, harmless
 from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS
-from pipeline.rank import Candidate, Scored
 from pipeline.tokens import Count, estimate, estimate_line
 from schemas.context import Dropped, DropReason, Item
 from schemas.sessions import Message

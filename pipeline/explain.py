@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 from pipeline import assemble, likeness
 from pipeline.asking import Asked
+from pipeline.candidates import Scored
 from pipeline.dates import written
 from pipeline.profiles import Parameters
-from pipeline.rank import Scored
 from pipeline.recall import Found
 from pipeline.retrieve import Retrieved
 from schemas.context import Block, BlockKind, Confidence, Dropped, Explanation, Hit

@@ -6,9 +6,9 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from sqlalchemy import Connection
 
 from pipeline import dates, events, question, rank
+from pipeline.candidates import Scored, Weights
 from pipeline.events import Mention, Timed, Told
 from pipeline.question import Question
-from pipeline.rank import Scored, Weights
 from pipeline.retrieve import retrieve
 from pipeline.store import keywords
 from pipeline.store.chats import Chat

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from pipeline.rank import Statistics
+from pipeline.candidates import Statistics
 
 
 @dataclass(frozen=True, kw_only=True)

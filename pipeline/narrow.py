@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Row
 
 from pipeline import rank, themes
+from pipeline.candidates import Scored
 from pipeline.profiles import PROFILES
-from pipeline.rank import Scored
 from pipeline.searching import Ranked, Searching, filtered_candidates, is_whole, ranked
 from pipeline.store import around, messages
 from pipeline.store.filters import Filter, Inside

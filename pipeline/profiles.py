@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from sys import float_info
 from typing import Any
 
-from pipeline.rank import Weights
+from pipeline.candidates import Weights
 from schemas.errors import InvalidInput
 
 _AT_MOST_1 = {

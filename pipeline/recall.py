@@ -9,10 +9,10 @@ from sqlalchemy import Connection
 from pipeline import known, rank, rerank
 from pipeline.asking import Asked, remembers
 from pipeline.blocks import Remembered, SessionCard
+from pipeline.candidates import Candidate, Scored
 from pipeline.clients.protocols import Reranker
 from pipeline.likeness import Scale
 from pipeline.narrow import Narrowing, narrow
-from pipeline.rank import Candidate, Scored
 from pipeline.retrieve import Retrieved, retrieve
 from pipeline.searching import Ranked, Searching
 from pipeline.store import keywords, messages, summaries, vectors

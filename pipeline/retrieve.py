@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.rank import Candidate, Statistics
+from pipeline.candidates import Candidate, Statistics
 from pipeline.store import around, keywords, nearest, searches
 from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat

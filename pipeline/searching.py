@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from pipeline import rank
 from pipeline.asking import Asked
-from pipeline.rank import Candidate, Scored, Statistics
+from pipeline.candidates import Candidate, Scored, Statistics
 from pipeline.retrieve import (
     CANDIDATES_PER_ARM,
     VERBATIM_READ,

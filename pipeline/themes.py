@@ -21,8 +21,8 @@ from typing import Any
 from sqlalchemy import Row
 
 from pipeline import rank
+from pipeline.candidates import Scored
 from pipeline.likeness import share_of_words
-from pipeline.rank import Scored
 from pipeline.searching import Ranked, Searching, ranked
 from pipeline.store import nearest, searches, summaries
 from schemas.search import Line, SessionHit

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import events, happened
+from pipeline.candidates import Candidate, Scored, Weights
 from pipeline.events import Mention, Told
 from pipeline.happened import APART, CLEAR, NEAR
-from pipeline.rank import Candidate, Scored, Weights
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday

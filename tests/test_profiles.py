@@ -13,12 +13,12 @@ from sqlalchemy import text
 
 from pipeline import chosen, context, ingest, rerank
 from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES, Remembered
+from pipeline.candidates import Weights
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Policy
 from pipeline.likeness import Scale
 from pipeline.memories import remember
 from pipeline.profiles import PROFILES, Parameters, parameters_for
-from pipeline.rank import Weights
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context

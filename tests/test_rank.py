@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import question, rank
-from pipeline.rank import Candidate, Statistics, Weights
+from pipeline.candidates import Candidate, Statistics, Weights
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 

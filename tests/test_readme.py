@@ -12,9 +12,9 @@ import typer
 
 from ops import cli, exit_codes
 from ops.commands import up
-from pipeline import profiles, rank, retrieve
+from pipeline import bm25, profiles, retrieve
+from pipeline.candidates import Weights
 from pipeline.profiles import PROFILES, Parameters
-from pipeline.rank import Weights
 from pipeline.store import keywords, memories, nearest
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
@@ -236,7 +236,7 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     assert f"each with {neighbours} neighbours on either side" in " ".join(PROSE.split())
     assert f"over {nearest.EXACT_UP_TO:,} of them" in PROSE
     assert f"in more than {keywords.CANDIDATES:,} messages together" in " ".join(PROSE.split())
-    assert f"(k1 = {rank.K1}, b = {rank.B})" in PROSE
+    assert f"(k1 = {bm25.K1}, b = {bm25.B})" in PROSE
     assert f"The latest {memories.SESSIONS} sessions count." in PROSE
 
 

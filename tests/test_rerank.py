@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import context, rerank
+from pipeline.candidates import Scored
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.profiles import PROFILES, parameters_for
-from pipeline.rank import Scored
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput

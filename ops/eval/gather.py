@@ -19,8 +19,8 @@ from pipeline.answer import answer
 from pipeline.asking import Asked
 from pipeline.assemble import one_line
 from pipeline.blocks import SessionCard
+from pipeline.candidates import Candidate, Statistics, Weights
 from pipeline.profiles import Parameters
-from pipeline.rank import Statistics, Weights
 from pipeline.recall import SESSIONS_READ, Found
 from pipeline.retrieve import Retrieved
 from schemas.context import Context
@@ -79,7 +79,7 @@ class Gathered:
         statistics = replace(self.retrieved.statistics, document_frequency={})
         return self._with([c._replace(terms={}, related={}) for c in self.retrieved.candidates], statistics)
 
-    def _with(self, candidates: list[rank.Candidate], statistics: Statistics) -> "Gathered":
+    def _with(self, candidates: list[Candidate], statistics: Statistics) -> "Gathered":
         retrieved = replace(self.retrieved, candidates=candidates, statistics=statistics)
         return replace(self, found=replace(self.found, retrieved=retrieved))
 

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from ops.eval.gather import Gathered, measured
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found, tables
-from pipeline.rank import SECOND, SESSION_WORDS, Weights, session_words
+from pipeline.bm25 import session_words
+from pipeline.candidates import Weights
+from pipeline.rank import SECOND, SESSION_WORDS
 
 ROUNDS = 2
 _START = {

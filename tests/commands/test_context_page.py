@@ -14,7 +14,7 @@ from ops.commands import context_page
 from ops.commands.context_page import Span
 from ops.commands.html import tag
 from pipeline import ingest
-from pipeline.rank import Weights
+from pipeline.candidates import Weights
 from pipeline.store.database import Database
 from schemas.context import Block, ChatMessage, Context, Dropped, Explanation, Hit, Item
 from schemas.messages import ChatIn

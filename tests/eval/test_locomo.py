@@ -15,7 +15,7 @@ from ops.eval import gather, leave_one_out, plot, run, shipped
 from ops.eval.gather import Gathered, measured
 from ops.eval.report import locomo_tables
 from ops.eval.run import Options
-from pipeline.rank import Weights
+from pipeline.candidates import Weights
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from pipeline import backfill, checkup, owed, question, searching, themes
 from pipeline.audience import Visible
+from pipeline.candidates import Weights
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
@@ -19,7 +20,6 @@ from pipeline.events import Mention
 from pipeline.ledger import Policy
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
-from pipeline.rank import Weights
 from pipeline.rules import Rules
 from pipeline.store import backfills, health, retention, sessions
 from pipeline.store.audience import Seen

@@ -1,0 +1,130 @@
+"""BM25 of messages that are read with what was said around them, and of whole sessions.
+
+The kernel of it serves vectors as well: what is said at one message still counts at its neighbours, by a decay to the
+power of the steps between them.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import add, attrgetter, mul
+
+from pipeline.candidates import Candidate, Statistics, Weights
+
+# BM25's constants as Robertson and Zaragoza give them (The Probabilistic Relevance Framework, 2009).
+K1 = 1.2
+B = 0.75
+
+
+def carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float], list[float]]:
+    """What still counts of each candidate at the next, and of the next at it: nothing across sessions."""
+    # one step is the next speaker's turn; nothing passes from one session to another
+    on, back = weights.decay, weights.decay_back
+    burst_on, burst_back = math.pow(on, weights.burst_step), math.pow(back, weights.burst_step)
+    later, earlier = [], []
+    for one, other in pairwise(ordered):
+        if one.session != other.session:
+            later.append(0.0)
+            earlier.append(0.0)
+        elif one.speaker == other.speaker:
+            later.append(burst_on)
+            earlier.append(burst_back)
+        else:
+            later.append(on)
+            earlier.append(back)
+    return later, earlier
+
+
+def smooth(values: Sequence[float], later: Sequence[float], earlier: Sequence[float]) -> list[float]:
+    """Each value plus what every other carries to it: one pass forward and one back."""
+    before, carried = [0.0], 0.0
+    for factor, value in zip(later, values, strict=False):
+        carried = factor * (value + carried)
+        before.append(carried)
+    after, carried = [0.0], 0.0
+    for factor, value in zip(reversed(earlier), reversed(values), strict=False):
+        carried = factor * (value + carried)
+        after.append(carried)
+    return [value + a + b for value, a, b in zip(values, before, reversed(after), strict=False)]
+
+
+def _sessions(ordered: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
+    """From where to where each session's candidates stand, the end not included."""
+    end = 0
+    for _, inside in groupby(ordered, key=attrgetter("session")):
+        start, end = end, end + sum(1 for _ in inside)
+        yield start, end
+
+
+def words_around(
+    ordered: Sequence[Candidate],
+    later: Sequence[float],
+    earlier: Sequence[float],
+    substance: Sequence[float],
+    statistics: Statistics,
+    weights: Weights,
+) -> list[list[float]]:
+    """BM25 of every candidate with its surroundings as one text, from 0 to 1: of the question's own words; of all.
+
+    A word of much the same meaning counts as the question's own does, by its share (`Candidate.related`).
+
+    Frequencies and lengths are sums weighted by distance, as those of fields are in BM25F (Robertson, Zaragoza
+    and Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004). What is lent by neighbours counts as far as
+    the message has substance itself. The result is the geometric mean of two shares, that of the best score and
+    that of what the question's words could give together: where few of them are found, meaning decides.
+    """
+    total = statistics.messages
+    lengths = smooth([float(c.length) for c in ordered], later, earlier)
+    # a message amid neighbours of one step each gathers so many times the mean length
+    reach = 1 / max(1 - weights.decay, 0.01) + 1 / max(1 - weights.decay_back, 0.01) - 1
+    usual = max(statistics.mean_length, 1e-9) * reach
+    norms = [K1 * (1 - B + B * length / usual) for length in lengths]
+    idf = {
+        term: math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+        for term, frequency in statistics.document_frequency.items()
+    }
+    attainable = sum(idf.values()) * (K1 + 1)
+    own, scores = [0.0] * len(ordered), [0.0] * len(ordered)
+    for start, end in _sessions(ordered):
+        inside = ordered[start:end]
+        on, back = later[start : end - 1], earlier[start : end - 1]
+        # a word counts all over its session, and nowhere in the others
+        held = {term for c in inside for term in c.terms}
+        near = {term for c in inside for term in c.related} if weights.related else set()
+        for term in (term for term in idf if term in held or term in near):
+            frequencies = smooth([c.terms.get(term, 0) for c in inside], on, back)
+            for i, tf in enumerate(frequencies, start):
+                own[i] += idf[term] * tf * (K1 + 1) / (tf + norms[i])
+            if term in near:
+                more = smooth([c.related.get(term, 0.0) for c in inside], on, back)
+                frequencies = list(map(add, frequencies, more))
+            for i, tf in enumerate(frequencies, start):
+                scores[i] += idf[term] * tf * (K1 + 1) / (tf + norms[i])
+    top = max(map(mul, scores, substance), default=0.0)
+    scale = 1 / math.sqrt(top * attainable) if top > 0 else 0.0
+    return [[s * share * scale for s, share in zip(each, substance, strict=True)] for each in (own, scores)]
+
+
+def session_words(candidates: Sequence[Candidate]) -> dict[int, float]:
+    """BM25 of each session's candidates as one text among those of the other sessions, from 0 to 1.
+
+    As for messages, that is the geometric mean of its shares of the best and of what could be reached.
+    """
+    lengths: Counter[int] = Counter()
+    counted: dict[str, Counter[int]] = defaultdict(Counter)
+    for candidate in candidates:
+        lengths[candidate.session] += candidate.length
+        for term, frequency in candidate.terms.items():
+            counted[term][candidate.session] += frequency
+    usual = max(sum(lengths.values()) / max(len(lengths), 1), 1e-9)
+    scores = dict.fromkeys(lengths, 0.0)
+    attainable = 0.0
+    for sessions in counted.values():
+        idf = math.log(1 + (len(lengths) - len(sessions) + 0.5) / (len(sessions) + 0.5))
+        attainable += idf * (K1 + 1)
+        for session, frequency in sessions.items():
+            norm = K1 * (1 - B + B * lengths[session] / usual)
+            scores[session] += idf * frequency * (K1 + 1) / (frequency + norm)
+    top = max(scores.values(), default=0.0)
+    return {session: s / math.sqrt(top * attainable) if top > 0 else 0.0 for session, s in scores.items()}

@@ -1,0 +1,100 @@
+"""What ranking reads and gives: candidates, what the scope is like that they come from, weights, and scores."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """What each piece of evidence adds, where the best of its kind adds its weight.
+
+    Chosen on three LoCoMo conversations, the same cut into messengers' short messages, and the sample chats, and
+    rounded by hand; the optimum is flat (a third more or less of any but `words` moves the figures by a point).
+    """
+
+    # BM25 of the message read together with what was said around it, the less the less of the question it covers
+    words: float = 1.6
+    # what that gains by words of much the same meaning
+    related: float = 1.6
+    # cosine of the message itself, as its share of the best
+    meaning: float = 0.5
+    # the mean of that over what was said around it
+    meaning_near: float = 0.2
+    # the best of that in the session: the best message speaks for the session
+    meaning_session: float = 0.5
+    # the question names this speaker
+    speaker: float = 0.25
+    # a question seldom holds the answer: the share of the message that asks
+    asks: float = -0.3
+    # what follows somebody else's question often is the answer: how well that question matches this one
+    answers: float = 0.2
+    # asked when, this message says when
+    when: float = 0.4
+    # asked how many, how long or how much, this message holds a number
+    number: float = 0.2
+    # asked how things stand now, the newest counts most
+    latest: float = 0.5
+    # people tell of themselves: the share of I and we, less that of you
+    about_self: float = 0.6
+    # sent at the time that the question names, or that it counts from an event
+    date: float = 0.8
+    # what the question puts in quotation marks stands here as it is: more than all else together makes up for
+    phrase: float = 6.0
+    # an identifier, address, path or long number of the question stands here as it is
+    exact: float = 1.0
+    # what a message's words still count one step later, and one step earlier, from 0 to 1
+    decay: float = 0.7
+    decay_back: float = 0.4
+    # the step between two messages of one speaker in a row; a change of speaker is 1
+    burst_step: float = 0.7
+    # a message of so many distinct words has half the substance that any could have: "haha" answers nothing
+    half_substance: float = 1.0
+    date_half_life_days: float = 5.0
+
+
+class Candidate(NamedTuple):
+    """A message that may answer, or stands beside one that may.
+
+    A tuple, not a dataclass: a thousand of them are made for each query, in a third of the time.
+    """
+
+    id: int
+    # the session that it lies in; 0 as long as it has not been placed
+    session: int
+    # among the candidates of its session, in order from 0
+    place: int
+    external_id: str
+    speaker: str
+    role: str
+    text: str
+    sent_at: datetime
+    # the question's lexemes in it, and how often
+    terms: Mapping[str, int]
+    # distinct lexemes
+    length: int
+    # to the question's vector; None while it has none
+    cosine: float | None
+    # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.thesaurus`
+    related: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What the whole scope is like that the candidates come from."""
+
+    messages: int
+    # distinct lexemes of a message
+    mean_length: float
+    # in how many messages each of the question's lexemes stands; 0 for those that stand in none
+    document_frequency: Mapping[str, int]
+    mean_cosine: float = 0.0
+
+
+class Scored(NamedTuple):
+    """A candidate with its score, and what it is made of."""
+
+    candidate: Candidate
+    score: float
+    parts: Mapping[str, float]
