@@ -6,12 +6,14 @@ needs, as migrations expand first, and waits while they are older.
 No transaction is held across a call to a model or to Redis.
 """
 
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
+import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
@@ -161,8 +163,6 @@ def _engine(url: str, pool_size: int) -> Engine:
         pool_size=pool_size,
         max_overflow=5,
         pool_timeout=10,
-        # A restarted Postgres costs one connection attempt, not one failed request for each pooled one.
-        pool_pre_ping=True,
         # an error's text goes into logs, and what people wrote must not
         hide_parameters=True,
         connect_args={"connect_timeout": 5, "application_name": "backscroll"},
@@ -177,7 +177,21 @@ def _engine(url: str, pool_size: int) -> Engine:
             )
         connection.commit()  # type: ignore[attr-defined]
 
+    @event.listens_for(engine, "checkout")
+    def _still_there(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
+        # A restarted Postgres costs one connection attempt, not one failed request for each pooled one. A server
+        # says nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping`
+        # would at every transaction, the server.
+        if connection.closed or _has_something_to_read(connection.fileno()):
+            raise InvalidatePoolError("the server has ended this connection")
+
     return engine
+
+
+def _has_something_to_read(descriptor: int) -> bool:
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 @contextmanager
