@@ -60,8 +60,7 @@ def _inside_the_best_sessions(
     scope = Scope(chat_id=chat, language="english")
     hits: list[tuple[int, float]] = []
     with backscroll.resources.database.tenant(backscroll.settings.tenant) as connection:
-        cosines = nearest.session_cosines(connection, scope, space, vector)
-        for session in sorted(cosines, key=lambda s: -cosines[s])[:SESSIONS]:
+        for session in nearest.session_cosines(connection, scope, space, vector, limit=SESSIONS):
             row = sessions.find(connection, session)
             if row is not None:
                 inside = Filter(session=Inside(row.session_key, row.started_at, row.ended_at))

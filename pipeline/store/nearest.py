@@ -112,18 +112,27 @@ def _is_large(connection: Connection, messages: int) -> bool:
 
 
 def session_cosines(
-    connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector
+    connection: Connection,
+    scope: Scope,
+    space: EmbeddingSpace,
+    query: Vector,
+    *,
+    limit: int | None = None,
 ) -> dict[int, float]:
-    """The cosine of every summarized session of the scope to the query."""
+    """The cosine of every summarized session of the scope to the query, nearest first; of the `limit` nearest."""
     size = int(space.dimensions)
+    inside = f"space_id = {int(space.id or 0)} AND chat_id = :chat"
+    if scope.session_key is not None:
+        inside += """ AND session_id IN (
+            SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key)"""
     rows = connection.execute(
+        # materialized, so that it stays exact: the index would stop early
         text(f"""
-            SELECT v.session_id, 1 - (v.embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))
-            FROM session_vectors v
-            JOIN conversation_sessions s ON s.tenant_id = v.tenant_id AND s.id = v.session_id
-            WHERE v.space_id = {int(space.id or 0)} AND v.chat_id = :chat
-                AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
+            WITH near AS MATERIALIZED (
+                SELECT session_id, embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})) AS distance
+                FROM session_vectors WHERE {inside})
+            SELECT session_id, 1 - distance FROM near ORDER BY distance, session_id LIMIT :limit
         """),
-        {**scope.given(), "query": literal(query)},
+        {**scope.given(), "query": literal(query), "limit": limit},
     ).all()
     return {row[0]: float(row[1]) for row in rows}
