@@ -116,7 +116,8 @@ class SearchResult(BaseModel):
     fell_back: bool = False
     # `exact`: older messages than this were not looked at; the same search with `until` set to it goes on
     searched_back_to: datetime | None = None
-    # `hybrid` and `similar`: how vectors were compared; `hnsw`, by the index, in large chats without a filter alone
+    # `hybrid`, `similar` and `contextual`: how vectors of messages were compared; `hnsw`, by the index, in large chats
+    # without a filter alone
     vector_search: VectorSearch | None = None
     # what could not be done, as in a context; empty: all was done
     degraded: list[str] = Field(default_factory=list)

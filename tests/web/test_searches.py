@@ -35,8 +35,10 @@ def test_every_mode_answers_with_the_same_fields(house: httpx.Client, mode: str)
         "related",
         "fell_back",
         "searched_back_to",
+        "vector_search",
         "degraded",
     }
+    assert found["vector_search"] == ("exact" if mode in {"similar", "hybrid", "contextual"} else None)
     assert found["mode"] == mode
 
 
