@@ -16,7 +16,7 @@ MOST = 8
 MAX_CHARS = 200
 
 _QUOTED = re.compile(
-    r'(?<![\w"])"(?=[^\s"])([^"]+)(?<=\S)"(?!\w)|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»|`+([^`]+)`+'
+    r'(?<![\w"])"(?=[^\s"])([^"]+)(?<=\S)"(?!\w)|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»|(?<!`)`++([^`]+)`+'
 )
 _IDENTIFIER = re.compile(
     r"""
@@ -35,6 +35,9 @@ _IDENTIFIER = re.compile(
     """,
     re.VERBOSE,
 )
+# None of them has white space in it, and what is much longer than a piece may be is none: looking at each run apart
+# keeps the time in proportion to the text, whatever somebody asks.
+_UNBROKEN = re.compile(rf"(?<!\S)\S{{1,{MAX_CHARS + 50}}}(?!\S)")
 _PHONE = re.compile(r"(?<![\w.,])\+?\(?\d(?:[ ().\-/]{0,2}\d){6,}(?!\w)")
 # two digits say little, and words find them
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,'’]\d+)+(?![\w])|(?<!\w)\d{3,}(?!\w)")
@@ -116,7 +119,7 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
 
     text = re.sub(rf"[{chr(_MARK)}-{chr(_MARK + MOST)}]", " ", text)
     text = _QUOTED.sub(lambda m: mark(next(filter(None, m.groups())), "phrase", m[0]), text)
-    text = _IDENTIFIER.sub(identifier, text)
+    text = _UNBROKEN.sub(lambda m: _IDENTIFIER.sub(identifier, m[0]), text)
     return found, text, marked
 
 

@@ -199,3 +199,11 @@ def test_a_filtered_search_finds_it_too(desk: Database, settings: Settings) -> N
         query = SearchQuery(chat_id=CHAT.chat_id, query=text, roles=["user"], limit=3)
         found = search(desk, TENANT, query, embedder=None, settings=settings)
         assert found.hits[0].external_id == expected, text
+
+
+@pytest.mark.parametrize("run", ["x", "x.", "x-", "a/", "--", "1", "`", "a@", "http://"])
+def test_a_question_of_one_endless_run_is_read_in_no_time(run: str) -> None:
+    # in time that grows with the square of its length this would take days
+    found, text, _ = verbatim.taken(run * (1_000_000 // len(run)), set())
+    assert found == []
+    assert text.startswith(run)
