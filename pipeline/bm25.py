@@ -17,6 +17,11 @@ K1 = 1.2
 B = 0.75
 
 
+def idf(total: int, frequency: int) -> float:
+    """How much a term tells that stands in `frequency` of `total` texts; above 0 for any."""
+    return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+
+
 def carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float], list[float]]:
     """What still counts of each candidate at the next, and of the next at it: nothing across sessions."""
     # one step is the next speaker's turn; nothing passes from one session to another
@@ -80,11 +85,8 @@ def words_around(
     reach = 1 / max(1 - weights.decay, 0.01) + 1 / max(1 - weights.decay_back, 0.01) - 1
     usual = max(statistics.mean_length, 1e-9) * reach
     norms = [K1 * (1 - B + B * length / usual) for length in lengths]
-    idf = {
-        term: math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
-        for term, frequency in statistics.document_frequency.items()
-    }
-    attainable = sum(idf.values()) * (K1 + 1)
+    tells = {term: idf(total, frequency) for term, frequency in statistics.document_frequency.items()}
+    attainable = sum(tells.values()) * (K1 + 1)
     own, scores = [0.0] * len(ordered), [0.0] * len(ordered)
     for start, end in _sessions(ordered):
         inside = ordered[start:end]
@@ -92,15 +94,15 @@ def words_around(
         # a word counts all over its session, and nowhere in the others
         held = {term for c in inside for term in c.terms}
         near = {term for c in inside for term in c.related} if weights.related else set()
-        for term in (term for term in idf if term in held or term in near):
+        for term in (term for term in tells if term in held or term in near):
             frequencies = smooth([c.terms.get(term, 0) for c in inside], on, back)
             for i, tf in enumerate(frequencies, start):
-                own[i] += idf[term] * tf * (K1 + 1) / (tf + norms[i])
+                own[i] += tells[term] * tf * (K1 + 1) / (tf + norms[i])
             if term in near:
                 more = smooth([c.related.get(term, 0.0) for c in inside], on, back)
                 frequencies = list(map(add, frequencies, more))
             for i, tf in enumerate(frequencies, start):
-                scores[i] += idf[term] * tf * (K1 + 1) / (tf + norms[i])
+                scores[i] += tells[term] * tf * (K1 + 1) / (tf + norms[i])
     top = max(map(mul, scores, substance), default=0.0)
     scale = 1 / math.sqrt(top * attainable) if top > 0 else 0.0
     return [[s * share * scale for s, share in zip(each, substance, strict=True)] for each in (own, scores)]
@@ -121,10 +123,10 @@ def session_words(candidates: Sequence[Candidate]) -> dict[int, float]:
     scores = dict.fromkeys(lengths, 0.0)
     attainable = 0.0
     for sessions in counted.values():
-        idf = math.log(1 + (len(lengths) - len(sessions) + 0.5) / (len(sessions) + 0.5))
-        attainable += idf * (K1 + 1)
+        tells = idf(len(lengths), len(sessions))
+        attainable += tells * (K1 + 1)
         for session, frequency in sessions.items():
             norm = K1 * (1 - B + B * lengths[session] / usual)
-            scores[session] += idf * frequency * (K1 + 1) / (frequency + norm)
+            scores[session] += tells * frequency * (K1 + 1) / (frequency + norm)
     top = max(scores.values(), default=0.0)
     return {session: s / math.sqrt(top * attainable) if top > 0 else 0.0 for session, s in scores.items()}

@@ -1,9 +1,9 @@
 """How like a question something is, by figures that mean the same in every embedding space."""
 
-import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from pipeline.bm25 import idf
 from pipeline.candidates import Statistics
 
 
@@ -39,9 +39,8 @@ class Scale:
 def share_of_words(held: Collection[str], words: Collection[str], statistics: Statistics) -> float:
     """The share of the question's words that are held, each counting by its idf as in BM25; 0 without words."""
 
-    def idf(word: str) -> float:
-        frequency = statistics.document_frequency.get(word, 0)
-        return math.log(1 + (statistics.messages - frequency + 0.5) / (frequency + 0.5))
+    def tells(word: str) -> float:
+        return idf(statistics.messages, statistics.document_frequency.get(word, 0))
 
-    total = sum(map(idf, words))
-    return sum(idf(word) for word in words if word in held) / total if total > 0 else 0.0
+    total = sum(map(tells, words))
+    return sum(tells(word) for word in words if word in held) / total if total > 0 else 0.0
