@@ -8,6 +8,7 @@ from pipeline.asking import Asked
 from pipeline.assemble import Section
 from pipeline.blocks import Remembered
 from pipeline.explain import explanation
+from pipeline.likeness import Scale
 from pipeline.recall import Found
 from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate_line
 from schemas.context import Block, BlockKind, ChatMessage, Context, Dropped, MemoryPreview
@@ -30,9 +31,10 @@ ORDER: tuple[BlockKind, ...] = (
 class Page:
     """The blocks of a context under its budget: each takes what is left to it, whatever its place in the end."""
 
-    def __init__(self, budget: int, count: Count = estimate_line) -> None:
+    def __init__(self, budget: int, count: Count = estimate_line, *, explained: bool = True) -> None:
         self.room = budget
         self.count = count
+        self.explained = explained
         self.blocks: dict[BlockKind, Block] = {}
         self.dropped: list[Dropped] = []
 
@@ -46,7 +48,7 @@ class Page:
 
     def fill(self, section: Section, *, keep_free: int = 0) -> None:
         """Take what fits of a section, leaving so many tokens to what comes after it."""
-        filled = assemble.fill(section, self.room - keep_free, self.count)
+        filled = assemble.fill(section, self.room - keep_free, self.count, explained=self.explained)
         self.dropped.extend(filled.dropped)
         if filled.block is not None:
             self.put(filled.block)
@@ -67,7 +69,7 @@ def answer(
     """
     parameters = asked.parameters
     count = tokenizer.count
-    page = Page(budget, count)
+    page = Page(budget, count, explained=query.explain)
     if found.hidden_memories:
         # no more than the number, and that whatever was asked: the rest is not for whoever is here
         detail = f"{found.hidden_memories:,} learned in other chats, where not everybody here was"
@@ -86,12 +88,13 @@ def answer(
     recent = [m for m in found.recent if m.content.strip() and m.content.strip().casefold() != itself]
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, asked.zone, count))
-    known = chosen.choose(found.memories, parameters, found.scale)
+    scale = found.scale
+    known = chosen.choose(found.memories, parameters, scale)
     page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
     page.fill(blocks.memories(known.statements, memory_cap))
     page.fill(blocks.documents(known.passages, memory_cap, query.query))
-    _what_was_found(page, asked, found, int(budget * parameters.session_share), itself)
+    _what_was_found(page, asked, found, scale, int(budget * parameters.session_share), itself)
 
     ordered = page.ordered()
     history_tokens = page.blocks["history"].tokens if "history" in page.blocks else 0
@@ -111,7 +114,9 @@ def answer(
     )
 
 
-def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, itself: str) -> None:
+def _what_was_found(
+    page: Page, asked: Asked, found: Found, scale: Scale, session_cap: int, itself: str
+) -> None:
     """Sessions, the messages that matter, and related sessions."""
     if found.retrieved is None:
         return
@@ -122,17 +127,16 @@ def _what_was_found(page: Page, asked: Asked, found: Found, session_cap: int, it
     related = blocks.related(shown, summarized[parameters.sessions :], parameters, zone)
     reserve = assemble.fill(related, page.room // 10, page.count).block
     said = page.blocks["history"].items if "history" in page.blocks else []
-    section, left_out = blocks.exchanges(
+    section = blocks.exchanges(
         found.looked_into,
         [hit.candidate for hit in found.ranked],
         {int(item.id): "the recent messages" for item in said},
         parameters,
         zone,
         itself,
-        scale=found.scale,
+        scale=scale,
         heading=_heading(page, found),
     )
-    page.dropped.extend(left_out)
     page.fill(section, keep_free=reserve.tokens if reserve else 0)
     page.fill(related)
 

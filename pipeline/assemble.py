@@ -1,12 +1,12 @@
 """Put what was found under a token budget: entries in order of worth, shown in order of time.
 
 Pure and deterministic. A block takes the entries that fit, the best first, and says of each other why it is
-not there. A line is counted with its end (`pipeline.tokens`), so the tokens of a context are the sum of those
-of its lines.
+not there, if anybody asks. A line is counted with its end (`pipeline.tokens`), so the tokens of a context are the
+sum of those of its lines.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.fence import CLOSE, OPEN, harmless
@@ -37,7 +37,8 @@ class Section:
 
     kind: BlockKind
     heading: str
-    entries: Sequence[Entry]
+    # what is left out whatever the budget among them; they may be made as they are taken, and taken once
+    entries: Iterable[Entry | Dropped]
     # tokens that it may take of the budget, heading included
     cap: int
     # recalled text stands in a fence
@@ -54,19 +55,29 @@ class Filled:
     dropped: list[Dropped] = field(default_factory=list)
 
 
-def fill(section: Section, room: int, count: Count = estimate_line) -> Filled:
-    """The block that fits into `room` tokens and the section's own cap; no block when nothing fits."""
+def fill(section: Section, room: int, count: Count = estimate_line, *, explained: bool = True) -> Filled:
+    """The block that fits into `room` tokens and the section's own cap; no block when nothing fits.
+
+    Where nobody asks why (not `explained`) no entry is taken once the block is full, and so not all that is
+    dropped is listed.
+    """
     limit = min(room, section.cap)
     spent = count(section.heading) + (count(OPEN) + count(CLOSE) if section.fenced else 0)
     chosen: list[Entry] = []
     groups: set[str] = set()
+    left_out: list[Dropped] = []
     dropped: list[Dropped] = []
     misses = 0
     reason: DropReason = "cap"
     ellipsis_tokens = count(ELLIPSIS)
     for entry in section.entries:
+        if isinstance(entry, Dropped):
+            left_out.append(entry)
+            continue
         kind = "memory" if entry.item.kind == "document" else entry.item.kind
         if misses >= (1 if section.contiguous else MISSES):
+            if not explained:
+                break
             dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
             continue
         at = bisect_left(chosen, entry.place, key=lambda e: e.place)
@@ -83,6 +94,7 @@ def fill(section: Section, room: int, count: Count = estimate_line) -> Filled:
         spent, misses = spent + cost, 0
         chosen.insert(at, entry)
         groups.add(entry.group)
+    dropped = left_out + dropped
     if not chosen:
         return Filled(block=None, dropped=dropped)
     text = _render(section, chosen)

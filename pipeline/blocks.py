@@ -1,7 +1,7 @@
 """What each block of a context may show, as sections for `assemble`: pure, from ranked hits and stored rows."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
@@ -133,23 +133,36 @@ def exchanges(
     *,
     scale: Scale,
     heading: str = EXCHANGES,
-) -> tuple[Section, list[Dropped]]:
+) -> Section:
     """The best messages, with neighbours where asked for, and what is left out before the budget is counted.
 
     `shown` are messages that stand elsewhere in the context, by id, with the name of the block.
     """
+    entries = _exchanged(ranked, candidates, shown, parameters, zone, asked, scale)
+    return Section(kind="exchanges", heading=heading, entries=entries, cap=100_000)
+
+
+def _exchanged(
+    ranked: Sequence[Scored],
+    candidates: Sequence[Candidate],
+    shown: Mapping[int, str],
+    parameters: Parameters,
+    zone: tzinfo,
+    asked: str,
+    scale: Scale,
+) -> Iterator[Entry | Dropped]:
     by_place = {(c.session, c.place): c for c in candidates if c.session}
     began: dict[int, str] = {}
-    entries: dict[int, Entry] = {}
+    taken: set[int] = set()
     said: dict[int, list[frozenset[str]]] = {}
     chosen = 0
     per_session: Counter[int] = Counter()
-    dropped: list[Dropped] = []
 
-    def drop(hit: Scored, reason: DropReason, detail: str) -> None:
-        dropped.append(Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail))
+    def dropped(hit: Scored, reason: DropReason, detail: str) -> Dropped:
+        return Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail)
 
-    def add(candidate: Candidate, score: float | None, reason: str) -> None:
+    def entry(candidate: Candidate, score: float | None, reason: str) -> Entry:
+        taken.add(candidate.id)
         before = by_place.get((candidate.session, candidate.place - 1))
         session = candidate.session
         if session not in began or not session:
@@ -164,7 +177,7 @@ def exchanges(
             score=score,
             reason=reason,
         )
-        entries[candidate.id] = Entry(
+        return Entry(
             item=item,
             place=_place(candidate),
             group=began[session],
@@ -175,36 +188,36 @@ def exchanges(
         candidate = hit.candidate
         if chosen >= parameters.messages:
             break
-        if not candidate.text.strip() or candidate.id in entries:
+        if not candidate.text.strip() or candidate.id in taken:
             continue
         if candidate.id in shown:
-            drop(hit, "covered", f"stands in {shown[candidate.id]}")
+            yield dropped(hit, "covered", f"stands in {shown[candidate.id]}")
             continue
         if candidate.text.strip().casefold() == asked:
-            drop(hit, "duplicate", "the question itself")
+            yield dropped(hit, "duplicate", "the question itself")
             continue
         similar = scale.similarity(candidate.cosine)
         if similar is not None and similar < parameters.min_similarity and not _is_held(hit):
-            drop(hit, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}")
+            yield dropped(
+                hit, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}"
+            )
             continue
         if per_session[candidate.session] >= parameters.messages_per_session:
-            drop(hit, "cap", f"more than {parameters.messages_per_session} of one session")
+            yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
             continue
         bag = frozenset(candidate.text.casefold().split())
         if assemble.is_said(bag, said, parameters.duplicate_jaccard):
-            drop(hit, "duplicate", "says the same as a better hit")
+            yield dropped(hit, "duplicate", "says the same as a better hit")
             continue
         said.setdefault(len(bag), []).append(bag)
         chosen += 1
         per_session[candidate.session] += 1
-        add(candidate, hit.score, f"match {rank}: {_why(hit)}")
+        yield entry(candidate, hit.score, f"match {rank}: {_why(hit)}")
         for step in range(1, parameters.neighbours + 1):
             for place in (candidate.place - step, candidate.place + step):
                 near = by_place.get((candidate.session, place))
-                if near and near.id not in entries and near.id not in shown and near.text.strip():
-                    add(near, None, f"beside match {rank}")
-    section = Section(kind="exchanges", heading=heading, entries=list(entries.values()), cap=100_000)
-    return section, dropped
+                if near and near.id not in taken and near.id not in shown and near.text.strip():
+                    yield entry(near, None, f"beside match {rank}")
 
 
 def _is_held(hit: Scored) -> bool:
@@ -217,7 +230,11 @@ def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = es
 
     `recent` is newest first.
     """
-    entries = []
+    entries = _history(recent, cap, zone, count)
+    return Section(kind="history", heading=HISTORY, entries=entries, cap=cap, contiguous=True)
+
+
+def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) -> Iterator[Entry]:
     for number, message in enumerate(recent):
         local = message.sent_at.astimezone(zone)
         text = f"{_clock(local)} {assemble.one_line(message.speaker)}: {assemble.one_line(message.content)}"
@@ -232,8 +249,7 @@ def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = es
             reason="said last",
         )
         place = (message.sent_at, message.position, message.external_id)
-        entries.append(Entry(item=item, place=place, group=f"{_day(local)}, {_WEEKDAYS[local.weekday()]}"))
-    return Section(kind="history", heading=HISTORY, entries=entries, cap=cap, contiguous=True)
+        yield Entry(item=item, place=place, group=f"{_day(local)}, {_WEEKDAYS[local.weekday()]}")
 
 
 def memories(found: Sequence[Remembered], cap: int) -> Section:

@@ -31,7 +31,7 @@ def estimate(text: str) -> int:
     >>> estimate("We'll take the plumber from Almada for 240 €.")
     11
     """
-    if not _OTHER_LETTER.search(text):
+    if text.isascii() or not _OTHER_LETTER.search(text):
         return len(_TOKENS.findall(text))
     return sum(_tokens_of(match) for match in _PIECES.finditer(text))
 
@@ -45,7 +45,8 @@ def estimate_line(text: str) -> int:
     >>> estimate_line("one\\n\\ntwo") == estimate_line("one") + estimate_line("two") == 4
     True
     """
-    return estimate(text) + len(_LINE_ENDS.findall(text)) + 1 if text else 0
+    ends = len(_LINE_ENDS.findall(text)) if "\n" in text else 0
+    return estimate(text) + ends + 1 if text else 0
 
 
 def _tokens_of(match: re.Match[str]) -> int:

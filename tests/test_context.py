@@ -431,6 +431,17 @@ def test_an_explanation_accounts_for_every_hit(filled: Database, settings: Setti
         assert {"embed", "retrieve", "rank", "sessions", "assemble", "note"} <= why.timings_ms.keys()
 
 
+def test_an_explanation_changes_nothing_that_is_shown(filled: Database, settings: Settings) -> None:
+    for budget in (90, 200, 800):
+        told, untold = (
+            ask(filled, settings, "the plumber and the boat", budget_tokens=budget, explain=explain)
+            for explain in (True, False)
+        )
+        assert told.explain is not None
+        assert untold.explain is None
+        assert untold.blocks == told.blocks
+
+
 def test_a_time_counted_from_an_event_is_found_in_the_talk_and_told(
     filled: Database, settings: Settings
 ) -> None:
