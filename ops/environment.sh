@@ -3,6 +3,9 @@
 checkout=$(cd -- "$here/.." && pwd)
 venv=${BACKSCROLL_VENV:-$checkout/.venv}
 
+# the first import of a module compiles it for all that follow; with this set every process would anew, for seconds
+unset PYTHONDONTWRITEBYTECODE
+
 find_python() {
     local candidate
     for candidate in ${PYTHON:+"$PYTHON"} python3.14 python3.13 python3.12 python3.11 python3 python; do

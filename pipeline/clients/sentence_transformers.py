@@ -175,7 +175,7 @@ class SentenceTransformersEmbedder:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
 
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()
         if self._threads is not None:
             torch.set_num_threads(self._threads)
         folder = _folder(self._model_name)
