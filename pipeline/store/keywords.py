@@ -10,10 +10,6 @@ from pipeline.store.scope import Scope
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 
-# BM25's constants as Robertson and Zaragoza give them (The Probabilistic Relevance Framework, 2009).
-K1 = 1.2
-B = 0.75
-
 # So many messages at most are scored for one query.
 CANDIDATES = 5000
 

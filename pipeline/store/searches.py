@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.bm25 import K1, B
 from pipeline.store.filters import Filter
-from pipeline.store.keywords import K1, B, any_of
+from pipeline.store.keywords import any_of
 from pipeline.store.messages import COLUMNS, ORDER, as_message
 from pipeline.store.vectors import literal
 from schemas.sessions import Message

@@ -48,7 +48,9 @@ def test_without_a_python_the_script_says_what_to_install(tmp_path: Path) -> Non
 def test_an_environment_made_from_the_same_files_is_used_as_it_is(tmp_path: Path) -> None:
     venv = tmp_path / "an environment"
     (venv / "bin").mkdir(parents=True)
-    (venv / "bin/python").write_text('#!/bin/sh\necho "called with: $*; ${PYTHONDONTWRITEBYTECODE-compiled once}"\n')
+    (venv / "bin/python").write_text(
+        '#!/bin/sh\necho "called with: $*; ${PYTHONDONTWRITEBYTECODE-compiled once}"\n'
+    )
     (venv / "bin/python").chmod(0o755)
     files = b"".join((CHECKOUT / name).read_bytes() for name in ("pyproject.toml", "ops/constraints.txt"))
     checked = subprocess.run(["cksum"], input=files, capture_output=True, check=True)  # noqa: S607
