@@ -34,6 +34,10 @@ class Weights:
     when: float = 0.4
     # asked how many, how long or how much, this message holds a number
     number: float = 0.2
+    # asked where, this message names a place
+    where: float = 0.25
+    # asked who, this message tells of somebody
+    who: float = 0.25
     # asked how things stand now, the newest counts most
     latest: float = 0.5
     # people tell of themselves: the share of I and we, less that of you

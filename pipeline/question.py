@@ -24,6 +24,8 @@ _NUMBER = re.compile(
     r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
     re.IGNORECASE,
 )
+_WHERE = re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE)
+_WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
 _NOW = re.compile(
     r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
     r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
@@ -86,6 +88,10 @@ class Question:
     asks_when: bool
     # it asks for a number, or for what is mostly written in figures
     asks_number: bool = False
+    # it asks for a place
+    asks_where: bool = False
+    # it asks for a person
+    asks_who: bool = False
     # it asks how things stand in the end
     asks_now: bool = False
     # the times that it names, each from … until, the end not included
@@ -136,6 +142,8 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         speakers=frozenset(named) if len(named) < len(set(speakers)) else frozenset(),
         asks_when=bool(_WHEN.search(text)),
         asks_number=bool(_NUMBER.search(text)),
+        asks_where=bool(_WHERE.search(text)),
+        asks_who=bool(_WHO.search(text)),
         asks_now=bool(_NOW.search(text)),
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),

@@ -62,6 +62,8 @@ def rank(
         "answers": part(weights.answers, answers),
         "when": part(weights.when, map(talk.says_when, texts), wanted=question.asks_when),
         "number": part(weights.number, map(talk.says_number, texts), wanted=question.asks_number),
+        "where": part(weights.where, map(talk.says_where, texts), wanted=question.asks_where),
+        "who": part(weights.who, map(talk.says_who, texts), wanted=question.asks_who),
         "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
         "about_self": part(weights.about_self, map(talk.about_self, texts)),
         "phrase": part(

@@ -1,4 +1,5 @@
-"""What the wording of a message says of its part in the talk: it asks, tells of its speaker, names a time or a number.
+"""What the wording of a message says of its part in the talk: it asks, tells of its speaker, names a time, a number,
+a place or a person.
 
 English patterns; in another language they match nothing, and a message is judged by its words and meaning alone.
 """
@@ -22,6 +23,19 @@ _TIME = re.compile(
 _NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|fifty|hundred|thousand"
     r"|once|twice|dozen|couple|half)\b",
+    re.IGNORECASE,
+)
+# A name is one by its capital, a common place by its word.
+_PLACE = re.compile(
+    r"\b(?:in|at|to|from|near|around|outside|inside|across|by) (?:(?:the|a|an|my|our|this|that|his|her) )?(?:[a-z]+ )?"
+    r"(?:[A-Z]\w+|park|beach|home|house|store|shop|shelter|gym|church|school|office|city|town|country|mountains?"
+    r"|lake|studio|street|museum|caf[eé]|restaurant|hotel|airport|station|hospital|library|cent(?:re|er)|forest"
+    r"|garden|market|campus|building|room|kitchen|place|village|woods)\b"
+)
+_PERSON_WORD = re.compile(
+    r"\b(?:friends?|mom|mum|dad|mother|father|brother|sister|aunt|uncle|grandma|grandpa|cousin|wife|husband|partner"
+    r"|boss|colleagues?|coworkers?|neighbou?rs?|team|family|kids?|son|daughter|girlfriend|boyfriend|teacher"
+    r"|doctor)\b",
     re.IGNORECASE,
 )
 # The description that imports append to a shared picture is not the speaker's.
@@ -70,6 +84,22 @@ def says_when(text: str) -> bool:
 def says_number(text: str) -> bool:
     """Whether it holds a number, in figures or as a word."""
     return bool(_NUMBER.search(text))
+
+
+@lru_cache(maxsize=65_536)
+def says_where(text: str) -> bool:
+    """Whether it names a place.
+
+    >>> says_where("we met at the beach"), says_where("I flew to Lisbon"), says_where("to be honest")
+    (True, True, False)
+    """
+    return bool(_PLACE.search(text))
+
+
+@lru_cache(maxsize=65_536)
+def says_who(text: str) -> bool:
+    """Whether it speaks of somebody by what they are to its speaker: names are known by no pattern."""
+    return bool(_PERSON_WORD.search(text))
 
 
 @lru_cache(maxsize=65_536)

@@ -117,12 +117,13 @@ def test_last_and_week_alone_are_no_date(text: str) -> None:
     assert read(text).spans == ()
 
 
-def test_a_question_for_a_number_or_for_how_things_stand_is_known() -> None:
+def test_what_kind_of_answer_a_question_wants_is_known() -> None:
     assert read("How many seats does the ferry have?").asks_number
+    assert read("Which city did they fly to?").asks_where
+    assert read("Whose turn is it?").asks_who
     assert read("What is the street door code now?").asks_now
-    plain = read("Who fixed the boiler?")
-    assert not plain.asks_number
-    assert not plain.asks_now
+    plain = read("How was the boiler fixed?")
+    assert not any((plain.asks_number, plain.asks_where, plain.asks_who, plain.asks_now))
 
 
 @given(st.text(max_size=200))

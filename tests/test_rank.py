@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,13 +127,20 @@ def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_a
     assert parts[2]["answers"] > parts[4]["answers"] == 0
 
 
-def test_asked_how_many_a_message_with_a_number_is_preferred() -> None:
-    talk = [
-        candidate(1, "912 according to the plan", session=1, place=0),
-        candidate(2, "according to the plan", session=2, place=0),
-    ]
-    assert ids("how many seats?", talk) == [1, 2]
-    assert ids("which seats?", talk) == [2, 1]
+@pytest.mark.parametrize(
+    ("question", "answer", "plain"),
+    [
+        ("how many seats?", "912 according to the plan", "according to the plan"),
+        ("where did it go wrong?", "it broke at the old station", "it broke at once"),
+        ("who broke it?", "my sister did it then", "it was done then"),
+    ],
+)
+def test_a_message_with_the_kind_of_thing_that_is_asked_for_is_preferred(
+    question: str, answer: str, plain: str
+) -> None:
+    talk = [candidate(1, answer, session=1, place=0), candidate(2, plain, session=2, place=0)]
+    assert ids(question, talk) == [1, 2]
+    assert ids("how come?", talk) == [2, 1]
 
 
 def test_asked_how_things_stand_now_the_newer_of_equal_matches_is_preferred() -> None:

@@ -42,6 +42,17 @@ def test_numbers_are_known_in_figures_and_in_words() -> None:
     assert not talk.says_number("some seats")
 
 
+def test_places_are_known_by_their_capital_or_their_kind() -> None:
+    assert talk.says_where("We flew to Lisbon")
+    assert talk.says_where("see you at the old station")
+    assert not talk.says_where("to be honest, in a while")
+
+
+def test_people_are_known_by_what_they_are_to_each_other() -> None:
+    assert talk.says_who("my sister did")
+    assert not talk.says_who("it was done")
+
+
 @given(st.text(max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
     assert 0 <= talk.asks(text) <= 1
