@@ -132,7 +132,7 @@ def test_what_follows_a_relevant_question_of_somebody_else_is_preferred_as_its_a
     [
         ("how many seats?", "912 according to the plan", "according to the plan"),
         ("where did it go wrong?", "it broke at the old station", "it broke at once"),
-        ("who broke it?", "my sister did it then", "it was done then"),
+        ("who broke it?", "the neighbour did it then", "nobody did it then"),
     ],
 )
 def test_a_message_with_the_kind_of_thing_that_is_asked_for_is_preferred(
