@@ -7,7 +7,7 @@ one person's run of messages, so that a burst of five short ones is read much as
 sessions. One such kernel serves words and vectors alike.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import sub, truediv
 
@@ -142,12 +142,12 @@ def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Seq
     return found
 
 
-def _newness(ordered: Sequence[Candidate]) -> list[float]:
-    """The share of the candidates that are older: 0 for the first, 1 for the last."""
+def _newness(ordered: Sequence[Candidate]) -> Iterator[float]:
+    """The share of the candidates that are older: 0 for the first, 1 for the last; reckoned when it is asked for."""
     found = [0.0] * len(ordered)
     for place, i in enumerate(sorted(range(len(ordered)), key=lambda i: ordered[i].sent_at)):
         found[i] = place / max(len(ordered) - 1, 1)
-    return found
+    yield from found
 
 
 def _date_fit(sent_at: datetime, question: Question, half_life_days: float) -> float:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
 
 from pipeline.store.keywords import any_of
 from pipeline.store.scope import IN_SCOPE, Scope
+from pipeline.store.sql import text
 from pipeline.store.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
 
+from pipeline.store.sql import text
 from schemas.messages import DEFAULT_LANGUAGE, ChatIn
 
 

@@ -3,7 +3,9 @@
 import random
 from collections.abc import Mapping
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
+
+from pipeline.store.sql import text
 
 SLOTS = 8
 

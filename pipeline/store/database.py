@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import Self
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from pipeline.store.sql import text
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.revision import REVISION
 from schemas.settings import Settings

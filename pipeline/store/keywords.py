@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from pipeline.store.scope import Scope
+from pipeline.store.sql import text
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.audience import Visible
 from pipeline.store.audience import Seen
 from pipeline.store.scope import Scope
+from pipeline.store.sql import text
 from pipeline.store.vectors import literal
 from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.vectors import EmbeddingSpace, Vector

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
+from pipeline.store.sql import text
 from schemas.messages import MessageIn
 from schemas.sessions import Message, Stamp
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
 
 from pipeline.store.scope import Scope
+from pipeline.store.sql import text
 from pipeline.store.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 

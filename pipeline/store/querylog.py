@@ -5,9 +5,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
+
+from pipeline.store.sql import text
 
 QUOTED_CHARS = 8
 """A message as long as this that stands in a question, or such a question in a message, counts as quoted."""

@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
 
+from pipeline.store.sql import text
 from schemas.sessions import Session
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"

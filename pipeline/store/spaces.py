@@ -1,7 +1,8 @@
 """SQL of embedding spaces and the indexes over their vectors."""
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
+from pipeline.store.sql import text
 from schemas.vectors import EmbeddingSpace
 
 VECTOR_TABLES = ("message_vectors", "session_vectors", "memory_vectors")

@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, Row
+
+from pipeline.store.sql import text
 
 # Any constant will do; with the tenant's name it makes one advisory lock for each tenant.
 FORGETTING = 0x62666F72
