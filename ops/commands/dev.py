@@ -34,10 +34,18 @@ app.add_typer(evaluations, name="eval")
     "BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev eval locomo ./locomo --shuffle 1 --json"
 )
 def locomo(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of LoCoMo conversations (*.json).")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A folder of LoCoMo conversations (*.json), or the one file of the set as published.",
+        ),
+    ],
     only: Annotated[
         list[str] | None,
-        typer.Option(help="This conversation, by its file's name; repeatable.", show_default=False),
+        typer.Option(
+            help="This conversation, by its `sample_id` or file's name; repeatable.", show_default=False
+        ),
     ] = None,
     ablate: Annotated[
         bool, typer.Option("--ablate", help="Also turn off one part at a time, and say what each is worth.")

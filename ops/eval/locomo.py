@@ -15,7 +15,8 @@ from typing import Any
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, MessageIn
 
-_ID = re.compile(r"D\d+:\d+")
+# The set has `D8:6; D9:17` in one entry, and `D:11:26` and `D30:05` among them.
+_ID = re.compile(r"D:?(\d+):(\d+)")
 _SESSION = re.compile(r"session_(\d+)")
 # Turns carry no time of their own; the data set's description of this task puts them this far apart.
 BETWEEN_TURNS = timedelta(seconds=30)
@@ -43,15 +44,23 @@ class Conversation:
     questions: list[AskedQuestion]
 
 
-def read_folder(folder: Path) -> Iterator[Conversation]:
-    """Every conversation of a folder. Raises `InvalidInput` when there is none, or one cannot be read."""
-    files = sorted(folder.glob("*.json"))
+def read(path: Path) -> Iterator[Conversation]:
+    """Every conversation of a file or of a folder's files: one in a file, or a list of them as the set is published.
+
+    Raises `InvalidInput` when there is none, or one cannot be read.
+    """
+    if not path.exists():
+        raise InvalidInput(f"there is no {path}", field="DIR")
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
-        raise InvalidInput(f"{folder} holds no LoCoMo conversation (*.json)", field="DIR")
+        raise InvalidInput(f"{path} holds no LoCoMo conversation (*.json)", field="DIR")
     for file in files:
         try:
-            yield parse(file.stem, json.loads(file.read_text(encoding="utf-8")))
-        except (KeyError, ValueError, TypeError) as error:
+            data = json.loads(file.read_text(encoding="utf-8"))
+            for sample in data if isinstance(data, list) else [data]:
+                name = str(sample.get("sample_id", file.stem))
+                yield parse(name, {**sample, **sample.get("conversation", {})})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{file} is not a LoCoMo conversation: {error!r}", field="DIR") from error
 
 
@@ -76,7 +85,11 @@ def parse(name: str, data: Mapping[str, Any]) -> Conversation:
     known = {message.external_id for message in messages}
     questions = []
     for asked in data["qa"]:
-        named = {found for entry in asked["evidence"] for found in _ID.findall(entry)}
+        named = {
+            f"D{int(session)}:{int(turn)}"
+            for entry in asked["evidence"]
+            for session, turn in _ID.findall(entry)
+        }
         if evidence := tuple(sorted(named & known)):
             questions.append(
                 AskedQuestion(text=asked["question"], category=asked["category"], evidence=evidence)

@@ -10,7 +10,7 @@ from ops.eval import gather, shipped
 from ops.eval.ablate import ablated
 from ops.eval.gather import Gathered
 from ops.eval.leave_one_out import leave_one_out
-from ops.eval.locomo import Conversation, read_folder
+from ops.eval.locomo import Conversation, read
 from ops.eval.measures import tables
 from ops.eval.shipped import Shipped
 from schemas.errors import InvalidInput
@@ -45,7 +45,7 @@ def locomo(
 
     Raises `InvalidInput` when the folder holds none, or none of those asked for.
     """
-    conversations = [c for c in read_folder(folder) if not options.only or c.name in options.only]
+    conversations = [c for c in read(folder) if not options.only or c.name in options.only]
     if not conversations or (options.leave_one_out and len(conversations) < 2):
         raise InvalidInput(f"{folder} holds too few conversations for that", field="only")
     with shipped.temporary(settings) as backscroll:

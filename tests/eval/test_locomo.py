@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ops.eval import gather, leave_one_out, plot, run, shipped
+from ops.eval import gather, leave_one_out, locomo, plot, run, shipped
 from ops.eval.gather import Gathered, measured
 from ops.eval.report import locomo_tables
 from ops.eval.run import Options
@@ -79,10 +79,35 @@ def everything(folder: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def gathered(folder: Path) -> Iterator[tuple[shipped.Shipped, list[Gathered]]]:
     with shipped.temporary(SETTINGS) as backscroll:
-        (first, _) = run.read_folder(folder)
+        (first, _) = locomo.read(folder)
         backscroll.fill(first.chat, first.messages, lambda _: None)
         where = gather.filled(backscroll, first)
         yield backscroll, [gather.gather(backscroll, where, question) for question in first.questions]
+
+
+def test_the_set_is_read_as_it_is_published(folder: Path, tmp_path: Path) -> None:
+    # Given all conversations in one file, with the ids that are in it not as they should be
+    samples = []
+    for name in ("one", "two"):
+        talk = json.loads((folder / f"{name}.json").read_text())
+        talk["qa"][0]["evidence"] = ["D:1:3; D02:04"]
+        samples.append({"sample_id": name, "qa": talk.pop("qa"), "conversation": talk})
+    (tmp_path / "locomo10.json").write_text(json.dumps(samples))
+    # Then the file, and the folder that it lies in, are the same conversations
+    apart = [(c.name, c.messages, c.questions[1:]) for c in locomo.read(folder)]
+    for path in (tmp_path, tmp_path / "locomo10.json"):
+        together = list(locomo.read(path))
+        assert [(c.name, c.messages, c.questions[1:]) for c in together] == apart
+        assert {c.questions[0].evidence for c in together} == {("D1:3", "D2:4")}
+
+
+@pytest.mark.parametrize("text", ["[1]", "{}", "no json", '{"speaker_a": "Ann"}'])
+def test_a_file_of_something_else_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(InvalidInput, match=r"other\.json is not a LoCoMo conversation"):
+        list(locomo.read(tmp_path))
+    with pytest.raises(InvalidInput, match=r"there is no .*nothing\.json"):
+        list(locomo.read(tmp_path / "nothing.json"))
 
 
 def test_what_is_gathered_once_gives_the_very_contexts_that_bots_get(
