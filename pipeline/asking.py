@@ -76,7 +76,8 @@ def ask(
         asked = Asked(
             chat=chat, zone=zone, question=read(query.query), parameters=parameters, weights=weights, now=now
         )
-        if query.include_history and parameters.brief_words and brief.leans(asked.question):
+        may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
+        if may_lean and brief.leans(asked.question):
             said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.session_key)
             asked.brief = brief.brief(asked.question, said, now, parameters.brief_words)
     if asked.brief:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from zoneinfo import ZoneInfo
 
 import typer
 from pydantic import BaseModel
 from rich.table import Table
 
-from ops.commands import rendering
+from ops.commands import rendering, times
 from ops.commands.opening import find_chat
 from pipeline.store.chats import Chat
 from schemas.context import Confidence, Dropped, Hit
@@ -44,14 +45,24 @@ class Asked(Generic[Q]):
 
 
 def asked(
-    database: "Database", settings: Settings, chat: str | None, kind: type[Q], **given: Any
+    database: "Database",
+    settings: Settings,
+    chat: str | None,
+    kind: type[Q],
+    *,
+    moments: Mapping[str, str | None] | None = None,
+    **given: Any,
 ) -> Asked[Q]:
     """The question of the command line; what is None there is left to the query's defaults.
+
+    `moments` are its times, in the chat's time zone unless they have an offset.
 
     Raises `InvalidInput` that names a wrong field, and `NotFound` for a chat that is not there.
     """
     with database.tenant(settings.tenant) as connection:
         found = find_chat(connection, chat)
+    zone = ZoneInfo(found.time_zone)
+    given |= {name: times.read(moment, name, zone) for name, moment in (moments or {}).items()}
     said = {name: value for name, value in given.items() if value is not None}
     return Asked(chat=found, query=parse_payload(kind, {"chat_id": found.chat_id, **said}))
 

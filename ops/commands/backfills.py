@@ -1,13 +1,12 @@
 """`backscroll backfills`: do embedding, summarizing or cutting into sessions again over what is stored."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ops.commands import rendering
+from ops.commands import rendering, times
 from ops.commands.groups import ListByDefault
 from ops.commands.hints import opened_hints
 from ops.commands.opening import find_chat, opened
@@ -19,7 +18,7 @@ from pipeline.rules import Rules
 from pipeline.store import backfills as store
 from pipeline.store.database import Database
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
-from schemas.errors import InvalidInput, NotFound
+from schemas.errors import NotFound
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
@@ -84,8 +83,8 @@ def start(
         {
             "kind": kind,
             "chat_id": chat,
-            "since": _time(since, "since"),
-            "until": _time(until, "until"),
+            "since": times.read(since, "since"),
+            "until": times.read(until, "until"),
             "missing_only": not everything,
             "limit": limit,
             "batch_size": batch_size,
@@ -268,16 +267,3 @@ def _current(settings: Settings) -> backfill.Current:
         summary_version=settings.session_summary_version,
         min_messages=settings.session_min_messages,
     )
-
-
-def _time(given: str | None, field: str) -> datetime | None:
-    """A date or time of the command line; without an offset it is UTC."""
-    if given is None:
-        return None
-    try:
-        at = datetime.fromisoformat(given.strip())
-    except ValueError as error:
-        raise InvalidInput(
-            f"--{field} {given} is no date or time such as 2026-01-31 or 2026-01-31T18:00+01:00", field=field
-        ) from error
-    return at if at.tzinfo else at.replace(tzinfo=UTC)

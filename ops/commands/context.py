@@ -11,6 +11,7 @@ from ops.commands import asking, context_page, rendering
 from ops.commands.asking import ChatOption, SessionKeyOption
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
+from ops.commands.timeline import Span
 from ops.connection import DataDirOption, TenantOption
 from pipeline.store import sessions
 from schemas.context import Context, Dropped, Explanation
@@ -100,7 +101,7 @@ def context(
             with database.tenant(settings.tenant) as connection:
                 listed = sessions.listing(connection, asked.chat.chat_id, limit=SPANS)
             spans = [
-                context_page.Span(
+                Span(
                     id=row.id,
                     started_at=row.started_at,
                     ended_at=row.ended_at,

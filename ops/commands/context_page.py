@@ -2,89 +2,30 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from ops.commands import asking, rendering
 from ops.commands.html import Html, join, tag
+from ops.commands.page_style import HUES, STYLE
+from ops.commands.timeline import Span, timeline
 from schemas.context import Context, Dropped, Explanation, Hit
 
 # Even a browser that finds markup where there is none loads and runs nothing of it.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-# As many as a message's score has parts: no two of them look alike.
-_HUES = (
-    *(
-        "#3b82f6",
-        "#f59e0b",
-        "#10b981",
-        "#ef4444",
-        "#8b5cf6",
-        "#06b6d4",
-        "#84cc16",
-        "#ec4899",
-        "#a16207",
-        "#64748b",
-    ),
-    *("#1d4ed8", "#f472b6", "#065f46", "#fb923c", "#7dd3fc", "#6b21a8"),
-)
-_STYLE = """
-:root { color-scheme: light dark; --back: #fff; --front: #1c2024; --soft: #5b6470; --line: #d9dde3; --well: #eef1f4;
-  --pick: #0b6bcb; --find: #d97706; --warn: #b03a06 }
-@media (prefers-color-scheme: dark) { :root { --back: #15181c; --front: #e6e8eb; --soft: #9aa3ad; --line: #333a42;
-  --well: #23292f; --pick: #6cb6ff; --find: #fbbf24; --warn: #fb923c } }
-body { background: var(--back); color: var(--front); font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto;
-  max-width: 75rem; padding: 0 1rem }
-h1 { font-size: 1.5rem; line-height: 1.25; overflow-wrap: anywhere } h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem }
-p { overflow-wrap: anywhere } small, .soft { color: var(--soft) } .warn { color: var(--warn) }
-.num { font-variant-numeric: tabular-nums; text-align: right; white-space: nowrap } .nowrap { white-space: nowrap }
-table { border-collapse: collapse; width: 100% } th { color: var(--soft); font-weight: normal; text-align: left }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem .3rem 0; vertical-align: top }
-th { white-space: nowrap } td:last-child { padding-right: 0 } td.text { overflow-wrap: anywhere; width: 99% }
-.short td:last-child { vertical-align: middle; width: 60% } td.made { min-width: 11rem }
-pre { background: var(--well); overflow-wrap: anywhere; padding: 1rem; white-space: pre-wrap }
-tr.out td { color: var(--soft) } tr.out .bar { opacity: .6 }
-.bar { background: var(--well); display: flex; height: .9rem; margin: .3rem 0; min-width: 6rem }
-.bar i { display: block } .less { outline: 1px dashed var(--warn); outline-offset: -1px }
-.key span { display: inline-block; margin-right: 1rem } .key i { display: inline-block; height: .7rem;
-  margin-right: .35rem; width: .7rem }
-svg { background: var(--well); display: block; height: 6rem; width: 100% }
-rect { fill: var(--soft); opacity: .5 } rect.found { fill: var(--find); opacity: 1 }
-rect.picked { fill: var(--pick); opacity: 1 } i.none { background: var(--soft); opacity: .5 }
-i.found { background: var(--find) } i.picked { background: var(--pick) }
-.ends { display: flex; justify-content: space-between } summary { cursor: pointer } td summary { list-style: none }
-@media (max-width: 45rem) {
-  .hits, .hits tbody { display: block } .hits thead { display: none }
-  .hits tr { border-bottom: 1px solid var(--line); display: flex; flex-wrap: wrap; gap: 0 .8rem; padding: .4rem 0 }
-  .hits td { border: 0; padding: 0 } .hits td.text, .hits td.made { flex: 1 0 100%; min-width: 0; width: auto }
-}
-""" + "".join(f".c{n} {{ background: {hue} }}\n" for n, hue in enumerate(_HUES))
-
-
 _NUMBERS = frozenset({"#", "score", "tokens", "characters", "items", "time", "how many"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """A session of the chat on the time line."""
-
-    id: int
-    started_at: datetime
-    ended_at: datetime
-    message_count: int
 
 
 def page(
     context: Context, why: Explanation, question: str, chat: str, zone: str, sessions: Sequence[Span]
 ) -> str:
     """The page, for times in this zone; `sessions` are the chat's, or its latest."""
-    colours = {name: f"c{n % len(_HUES)}" for n, name in enumerate(_components(why))}
+    colours = {name: f"c{n % len(HUES)}" for n, name in enumerate(_components(why))}
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", f"Context: {rendering.preview(question, 80)}"),
-        tag("style", Html(_STYLE)),
+        tag("style", Html(STYLE)),
     )
     body = tag(
         "body",
@@ -92,7 +33,7 @@ def page(
         _facts(context, why, chat),
         _section("Tokens by block", _tokens(context)),
         _section("Time by stage", _times(why)),
-        _section("Sessions over time", _timeline(context, why, zone, sessions)),
+        _section("Sessions over time", timeline(context, why, zone, sessions)),
         _section("Sessions found", _hits(why, why.sessions, colours, zone)),
         _section("Messages found", _hits(why, why.messages, colours, zone)),
         _section("Memories found", _hits(why, why.memories, colours, zone)),
@@ -181,57 +122,6 @@ def _times(why: Explanation) -> Html:
         for stage, spent in why.timings_ms.items()
     ]
     return _table(("stage", "time", ""), rows, "short")
-
-
-def _timeline(context: Context, why: Explanation, zone: str, sessions: Sequence[Span]) -> Html | None:
-    """Every session at its time, as high as it is long; those found and those shown stand out."""
-    if not sessions:
-        return None
-    spans = sorted(sessions, key=lambda span: span.started_at)
-    first, last = spans[0].started_at, max(span.ended_at for span in spans)
-    whole = max((last - first).total_seconds(), 1.0)
-    most = max(span.message_count for span in spans) or 1
-    found = {hit.session_id for hit in (*why.sessions, *why.messages[:20])}
-    picked = {hit.session_id for hit in (*why.sessions, *why.messages) if hit.shown_in}
-    bars = []
-    for span in spans:
-        height = 4 + 76 * span.message_count / most
-        kind = "picked" if span.id in picked else "found" if span.id in found else None
-        told = f"session {span.id}, {rendering.moment(span.started_at, zone)}, {span.message_count} messages"
-        bars.append(
-            tag(
-                "rect",
-                tag("title", f"{told}: {'shown' if kind == 'picked' else kind or 'not among the best'}"),
-                x=f"{990 * (span.started_at - first).total_seconds() / whole:.1f}",
-                y=f"{82 - height:.1f}",
-                width=f"{max(3, 990 * (span.ended_at - span.started_at).total_seconds() / whole):.1f}",
-                height=f"{height:.1f}",
-                class_=kind,
-            )
-        )
-    counted = Counter(item.kind for block in context.blocks for item in block.items)
-    kinds = (f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in sorted(counted.items()))
-    part = f"{len(picked)} of {len(spans)} sessions have a part in what is shown: {', '.join(kinds) or 'nothing'}."
-    chart = tag(
-        "svg",
-        bars,
-        viewBox="0 0 1000 84",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label="The sessions of the chat over time",
-    )
-    ends = [tag("span", rendering.moment(at, zone)) for at in (first, last)]
-    kept = (("picked", "shown"), ("found", "found, not shown"), ("none", "not among the best"))
-    key = [tag("span", tag("i", class_=kind), told) for kind, told in kept]
-    higher = tag("span", "higher: more messages")
-    return join(
-        [
-            chart,
-            tag("div", ends, class_="ends soft"),
-            tag("p", key, higher, class_="key soft"),
-            tag("p", part, class_="soft"),
-        ]
-    )
 
 
 def _shown(context: Context, zone: str) -> Html | None:

@@ -21,7 +21,7 @@ TEXT = 400
 @app.command(
     epilog="**Examples:** backscroll search 'boiler repair' --chat telegram:-100420 · "
     "backscroll search 'E41' --mode exact · "
-    "backscroll search boiler --mode topic --since 2026-01-01T00:00Z --limit 100 · "
+    "backscroll search boiler --mode topic --since 2026-01-01 --limit 100 · "
     "backscroll search 'who pays?' --mode contextual --role user --json"
 )
 def search(
@@ -51,7 +51,10 @@ def search(
         list[str] | None, typer.Option(help="As in telegram:11; may be repeated.", show_default=False)
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="From then on, with an offset.", show_default=False)
+        str | None,
+        typer.Option(
+            help="From then on: 2026-01-31, in the chat's time zone unless it says.", show_default=False
+        ),
     ] = None,
     until: Annotated[str | None, typer.Option(help="Before then.", show_default=False)] = None,
     metadata: Annotated[
@@ -81,8 +84,7 @@ def search(
             session_key=session_key,
             roles=role or None,
             sender_ids=sender or None,
-            since=since,
-            until=until,
+            moments={"since": since, "until": until},
             metadata=dict(map(_pair, metadata)) if metadata else None,
             min_similarity=min_similarity,
         )
