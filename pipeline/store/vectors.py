@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlalchemy import Connection, TextClause, text
 
@@ -36,11 +37,16 @@ def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int
 
 
 def literal(vector: Vector) -> str:
-    """A vector in pgvector's own notation.
+    """A vector in pgvector's own notation; that of a question is asked for by one statement after the other.
 
     >>> literal([0.5, -1.0])
     '[0.5,-1.0]'
     """
+    return _literal(tuple(vector))
+
+
+@lru_cache(maxsize=32)
+def _literal(vector: tuple[float, ...]) -> str:
     return "[" + ",".join(map(repr, vector)) + "]"
 
 
