@@ -28,7 +28,7 @@ WHOLE_UP_TO = 1000
 # Above that, so many of each arm …
 CANDIDATES_PER_ARM = 50
 # … and so many neighbours on either side.
-REACH = 3
+REACH = 2
 # What holds a phrase or an identifier is looked for in so many messages that have its words …
 VERBATIM_READ = 1000
 # … and when it is in none of them, in so many of the newest. All such pieces of a query share these, so that eight take
