@@ -62,10 +62,19 @@ class Deployment:
         """Where a bot reaches the queues."""
         return str(self.broker.config()["url"])
 
-    def start_workers(self) -> None:
-        """A worker of each queue, all at the same time, with the arguments that `backscroll` gives it."""
+    def start_workers(self, *, include: str | None = None, **environment: str) -> None:
+        """A worker of each queue, all at the same time, with the arguments that `backscroll` gives it.
+
+        They import one more module, if one is named, and have this environment too.
+        """
+        told = {**self.environment, **environment}
         for name in QUEUES:
-            self._start(name, self._command(name), {})
+            command = self._command(name)
+            if include:
+                at = command.index("worker") + 1
+                command[at:at] = ["-I", include]
+            process = Process(name, command, self.folder, told)
+            self.workers[name] = CeleryTestWorker(WorkerProcess(process), self.app)
         for worker in self.workers.values():
             worker.ready()
 
@@ -76,32 +85,6 @@ class Deployment:
             "unacked_restore_interval": 1,
         }
         return [*command, f"broker.transport_options=(json){json.dumps(transport)}"]
-
-    def _start(self, name: str, command: list[str], environment: Mapping[str, str]) -> None:
-        process = Process(name, command, self.folder, {**self.environment, **environment})
-        self.workers[name] = CeleryTestWorker(WorkerProcess(process), self.app)
-
-    @contextmanager
-    def instead(
-        self, names: Sequence[str], *, include: str, environment: Mapping[str, str]
-    ) -> Iterator[None]:
-        """While this holds, these workers import one more module and have this environment too."""
-        for name in names:
-            self.workers[name].kill("SIGKILL")
-            command = self._command(name)
-            at = command.index("worker") + 1
-            self._start(name, [*command[:at], "-I", include, *command[at:]], environment)
-        for name in names:
-            self.workers[name].ready()
-        try:
-            yield
-        finally:
-            for name in names:
-                if self.workers[name].container.status == "running":
-                    self.workers[name].kill("SIGKILL")
-                self._start(name, self._command(name), {})
-            for name in names:
-                self.workers[name].ready()
 
     def revive(self) -> None:
         """Start again whatever worker a story has ended."""
@@ -301,12 +284,21 @@ def deployment(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
-@pytest.fixture(scope="module")
-def beat(deployment: Deployment) -> Iterator[BeatProcess]:
-    """The clock, which calls for a sweep every half second."""
+@contextmanager
+def clock(deployment: Deployment) -> Iterator[None]:
+    """While this holds, the clock calls for a sweep every half second."""
     command = processes.beat_command(deployment.folder)
-    clock = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
-    clock.ready()
-    yield clock
-    assert clock.status == "running"
-    clock.teardown()
+    beat = BeatProcess(Process("beat", command, deployment.folder, deployment.environment))
+    beat.ready()
+    try:
+        yield
+        assert beat.status == "running"
+    finally:
+        beat.teardown()
+
+
+@pytest.fixture(scope="module")
+def beat(deployment: Deployment) -> Iterator[None]:
+    """The clock of the deployment that all stories share."""
+    with clock(deployment):
+        yield

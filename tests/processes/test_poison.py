@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import ROOT
 from pipeline.owed import Filter
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes import poison
-from tests.processes.conftest import SECONDS, Deployment, talk
+from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk
 from workers import letters
 
 TRIES = 3
@@ -17,18 +18,18 @@ CHAT, OTHER = "test:poison", "test:beside"
 
 
 @pytest.fixture(scope="module")
-def poisoned(deployment: Deployment) -> Iterator[Deployment]:
-    """The same deployment with workers that can die of what they are given, and with few attempts."""
-    with deployment.instead(
-        ("accept", "ingest", "embed", "summarize", "backfill"),
-        include=poison.__name__,
-        environment={"BACKSCROLL_WORK_MAX_ATTEMPTS": str(TRIES), "PYTHONPATH": str(ROOT)},
-    ):
-        yield deployment
+def poisoned(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment of its own with workers that can die of what they are given, and with few attempts."""
+    with deployed(postgres, tmp_path_factory.mktemp("poisoned"), "poisoned") as deployment:
+        deployment.start_workers(
+            include=poison.__name__, BACKSCROLL_WORK_MAX_ATTEMPTS=str(TRIES), PYTHONPATH=str(ROOT)
+        )
+        with clock(deployment):
+            yield deployment
 
 
 @pytest.fixture(scope="module")
-def given(poisoned: Deployment, beat: object) -> Deployment:
+def given(poisoned: Deployment) -> Deployment:
     """Poison of each kind among other messages, tried until each is given up."""
     told = talk(15)
     told[7] |= {"sender_name": poison.PLACED_BY}
@@ -103,4 +104,3 @@ def test_a_payload_that_kills_stands_aside_as_it_came_and_others_are_accepted(po
     assert poisoned.progress("test:pill").messages == 0
     [dead] = letters.listing(poisoned.app, None, TENANT, Filter())
     assert dead.error == f"its process ended {TRIES} times"
-    poisoned.redis.delete("backscroll.dead")

@@ -24,8 +24,8 @@ from schemas.messages import MessageIn
 from schemas.revision import REVISION
 from tests.conftest import CHECKOUT, TENANT, alembic_config
 from tests.ops.running import backscroll, until
-from tests.processes.conftest import SECONDS, Deployment, deployed, talk
-from tests.processes.nodes import BeatProcess, Process
+from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk
+from tests.processes.nodes import Process
 from tests.test_sessions_stored import expected, stored
 
 MESSAGES = 20
@@ -112,18 +112,6 @@ def door(deployment: Deployment) -> Iterator[str]:
         yield url
     finally:
         process.end()
-
-
-@contextmanager
-def clock(deployment: Deployment) -> Iterator[None]:
-    """The clock that calls for sweeps."""
-    command_line = processes.beat_command(deployment.folder)
-    beat = BeatProcess(Process("beat", command_line, deployment.folder, deployment.environment))
-    beat.ready()
-    try:
-        yield
-    finally:
-        beat.teardown()
 
 
 @pytest.fixture
