@@ -82,7 +82,7 @@ class Bots:
                     assert int(answer.headers["Retry-After"]) >= 1
                     time.sleep(0.2)
                 self.sent[chat] = number + 1
-                time.sleep(0.02)
+                time.sleep(0.1)
 
     def _by_queue(self) -> None:
         chat, told = self.chats[1], talk(100 * MESSAGES)
@@ -91,7 +91,7 @@ class Bots:
                 break
             self.deployment.send(chat, told[start : start + 5])
             self.sent[chat] = start + 5
-            time.sleep(0.1)
+            time.sleep(0.5)
 
 
 @contextmanager
