@@ -32,6 +32,16 @@ def test_a_long_message_that_ends_with_a_question_is_one_in_part() -> None:
     assert 0 < talk.asks("We went camping with the kids two weekends ago and unplugged. And you?") < 0.2
 
 
+@given(
+    st.lists(
+        st.sampled_from(["what is it", "By plane", " ", ".", "!", "?", "…", "\n", "[picture: a]"]), max_size=8
+    )
+)
+def test_a_space_at_the_end_asks_no_more_and_no_less(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    assert talk.asks(text) == talk.asks(text + " ")
+
+
 def test_the_description_of_a_picture_is_not_the_speakers() -> None:
     assert talk.asks("Do you like it? [picture: a dog on a sofa]") == 1
 
