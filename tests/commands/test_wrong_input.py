@@ -22,7 +22,7 @@ def database_name(house: str) -> str:
         (["context", "hi", "--budget", 10], "budget_tokens", "greater than or equal to 50"),
         (["context", "hi", "--profile", "fancy"], "profile", "balanced, group, ask"),
         (["search", "hi", "--mode", "fuzzy"], "mode", "'hybrid'"),
-        (["search", "hi", "--since", "yesterday"], "since", "ISO 8601"),
+        (["search", "hi", "--since", "yesterday"], "since", "2026-01-31T18:00"),
         (["search", "hi", "--role", "boss"], "roles", "'assistant'"),
         (["search", "hi", "--metadata", "x"], "--metadata", "NAME=TEXT"),
         (["chats", "members", CHAT, "--set", ""], "members", "at least 1 characters"),
