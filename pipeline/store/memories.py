@@ -65,6 +65,11 @@ _IN_SCOPE = """
 _VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
 
 
+def any_there(connection: Connection) -> bool:
+    """Whether the tenant has any memory."""
+    return bool(connection.scalar(text("SELECT EXISTS (SELECT 1 FROM memories)")))
+
+
 def relevant(
     connection: Connection,
     *,
