@@ -17,7 +17,7 @@ class Weights:
     # BM25 of the message read together with what was said around it, the less the less of the question it covers
     words: float = 1.6
     # what that gains by words of much the same meaning
-    related: float = 1.6
+    related: float = 1.0
     # cosine of the message itself, as its share of the best
     meaning: float = 0.5
     # the mean of that over what was said around it
@@ -43,7 +43,7 @@ class Weights:
     # people tell of themselves: the share of I and we, less that of you
     about_self: float = 0.6
     # sent at the time that the question names, or that it counts from an event
-    date: float = 0.8
+    date: float = 1.2
     # what the question puts in quotation marks stands here as it is: more than all else together makes up for
     phrase: float = 6.0
     # an identifier, address, path or long number of the question stands here as it is
