@@ -7,6 +7,7 @@ from pipeline import assemble, blocks, chosen
 from pipeline.asking import Asked
 from pipeline.assemble import Section
 from pipeline.blocks import Remembered
+from pipeline.exchanges import exchanged
 from pipeline.explain import explanation
 from pipeline.likeness import Scale
 from pipeline.recall import Found
@@ -127,16 +128,16 @@ def _what_was_found(
     related = blocks.related(shown, summarized[parameters.sessions :], parameters, zone)
     reserve = assemble.fill(related, page.room // 10, page.count).block
     said = page.blocks["history"].items if "history" in page.blocks else []
-    section = blocks.exchanges(
+    entries = exchanged(
         found.looked_into,
         [hit.candidate for hit in found.ranked],
         {int(item.id): "the recent messages" for item in said},
         parameters,
         zone,
         itself,
-        scale=scale,
-        heading=_heading(page, found),
+        scale,
     )
+    section = Section(kind="exchanges", heading=_heading(page, found), entries=entries, cap=100_000)
     page.fill(section, keep_free=reserve.tokens if reserve else 0)
     page.fill(related)
 

@@ -1,20 +1,20 @@
-"""What each block of a context may show, as sections for `assemble`: pure, from ranked hits and stored rows."""
+"""What each block of a context may show, as sections for `assemble`: pure, from ranked hits and stored rows.
 
-from collections import Counter
+The messages that matter are `pipeline.exchanges`'.
+"""
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
 from pipeline import assemble, excerpt
 from pipeline.assemble import Entry, Section
-from pipeline.candidates import Candidate, Scored
 from pipeline.dates import MONTHS
 from pipeline.fence import CLOSE, OPEN, harmless
-from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS
 from pipeline.tokens import Count, estimate, estimate_line
-from schemas.context import Dropped, DropReason, Item
+from schemas.context import Item
 from schemas.sessions import Message
 
 GUARDRAILS = (
@@ -73,8 +73,8 @@ def window(start: datetime, end: datetime, zone: tzinfo) -> str:
     """
     start, end = start.astimezone(zone), end.astimezone(zone)
     if start.date() == end.date():
-        return f"{_moment(start)}–{_clock(end)}"
-    return f"{_moment(start)} – {_moment(end)}"
+        return f"{moment(start)}–{_clock(end)}"
+    return f"{moment(start)} – {moment(end)}"
 
 
 def sessions(
@@ -121,108 +121,6 @@ def related(
 def _session_entry(card: SessionCard, text: str, score: float, reason: str) -> Entry:
     item = Item(kind="session", id=str(card.id), text=text, at=card.started_at, score=score, reason=reason)
     return Entry(item=item, place=(card.started_at, card.id))
-
-
-def exchanges(
-    ranked: Sequence[Scored],
-    candidates: Sequence[Candidate],
-    shown: Mapping[int, str],
-    parameters: Parameters,
-    zone: tzinfo,
-    asked: str,
-    *,
-    scale: Scale,
-    heading: str = EXCHANGES,
-) -> Section:
-    """The best messages, with neighbours where asked for, and what is left out before the budget is counted.
-
-    `shown` are messages that stand elsewhere in the context, by id, with the name of the block.
-    """
-    entries = _exchanged(ranked, candidates, shown, parameters, zone, asked, scale)
-    return Section(kind="exchanges", heading=heading, entries=entries, cap=100_000)
-
-
-def _exchanged(
-    ranked: Sequence[Scored],
-    candidates: Sequence[Candidate],
-    shown: Mapping[int, str],
-    parameters: Parameters,
-    zone: tzinfo,
-    asked: str,
-    scale: Scale,
-) -> Iterator[Entry | Dropped]:
-    by_place = {(c.session, c.place): c for c in candidates if c.session}
-    began: dict[int, str] = {}
-    taken: set[int] = set()
-    said: dict[int, list[frozenset[str]]] = {}
-    chosen = 0
-    per_session: Counter[int] = Counter()
-
-    def dropped(hit: Scored, reason: DropReason, detail: str) -> Dropped:
-        return Dropped(kind="message", id=str(hit.candidate.id), reason=reason, detail=detail)
-
-    def entry(candidate: Candidate, score: float | None, reason: str) -> Entry:
-        taken.add(candidate.id)
-        before = by_place.get((candidate.session, candidate.place - 1))
-        session = candidate.session
-        if session not in began or not session:
-            first = by_place.get((session, 0), candidate)
-            began[session] = _moment(first.sent_at.astimezone(zone))
-        item = Item(
-            kind="message",
-            id=str(candidate.id),
-            text=f"{assemble.one_line(candidate.speaker)}: {assemble.one_line(candidate.text)}",
-            at=candidate.sent_at,
-            speaker=candidate.speaker,
-            score=score,
-            reason=reason,
-        )
-        return Entry(
-            item=item,
-            place=_place(candidate),
-            group=began[session],
-            neighbour_of=_place(before) if before else (),
-        )
-
-    for rank, hit in enumerate(ranked, start=1):
-        candidate = hit.candidate
-        if chosen >= parameters.messages:
-            break
-        if not candidate.text.strip() or candidate.id in taken:
-            continue
-        if candidate.id in shown:
-            yield dropped(hit, "covered", f"stands in {shown[candidate.id]}")
-            continue
-        if candidate.text.strip().casefold() == asked:
-            yield dropped(hit, "duplicate", "the question itself")
-            continue
-        similar = scale.similarity(candidate.cosine)
-        if similar is not None and similar < parameters.min_similarity and not _is_held(hit):
-            yield dropped(
-                hit, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}"
-            )
-            continue
-        if per_session[candidate.session] >= parameters.messages_per_session:
-            yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
-            continue
-        bag = frozenset(candidate.text.casefold().split())
-        if assemble.is_said(bag, said, parameters.duplicate_jaccard):
-            yield dropped(hit, "duplicate", "says the same as a better hit")
-            continue
-        said.setdefault(len(bag), []).append(bag)
-        chosen += 1
-        per_session[candidate.session] += 1
-        yield entry(candidate, hit.score, f"match {rank}: {_why(hit)}")
-        for step in range(1, parameters.neighbours + 1):
-            for place in (candidate.place - step, candidate.place + step):
-                near = by_place.get((candidate.session, place))
-                if near and near.id not in taken and near.id not in shown and near.text.strip():
-                    yield entry(near, None, f"beside match {rank}")
-
-
-def _is_held(hit: Scored) -> bool:
-    """Whether it holds a phrase or an identifier of the question as it stands, whatever it is about."""
-    return hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
 
 
 def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = estimate_line) -> Section:
@@ -291,17 +189,8 @@ def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
     return Section(kind="documents", heading=DOCUMENTS, entries=entries, cap=cap)
 
 
-def _why(hit: Scored) -> str:
-    """The parts that speak most for a hit, in words."""
-    best = sorted(((v, n) for n, v in hit.parts.items() if v > 0.01), reverse=True)[:3]
-    return ", ".join(f"{name} {value:.2f}" for value, name in best) or "nothing speaks for it"
-
-
-def _place(candidate: Candidate) -> tuple[object, ...]:
-    return (candidate.sent_at, candidate.session, candidate.place)
-
-
-def _moment(at: datetime) -> str:
+def moment(at: datetime) -> str:
+    """A day and its time, as people write them."""
     return f"{_day(at)}, {_clock(at)}"
 
 

@@ -25,7 +25,7 @@ def memories_for(
     """
     parameters = asked.parameters
     wanted = parameters.memories + parameters.documents
-    # without this, who may see what is looked up for nothing: that takes a twentieth of a context's time
+    # without this, who may see what is looked up for nothing: that takes a tenth of a context's time
     if not wanted or not memories.any_there(connection):
         return [], 0
     seen = audience.seen(connection, asked.chat.chat_id, asked.chat.kind, query.user_id)

@@ -5,4 +5,4 @@ from functools import lru_cache
 import sqlalchemy
 
 text = lru_cache(maxsize=512)(sqlalchemy.text)
-"""SQLAlchemy's, for texts that come again: constants, and those with a space's number written into them."""
+"""SQLAlchemy's, for statements of the paths that bots wait for; elsewhere the plain one does."""
