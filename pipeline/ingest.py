@@ -55,7 +55,7 @@ def accept(
     # One message of each id: which of two in one call wins must not depend on the database.
     unique = {message.external_id: _without_recalled(message) for message in given}
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id)
+        stones.lock(connection, tenant_id, chat.chat_id)
         admitted = tombstones.admit(connection, chat.chat_id, list(unique.values()))
         if admitted.kept_out:
             changes.drop_pending(connection, chat.chat_id, admitted.kept_out)

@@ -1,4 +1,4 @@
 """Which migration this program needs."""
 
-REVISION = "0008"
+REVISION = "0013"
 """A test holds it to the newest one in `migrations/versions`."""

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from ops import connection
-from ops.commands import rendering
+from ops.commands import bench, rendering
 from ops.commands.rendering import JsonOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 
@@ -25,6 +25,7 @@ evaluations = typer.Typer(
     epilog="**Examples:** backscroll dev eval own · backscroll dev eval locomo ./locomo",
 )
 app.add_typer(evaluations, name="eval")
+app.add_typer(bench.app, name="bench")
 
 
 @evaluations.command(
@@ -111,39 +112,6 @@ def own(as_json: JsonOption = False) -> None:
     with rendering.err().status("starting") as status:
         tables = evaluation.own(connection.configured(), lambda stage: status.update(stage))
     _tell(tables, report.own_tables(tables), as_json=as_json)
-
-
-@app.command(
-    epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50 · "
-    "backscroll dev bench --messages 100000 --chats 1 --json"
-)
-def bench(
-    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 10_000,
-    chats: Annotated[int, typer.Option(min=1, max=1000, help="That share them.")] = 1,
-    questions: Annotated[int, typer.Option(min=20, max=10_000, help="Asked after ten to warm up.")] = 100,
-    as_json: JsonOption = False,
-) -> None:
-    """Measure how long contexts and searches take and how much memory messages take, on a database of its own.
-
-    The messages are made up (words as frequent as in real talk, sessions of about twenty messages) and go
-    through the shipped path. Up to 10,000 are embedded by the model; the vectors of more are the means of the
-    model's vectors of their words, and the output says so. Questions are always embedded by the model. Ends
-    with 5 when a limit is not kept; figures hold for one machine at one hour, so compare runs side by side.
-    """
-    from ops.bench import contexts
-    from ops.bench import report as reports
-
-    with rendering.err().status("starting") as status:
-        found = contexts.measure(
-            connection.configured(),
-            messages=messages,
-            chats=chats,
-            questions=questions,
-            progress=status.update,
-        )
-    _tell(contexts.as_dict(found), reports.tables(found), as_json=as_json)
-    if not all(gate.kept for gate in found.gates()):
-        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
 @app.command(

@@ -14,15 +14,22 @@ FORGETTING = 0x62666F72
 KEY_BYTES = 32
 
 
-def lock(connection: Connection, tenant_id: str, *, alone: bool = False) -> None:
+def lock(connection: Connection, tenant_id: str, chat_id: str | None = None, *, alone: bool = False) -> None:
     """Hold off forgetting while something is stored; `alone`: hold off whatever is being stored.
 
-    Waits, for as long as the longest batch that is being accepted; first statement of its transaction.
+    Two levels: with a chat, storing holds tenant and chat shared, and `alone` the chat alone, so that a deletion
+    in one chat waits for none of the others. Waits, for as long as the longest batch that is being accepted; first
+    statement of its transaction.
     """
-    function = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
-    connection.execute(
-        text(f"SELECT {function}(hashtextextended(:tenant, {FORGETTING}))"), {"tenant": tenant_id}
-    )
+    tenant = f"hashtextextended(:tenant, {FORGETTING})"
+    mode = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
+    if chat_id is None:
+        connection.execute(text(f"SELECT {mode}({tenant})"), {"tenant": tenant_id})
+    else:
+        connection.execute(
+            text(f"SELECT pg_advisory_xact_lock_shared({tenant}), {mode}(hashtextextended(:chat, {tenant}))"),
+            {"tenant": tenant_id, "chat": chat_id},
+        )
 
 
 def key(connection: Connection) -> bytes | None:

@@ -1,16 +1,43 @@
 """SQL of the ledger: what is owed, claimed, done and given up."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+LIVE, LATER = 0, 1
+"""Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owed:
+    """A piece of work that a change asks for."""
+
+    kind: str
+    key: str
+    # the chat that it is about: within a tenant chats take turns; empty: none
+    lane: str = ""
+    priority: int = LIVE
+    # not due before so many seconds
+    delay_seconds: float = 0
+    # the request that asks
+    trace_id: str | None = None
+
+
 _RAISE = text("""
-    INSERT INTO work (tenant_id, kind, key, due_at, trace_id)
-    SELECT :tenant, :kind, key, now() + make_interval(secs => :delay), :trace
-    FROM unnest(CAST(:keys AS text[])) AS key ORDER BY key
+    INSERT INTO work (tenant_id, kind, key, lane, priority, due_at, trace_id)
+    SELECT :tenant, kind, key, CASE lane WHEN '' THEN 0 ELSE hashtext(lane) & 32767 END, priority,
+        now() + make_interval(secs => delay), trace
+    FROM unnest(CAST(:kinds AS text[]), CAST(:keys AS text[]), CAST(:lanes AS text[]),
+        CAST(:priorities AS smallint[]), CAST(:delays AS float8[]), CAST(:traces AS text[]))
+        AS owed (kind, key, lane, priority, delay, trace)
+    ORDER BY kind, key
     ON CONFLICT (tenant_id, kind, key) DO UPDATE SET
         wanted = work.wanted + 1,
+        priority = CASE WHEN work.due_at IS NULL THEN excluded.priority
+                        ELSE least(work.priority, excluded.priority) END,
+        lane = excluded.lane,
         owed_since = CASE WHEN work.due_at IS NULL THEN now() ELSE work.owed_since END,
         -- a dead row is revived by a change, but not `ingest`: its chat goes on once the operator has looked
         due_at = CASE WHEN work.dead_at IS NOT NULL AND work.kind = 'ingest' THEN NULL
@@ -21,22 +48,53 @@ _RAISE = text("""
 """)
 
 
+def raise_all(connection: Connection, tenant_id: str, owed: Iterable[Owed]) -> None:
+    """Note that this work is owed, in the transaction of the change that asks for it."""
+    # of several of one key the last one counts
+    unique = list({(one.kind, one.key): one for one in owed}.values())
+    if not unique:
+        return
+    connection.execute(
+        _RAISE,
+        {
+            "tenant": tenant_id,
+            "kinds": [one.kind for one in unique],
+            "keys": [one.key for one in unique],
+            "lanes": [one.lane for one in unique],
+            "priorities": [one.priority for one in unique],
+            "delays": [one.delay_seconds for one in unique],
+            "traces": [one.trace_id for one in unique],
+        },
+    )
+
+
 def raise_wanted(
     connection: Connection,
     tenant_id: str,
     kind: str,
     keys: Iterable[str],
     *,
+    lane: str = "",
+    priority: int = LIVE,
     delay_seconds: float = 0,
     trace_id: str | None = None,
 ) -> None:
-    """Note that this work is owed, in the transaction of the change that asks for it."""
-    ordered = sorted(set(keys))
-    if ordered:
-        connection.execute(
-            _RAISE,
-            {"tenant": tenant_id, "kind": kind, "keys": ordered, "delay": delay_seconds, "trace": trace_id},
-        )
+    """Note that work of one kind, about one chat or none, is owed: see `raise_all`."""
+    raise_all(
+        connection,
+        tenant_id,
+        (
+            Owed(
+                kind=kind,
+                key=key,
+                lane=lane,
+                priority=priority,
+                delay_seconds=delay_seconds,
+                trace_id=trace_id,
+            )
+            for key in keys
+        ),
+    )
 
 
 # A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.

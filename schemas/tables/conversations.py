@@ -6,6 +6,7 @@ from sqlalchemy import (
     Boolean,
     Integer,
     PrimaryKeyConstraint,
+    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -98,6 +99,8 @@ arrivals = Table(
     may("quarantined_at", TIME),
     may("error"),
     may("trace_id"),
+    # 0: live, 1: of an import; the lower one is placed and embedded first
+    need("priority", SmallInteger),
     PrimaryKeyConstraint("tenant_id", "chat_id", "message_id"),
     refers("tenant_id message_id", "messages(tenant_id id)", ondelete="CASCADE"),
 )

@@ -30,6 +30,10 @@ work = Table(
     may("trace_id"),
     # given up: a dead letter
     may("dead_at", TIME),
+    # 0: live, 1: of an import or a backfill; the lower one is claimed first
+    need("priority", SmallInteger),
+    # whose turn it is within a tenant: a hash of the chat, 0 where there is none
+    need("lane", Integer),
     PrimaryKeyConstraint("tenant_id", "kind", "key"),
     refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
 )

@@ -1,0 +1,17 @@
+"""What placing and summarizing remember of a session.
+
+Revision: 0013, after 0012
+"""
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Nothing yet."""
+
+
+def downgrade() -> None:
+    """Nothing yet."""
