@@ -127,6 +127,8 @@ class Settings(BaseSettings):
     summarize_debounce_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5
     # how long after the last imported message a chat's sessions are summarized
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
+    # what a worker's main process touches every two seconds, for health checks; none: nothing
+    worker_heartbeat_file: Path | None = None
     # above so many messages that wait for their place the door answers 503
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
 

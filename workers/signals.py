@@ -5,12 +5,15 @@ import re
 import signal
 import threading
 import uuid
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import structlog
 from billiard import active_children
 from celery.signals import (
     before_task_publish,
+    heartbeat_sent,
     setup_logging,
     task_postrun,
     task_prerun,
@@ -84,6 +87,18 @@ def _tell_what_it_waits_for(**_: Any) -> None:
     finally:
         # whoever is forked off later must not find this connection
         database.close()
+
+
+@heartbeat_sent.connect
+def _touch_heartbeat_file(**_: Any) -> None:
+    """Let a health check see the worker's main process live, without asking it over Redis."""
+    if (path := _heartbeat_file()) is not None:
+        path.touch()
+
+
+@cache
+def _heartbeat_file() -> Path | None:
+    return load_settings().worker_heartbeat_file
 
 
 @worker_init.connect

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import psycopg
 import typer
 
 from ops.cli import COMMANDS
+from ops.embedded.cluster import SETTINGS
+from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import RoleNames
 from schemas.settings import PREFIX, Settings
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours, seconds
@@ -165,7 +168,6 @@ def test_each_queue_has_its_worker(services: Services) -> None:
     assert workers.keys() == QUEUES.keys()
     for name, service in workers.items():
         assert service["command"] == ["backscroll", "worker", name]
-        assert service["environment"]["QUEUE"] == name
 
 
 def test_the_commands_exist(services: Services) -> None:
@@ -220,6 +222,32 @@ def test_redis_keeps_what_it_has_and_refuses_rather_than_forgets(services: Servi
     used = re.search(r"--maxmemory (\d+)mb", command)
     assert used
     assert 2 * int(used[1]) < limit
+
+
+# Settings of the embedded server that compose's has otherwise, or not at all.
+DIFFERENT = {
+    "cluster_name": "processes are told apart by their containers",
+    "max_connections": "more processes connect, of which some may be scaled",
+    "shared_buffers": "of the container's 2 GB",
+    "effective_cache_size": "of the container's 2 GB",
+    "maintenance_work_mem": "of the container's 2 GB",
+}
+
+
+def test_postgres_has_the_settings_that_were_measured_and_keep_texts_out_of_its_log(
+    services: Services, postgres: EmbeddedPostgres
+) -> None:
+    program, *arguments = services["postgres"]["command"]
+    assert program == "postgres"
+    assert all(argument.startswith("-c") for argument in arguments)
+    given = dict(argument.removeprefix("-c").split("=", 1) for argument in arguments)
+    assert {name: value for name, value in given.items() if name not in DIFFERENT} == {
+        name: value for name, value in SETTINGS.items() if name not in DIFFERENT
+    }
+    # and Postgres knows them
+    with psycopg.connect(postgres.dsn("app")) as connection:
+        known = connection.execute("SELECT name FROM pg_settings").fetchall()
+    assert given.keys() <= {name.casefold() for (name,) in known}
 
 
 def test_nothing_but_what_the_image_needs_goes_to_its_builder() -> None:

@@ -1,6 +1,7 @@
 """The commands and health checks of compose.yaml, run as they stand there against a real Postgres and Redis."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,10 +18,12 @@ import redis as redis_client
 from ops.embedded.binaries import redis_server
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
-from schemas.settings import Settings
+from schemas.settings import PREFIX, Settings
+from workers.queues import QUEUES
 
 Services = dict[str, dict[str, Any]]
 START_SECONDS = 60
+HEARTBEAT_FILE = f"{PREFIX}WORKER_HEARTBEAT_FILE"
 
 
 def plain(part: str) -> str:
@@ -104,15 +107,31 @@ def test_migrate_makes_roles_and_tables_and_says_no_password(
     assert subprocess.run(command, env=given, cwd=tmp_path, capture_output=True, check=False).returncode != 0
 
 
-def test_the_health_check_of_a_worker_tells_a_living_one_from_none(
-    services: Services, settings: Settings, tmp_path: Path
+# a worker of processes and one of threads
+@pytest.mark.parametrize("queue", ["ingest", "summarize"])
+def test_the_health_check_of_a_worker_tells_a_living_one_from_a_hung_one(
+    services: Services, settings: Settings, tmp_path: Path, queue: str
 ) -> None:
-    service = services["summarize"]
-    given = environment(settings, tmp_path, QUEUE="summarize")
+    service = services[queue]
+    assert Path(service["environment"][HEARTBEAT_FILE]).parent == Path("/tmp")  # noqa: S108 - in memory, and writable
+    given = environment(settings, tmp_path, **{HEARTBEAT_FILE: str(tmp_path / "heartbeat")})
+    soon = ("30 seconds", "5 seconds")
+    assert not healthy(service, given, *soon)
     with running(service["command"], given, tmp_path) as worker:
-        patience = ("--timeout 10", "--timeout 2")
-        wait_until(lambda: healthy(service, given, *patience), worker, tmp_path)
-        assert not healthy(service, given | {"QUEUE": "ingest"}, *patience)
+        wait_until(lambda: healthy(service, given, *soon), worker, tmp_path)
+        # When its main process hangs
+        worker.send_signal(signal.SIGSTOP)
+        wait_until(lambda: not healthy(service, given, *soon), worker, tmp_path)
+        # and goes on
+        worker.send_signal(signal.SIGCONT)
+        wait_until(lambda: healthy(service, given, *soon), worker, tmp_path)
+
+
+def test_the_health_check_of_a_worker_starts_no_python(services: Services) -> None:
+    for queue in QUEUES:
+        kind, *test = services[queue]["healthcheck"]["test"]
+        assert kind == "CMD-SHELL"
+        assert not {"celery", "python", "backscroll"} & set(" ".join(test).split()), queue
 
 
 def test_the_health_check_of_beat_sees_its_schedule(
