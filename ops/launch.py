@@ -71,6 +71,10 @@ class Launched:
         if time.monotonic() - self._checked > SERVER_CHECK_SECONDS:
             self._checked = time.monotonic()
             for server in self._servers:
+                try:
+                    server.rotate_log()
+                except OSError as error:
+                    self._say(f"{server.log_path} was cut off, and what it held is not kept: {error}")
                 if not server.is_running():
                     self._say(f"{server.name} has ended; starting it again. Its log: {server.log_path}")
                     try:

@@ -13,14 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ops.embedded.logfile import rotate
 from ops.embedded.process import die_with_parent
 
 FIRST_RESTART_SECONDS = 1.0
 LAST_RESTART_SECONDS = 30.0
+# From here on the delay is the last one; a number of a thousand digits is no float.
+MOST_DOUBLINGS = 10
 # A child that lasted so long is trusted again: its next restart comes soon.
 STEADY_SECONDS = 60.0
 POLL_SECONDS = 0.05
-LOG_LIMIT_BYTES = 10_000_000
 
 
 @dataclass(kw_only=True)
@@ -65,16 +67,21 @@ class Supervisor:
         self._spawn(child)
 
     def tend(self) -> None:
-        """Start again what ended by itself, after a delay that grows with each time; to be called often."""
+        """Start again what ended by itself, after a delay that grows with each time, and keep logs within their size.
+
+        To be called often.
+        """
         now = time.monotonic()
         for child in self.children:
+            self._rotate(child.log_path)
             if child.restart_at is not None:
                 if now >= child.restart_at:
                     self._spawn(child)
             elif child.process is not None and (code := child.process.poll()) is not None:
                 lasted = now - child.started_at
                 child.failures = 1 if lasted > STEADY_SECONDS else child.failures + 1
-                delay = min(FIRST_RESTART_SECONDS * 2 ** (child.failures - 1), LAST_RESTART_SECONDS)
+                doublings = min(child.failures - 1, MOST_DOUBLINGS)
+                delay = min(FIRST_RESTART_SECONDS * 2**doublings, LAST_RESTART_SECONDS)
                 child.restart_at = now + delay
                 self._say(
                     f"{child.name} ended {_how(code)} after {lasted:.0f} s; starting it again in "
@@ -112,10 +119,13 @@ class Supervisor:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
+    def _rotate(self, path: Path) -> None:
+        try:
+            rotate(path)
+        except OSError as error:
+            self._say(f"{path} was cut off, and what it held is not kept: {error}")
+
     def _spawn(self, child: Child) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            if child.log_path.stat().st_size > LOG_LIMIT_BYTES:
-                child.log_path.replace(child.log_path.with_suffix(".log.1"))
         log = os.open(child.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             child.process = subprocess.Popen(

@@ -19,10 +19,10 @@ from typing import ClassVar, Self
 from ops.embedded.account import Account
 from ops.embedded.folder import explained, make_folder, open_private, write_private
 from ops.embedded.lock import is_taken, open_lock, take
+from ops.embedded.logfile import rotate
 from ops.embedded.process import ENDS_WITH_STARTER, end, exists, kill_family, spawn
 from schemas.errors import Permanent
 
-LOG_LIMIT_BYTES = 10_000_000
 POLL_SECONDS = 0.02
 KILL_SECONDS = 10.0
 
@@ -119,6 +119,10 @@ class EmbeddedServer(ABC):
                 raise ServerFailed(f"The embedded {self.name}, process {pid}, could not be killed.")
             time.sleep(POLL_SECONDS)
 
+    def rotate_log(self) -> None:
+        """Keep the log within its size, also while the server runs. Raises `OSError`."""
+        rotate(self.log_path)
+
     def is_running(self) -> bool:
         """Whether the server is up, whoever started it."""
         return self.pid is not None
@@ -212,8 +216,7 @@ class EmbeddedServer(ABC):
 
     def _open_log(self) -> int:
         with explained(self.data_dir):
-            if self.log_path.exists() and self.log_path.stat().st_size > LOG_LIMIT_BYTES:
-                self.log_path.replace(self.log_path.with_suffix(".log.1"))
+            self.rotate_log()
             log = open_private(self.log_path, os.O_WRONLY | os.O_APPEND)
         self._log_start = os.fstat(log).st_size
         return log

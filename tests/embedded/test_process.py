@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.embedded import process, server
+from ops.embedded import logfile, process
 from ops.embedded.lock import is_taken, open_lock, take
 from ops.embedded.redis import EmbeddedRedis
 from ops.embedded.server import ServerFailed
@@ -79,7 +79,7 @@ def test_a_server_that_holds_the_lock_and_never_answers_is_named(
 def test_a_log_that_grew_long_begins_anew_and_the_old_one_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "LOG_LIMIT_BYTES", 100)
+    monkeypatch.setattr(logfile, "LIMIT_BYTES", 100)
     for _ in range(2):
         with EmbeddedRedis(tmp_path) as running:
             assert "bye bye" not in running.log_path.read_text()
