@@ -5,7 +5,7 @@ The URL comes from the caller (`config.attributes["url"]`, see ops/migrate.py) o
 """
 
 from alembic import context
-from sqlalchemy import create_engine, pool, text
+from sqlalchemy import Connection, create_engine, event, pool
 
 from migrations import patience
 from schemas.errors import SettingsError
@@ -28,6 +28,13 @@ def run() -> None:
     """Apply the migrations in one transaction each, after whoever else is at it."""
     engine = create_engine(_url(), poolclass=pool.NullPool)
 
+    @event.listens_for(engine, "begin")
+    def bound(connection: Connection) -> None:
+        # Of transactions alone: what is built concurrently takes as long as its table is large, and holds nobody up.
+        connection.exec_driver_sql(
+            f"SET LOCAL statement_timeout = '{int(patience.STATEMENT_SECONDS * 1000)}ms'"
+        )
+
     def migrate() -> None:
         # those that are done stay done when a later one does not get its locks
         context.configure(
@@ -42,7 +49,8 @@ def run() -> None:
             context.run_migrations()
 
     with engine.connect() as connection:
-        connection.execute(text("SET statement_timeout = '600s'"))
+        # whatever the role or the database says
+        connection.exec_driver_sql("SET statement_timeout = 0")
         connection.commit()
         with patience.alone(connection):
             patience.persistently(connection, migrate)

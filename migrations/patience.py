@@ -21,6 +21,8 @@ LOCK_SECONDS = 1.0
 # Of all tries together: a dump of the database may hold its locks so long.
 PATIENCE_SECONDS = 600.0
 PAUSE_SECONDS = 1.0
+# Of one statement in a transaction, with the locks that it has.
+STATEMENT_SECONDS = 600.0
 _LOCK_NOT_AVAILABLE = "55P03"
 
 

@@ -21,10 +21,12 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from migrations import patience
 from pipeline.clients.factory import make_embedder
 from pipeline.store import spaces, vectors
-from schemas.errors import DatabaseUnavailable, SchemaOutdated
+from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
+# A statement was ended by a timeout, or by somebody.
+_ENDED = "57014"
 # The revision that makes the vector tables, or leaves them out where pgvector is not there.
 VECTORS_MODULE = "migrations.versions.0002_vectors"
 
@@ -57,7 +59,8 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> State:
 
     Without a space none is registered. Does nothing where nothing is missing. May run while workers and the door
     do, and twice at once: the second waits for the first. Raises `DatabaseUnavailable`, also when a table stays
-    locked, and `SchemaOutdated` when the database is newer than this program.
+    locked, `Retryable` when a statement takes too long, and `SchemaOutdated` when the database is newer than this
+    program.
     """
     before = state(owner_url)
     if before.found != before.newest:
@@ -146,6 +149,11 @@ def _explained() -> Iterator[None]:
         yield
     except (OperationalError, InterfaceError) as error:
         reason = (str(error.orig).strip().splitlines() or [""])[0]
+        if getattr(error.orig, "sqlstate", None) == _ENDED:
+            raise Retryable(
+                f"Postgres ended a statement before it was done: {reason}. What was migrated until now stays: "
+                "raise statement_timeout if the server or the role sets one, and try again"
+            ) from error
         raise DatabaseUnavailable(f"Postgres cannot be reached, or does not let us in: {reason}") from error
 
 

@@ -1,12 +1,17 @@
 """Migrations apply and revert, on an empty and on a filled database, and give the tables that the program knows."""
 
 import re
+import threading
+from typing import Any
 
 import psycopg
+import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from psycopg.errors import InsufficientPrivilege
+from sqlalchemy import Engine, event, text
 
+from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import ingest
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
@@ -15,6 +20,7 @@ from schemas.messages import ChatIn
 from schemas.revision import REVISION
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, alembic_config, message
+from tests.ops.running import until
 from tests.test_pipeline import place, run, summarizer
 
 # Migrations that write a whole table anew and keep everybody waiting for it, with the reason why they may.
@@ -108,3 +114,111 @@ def test_whoever_spoke_before_chats_had_members_is_one_of_them(
         with database.tenant(tenant) as connection:
             found = connection.scalars(text("SELECT sender_id FROM chat_members ORDER BY 1")).all()
         assert found == [*(f"{tenant}:{n}" for n in range(3)), *late]
+
+
+def test_what_is_built_beside_running_work_may_take_as_long_as_its_table_is_large(settings: Settings) -> None:
+    bounds = set()
+
+    def note(connection: Any, _cursor: Any, statement: str, *_: object) -> None:
+        kind = "concurrently" if "INDEX CONCURRENTLY" in statement else "in a transaction"
+        if statement.strip().startswith(("CREATE", "ALTER", "DROP", "GRANT")):
+            with connection.connection.cursor() as asking:
+                bounds.add((kind, asking.execute("SHOW statement_timeout").fetchone()[0]))
+
+    config = alembic_config(owner_url(settings))
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        command.downgrade(config, "base")
+        command.upgrade(config, "head")
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert bounds == {("concurrently", "0"), ("in a transaction", "10min")}
+
+
+def test_an_index_that_stands_is_kept_and_one_that_an_interrupted_build_left_is_replaced(
+    settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    config = alembic_config(owner_url(settings))
+    command.downgrade(config, "0007")
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
+
+        def indexes() -> dict[str, tuple[int, bool]]:
+            rows = superuser.execute(
+                "SELECT relname, oid::bigint, indisvalid FROM pg_class JOIN pg_index ON indexrelid = oid "
+                "WHERE relname IN ('messages_newest', 'messages_keys')"
+            )
+            return {str(name): (oid, valid) for name, oid, valid in rows}
+
+        # Given that building the first was interrupted, the second done
+        superuser.execute("SET ROLE backscroll_owner")
+        superuser.execute("CREATE INDEX messages_keys ON messages (tenant_id)")
+        superuser.execute("CREATE INDEX messages_newest ON messages (tenant_id, chat_id, sent_at)")
+        superuser.execute("RESET ROLE")
+        superuser.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages_keys'::regclass"
+        )
+        before = indexes()
+        command.upgrade(config, "0008")
+        after = indexes()
+    assert after["messages_newest"] == before["messages_newest"]
+    assert after["messages_keys"][0] != before["messages_keys"][0]
+    assert after["messages_keys"][1]
+
+
+def test_who_spoke_before_is_noted_batch_by_batch_and_holds_nobody_up_meanwhile(
+    settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    # Given more messages than a batch has, by one person and at last by another
+    config = alembic_config(owner_url(settings))
+    command.downgrade(config, "0004")
+    members = "SELECT sender_id FROM chat_members ORDER BY 1"
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as watcher:
+        watcher.execute("INSERT INTO tenants (tenant_id) VALUES ('one')")
+        watcher.execute("INSERT INTO chats (tenant_id, chat_id) VALUES ('one', 'test:1')")
+        watcher.execute(
+            "INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at) "
+            "SELECT 'one', 'test:1', n, CASE n WHEN 12000 THEN 'late' ELSE 'early' END, 'user', 'hello', 1, now() "
+            "FROM generate_series(1, 12000) n"
+        )
+        command.upgrade(config, "0005")
+        migration = threading.Thread(target=command.upgrade, args=[config, "0006"])
+        with psycopg.connect(postgres.superuser_dsn(database_name)) as speaker:
+            # When somebody who is just speaking keeps it from its end
+            speaker.execute("INSERT INTO chat_members VALUES ('one', 'test:1', 'late')")
+            migration.start()
+            # Then what it has noted before is there for everybody
+            until(lambda: watcher.execute(members).fetchall() == [("early",)], "a batch is noted", 10)
+        migration.join()
+        assert watcher.execute(members).fetchall() == [("early",), ("late",)]
+        # and the role that did it may no more
+        watcher.execute("SET ROLE backscroll_search")
+        for attempt in ("SELECT sender_id FROM messages", "SELECT sender_id FROM chat_members"):
+            with pytest.raises(InsufficientPrivilege):
+                watcher.execute(attempt)
+
+
+def test_no_index_is_kept_that_row_level_security_keeps_everybody_from(
+    settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    # whoever is bound by row-level security cannot use a GIN index: a function must look past it for them
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
+        unread = superuser.execute("""
+            SELECT i.relname FROM pg_class i JOIN pg_index x ON x.indexrelid = i.oid
+            JOIN pg_am am ON am.oid = i.relam JOIN pg_class t ON t.oid = x.indrelid
+            WHERE am.amname = 'gin' AND t.relrowsecurity AND NOT EXISTS (
+                SELECT 1 FROM pg_proc WHERE prosecdef AND prosrc ~ ('public.' || t.relname || '\\M'))
+        """)
+        assert unread.fetchall() == []
+
+
+def test_tables_that_grow_large_are_vacuumed_after_a_fiftieth_of_them_has_changed(
+    settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
+        rows = superuser.execute(
+            "SELECT relname, array_to_string(reloptions, ' ') FROM pg_class "
+            "WHERE relname IN ('messages', 'message_vectors')"
+        )
+        for table, options in rows.fetchall():
+            for share in ("vacuum_scale", "vacuum_insert_scale", "analyze_scale"):
+                assert f"autovacuum_{share}_factor=0.02" in options, table

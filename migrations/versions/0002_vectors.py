@@ -25,7 +25,8 @@ TABLES = {
             embedding halfvec NOT NULL,
             PRIMARY KEY (tenant_id, message_id, space_id),
             FOREIGN KEY (tenant_id, message_id) REFERENCES messages ON DELETE CASCADE
-        )""",
+        ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02,
+            autovacuum_analyze_scale_factor = 0.02)""",
     "session_vectors": """
         CREATE TABLE session_vectors (
             tenant_id text NOT NULL,

@@ -8,6 +8,8 @@ Revision: 0008, after 0007
 
 from alembic import op
 
+from migrations.concurrently import build, concurrently, drop
+
 revision = "0008"
 down_revision = "0007"
 branch_labels = None
@@ -108,16 +110,11 @@ def upgrade() -> None:
     op.execute(KEYS)
     # whoever writes a message computes its keys
     op.execute("GRANT EXECUTE ON FUNCTION lexeme_keys(text, text, tsvector) TO backscroll_app")
-    with op.get_context().autocommit_block():
-        # a concurrent build waits for older transactions, and nobody waits for it
-        op.execute("SET lock_timeout = 0")
+    with concurrently():
         for name, definition in INDEXES.items():
-            # one that an interrupted run left behind is not valid
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-            op.execute(f"CREATE INDEX CONCURRENTLY {name} ON messages {definition}")
+            build(name, f"messages {definition}")
         # row-level security has kept everybody from using it
-        op.execute("DROP INDEX CONCURRENTLY IF EXISTS messages_tsv")
-        op.execute("SET lock_timeout = '1s'")
+        drop("messages_tsv")
     op.execute(SEARCH)
     op.execute(f"REVOKE ALL ON FUNCTION {SIGNATURE} FROM PUBLIC")
     op.execute(f"GRANT EXECUTE ON FUNCTION {SIGNATURE} TO backscroll_app")
@@ -132,11 +129,8 @@ def downgrade() -> None:
     op.execute(
         "REVOKE SELECT (tenant_id, chat_id, session_key, id, sent_at, tsv) ON messages FROM backscroll_search"
     )
-    with op.get_context().autocommit_block():
-        op.execute("SET lock_timeout = 0")
+    with concurrently():
         for name in INDEXES:
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-        op.execute("DROP INDEX CONCURRENTLY IF EXISTS messages_tsv")
-        op.execute("CREATE INDEX CONCURRENTLY messages_tsv ON messages USING gin (tsv)")
-        op.execute("SET lock_timeout = '1s'")
+            drop(name)
+        build("messages_tsv", "messages USING gin (tsv)")
     op.execute("DROP FUNCTION lexeme_keys(text, text, tsvector)")

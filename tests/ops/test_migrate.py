@@ -2,17 +2,20 @@
 
 import psycopg
 import pytest
+from alembic import command
 
+from migrations import patience
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.store import chats
 from pipeline.store.database import Database
-from schemas.errors import SchemaOutdated
+from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn
+from schemas.revision import REVISION
 from schemas.settings import Settings
-from tests.conftest import TENANT, message
+from tests.conftest import TENANT, alembic_config, message
 
 SPACE = DeterministicEmbedder().space
 
@@ -65,3 +68,21 @@ def test_a_database_from_the_future_is_left_alone(settings: Settings) -> None:
     for change in (migrate.upgrade, migrate.reset):
         with pytest.raises(SchemaOutdated, match=r"9999.*update the program"):
             change(owner_url(settings))
+
+
+def test_a_statement_that_took_too_long_is_told_as_that(
+    settings: Settings,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command.downgrade(alembic_config(owner_url(settings)), "0008")
+    monkeypatch.setattr(patience, "STATEMENT_SECONDS", 0.3)
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as somebody:
+        somebody.execute("LOCK TABLE work IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(
+            Retryable, match="ended a statement before it was done: canceling statement"
+        ) as told:
+            migrate.upgrade(owner_url(settings), SPACE)
+    assert not isinstance(told.value, DatabaseUnavailable)
+    assert migrate.upgrade(owner_url(settings), SPACE).found == REVISION
