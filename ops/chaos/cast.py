@@ -5,27 +5,26 @@ All of it real, in a folder of its own, and ended with us, however we end.
 
 import contextlib
 import json
-import os
 import secrets
 import shutil
-import signal
-import subprocess
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from pydantic import SecretStr
 from redis import Redis
 
 from ops import migrate, processes
 from ops.chaos import providers, skewed
+from ops.chaos.hosts import Hosts, NetworkPostgres, NetworkRedis, as_seen_from_afar
+from ops.chaos.member import Member
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.process import die_with_parent
 from ops.embedded.redis import EmbeddedRedis
 from ops.embedded.roles import DATABASE
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -40,88 +39,12 @@ VISIBILITY_SECONDS = 5
 # Leases are a tenth as long as in earnest, and faults dense: one row may well meet more than five of them.
 MAX_ATTEMPTS = 12
 READY_SECONDS = 60.0
-# What Celery's workers, its clock and uvicorn say when they have started.
-READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")
 # Two of a kind, so that there is somebody to take over what another was too slow for.
 CONCURRENCY = {"ingest": 2, "embed": 2, "summarize": 4}
 
 
 class NotReady(Permanent):
     """A process of the cast did not come up; the message holds the end of its log."""
-
-
-class Member:
-    """One process with its children, in a session of its own; to be started by the main thread."""
-
-    def __init__(
-        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]
-    ) -> None:
-        self.name = name
-        self.log = folder / f"{name}.log"
-        # what the next start is given
-        self.environment = dict(environment)
-        self._command = list(command)
-        self._folder = folder
-        self._begins_at = 0
-        self._child: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it; what it writes goes to its log."""
-        with self.log.open("ab") as out, _without_interruption():
-            self._begins_at = out.tell()
-            self._child = subprocess.Popen(
-                self._command,
-                cwd=self._folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                preexec_fn=_begin(die_with_parent(signal.SIGKILL)),
-            )
-
-    def is_running(self) -> bool:
-        """Whether its first process lives."""
-        return self._child is not None and self._child.poll() is None
-
-    def is_ready(self) -> bool:
-        """Whether it has said since its last start that it takes up its work."""
-        with self.log.open("rb") as log:
-            log.seek(self._begins_at)
-            said = log.read()
-        return any(word in said for word in READY_WORDS)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and all its children."""
-        if self._child is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, number)
-
-    def kill(self) -> None:
-        """SIGKILL it and all its children."""
-        self.signal(signal.SIGKILL)
-        if self._child is not None:
-            self._child.wait()
-
-
-@contextlib.contextmanager
-def _without_interruption() -> Iterator[None]:
-    """Ctrl-C waits: while a process is made, Python would print its exception and go on."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _begin(first: Callable[[], None]) -> Callable[[], None]:
-    """What a member does before its program: `first`, and hear of signals again."""
-
-    def before_exec() -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        first()
-
-    return before_exec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,11 +95,16 @@ class Cast:
 
 
 @contextlib.contextmanager
-def playing(folder: Path, lease_seconds: float, sweep_seconds: float) -> Iterator[Cast]:
-    """The whole cast, ready; killed at the end. Raises `NotReady` and what the embedded servers raise."""
+def playing(
+    folder: Path, lease_seconds: float, sweep_seconds: float, hosts: Hosts | None = None
+) -> Iterator[Cast]:
+    """The whole cast, ready; killed at the end. Raises `NotReady` and what the embedded servers raise.
+
+    With `hosts` the workers and beat are on the far one, the servers and the door on the near one.
+    """
     with contextlib.ExitStack() as cleanup:
-        postgres = EmbeddedPostgres(folder, durable=True)
-        server = EmbeddedRedis(folder)
+        postgres = EmbeddedPostgres(folder, durable=True) if hosts is None else NetworkPostgres(folder)
+        server = EmbeddedRedis(folder) if hosts is None else NetworkRedis(folder)
         cleanup.enter_context(postgres)
         cleanup.enter_context(server)
         migrate.upgrade(postgres.dsn("owner"), DeterministicEmbedder().space)
@@ -196,7 +124,9 @@ def playing(folder: Path, lease_seconds: float, sweep_seconds: float) -> Iterato
             lease_seconds=lease_seconds,
             work_max_attempts=MAX_ATTEMPTS,
         )
-        members = _members(settings, folder)
+        members = (
+            _members(settings, folder) if hosts is None else _members_apart(settings, postgres, folder, hosts)
+        )
         cast = Cast(settings=settings, folder=folder, postgres=postgres, redis=server, members=members)
         cast.set_mood(providers.WELL)
         for member in members.values():
@@ -221,8 +151,35 @@ def remove(folder: Path) -> None:
 
 
 def _members(settings: Settings, folder: Path) -> dict[str, Member]:
+    environment = _environment(settings, folder)
+    return {
+        name: Member(name, command, folder, environment)
+        for name, command in _commands(settings, folder).items()
+    }
+
+
+def _members_apart(
+    settings: Settings, postgres: EmbeddedPostgres, folder: Path, hosts: Hosts
+) -> dict[str, Member]:
+    """The door here, all others on the far host, which they reach the servers from by their address."""
+    urls = {
+        "database_url": postgres.dsn("app", tcp=True),
+        "maintenance_database_url": postgres.dsn("maintenance", tcp=True),
+        "redis_url": settings.redis_url.get_secret_value() if settings.redis_url else "",
+    }
+    afar = settings.model_copy(update={name: SecretStr(as_seen_from_afar(url)) for name, url in urls.items()})
+    near, far = _environment(settings, folder), _environment(afar, folder)
+    return {
+        name: Member(name, command, folder, near)
+        if name == "web"
+        else Member(name, hosts.command(command), folder, far)
+        for name, command in _commands(settings, folder).items()
+    }
+
+
+def _environment(settings: Settings, folder: Path) -> dict[str, str]:
     told = {PREFIX + name.upper() for name in processes.TOLD}
-    environment = {
+    return {
         # nothing of the caller's own deployment
         **{
             name: value
@@ -237,9 +194,13 @@ def _members(settings: Settings, folder: Path) -> dict[str, Member]:
         "PYTHONPATH": str(processes.ROOT),
         providers.MOOD_FILE: str(folder / "mood"),
     }
-    commands = {name: _worker(name) for name in QUEUES}
-    commands |= {"web": processes.web_command(settings), "beat": _skewed(processes.beat_command(folder))}
-    return {name: Member(name, command, folder, environment) for name, command in commands.items()}
+
+
+def _commands(settings: Settings, folder: Path) -> dict[str, list[str]]:
+    return {name: _worker(name) for name in QUEUES} | {
+        "web": processes.web_command(settings),
+        "beat": _skewed(processes.beat_command(folder)),
+    }
 
 
 def _worker(name: str) -> list[str]:

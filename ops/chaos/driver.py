@@ -44,6 +44,8 @@ class Driver:
         self.changed = 0
         # what Redis took as payload tasks, with the moment of the first time and of the last (monotonic)
         self.queued: dict[tuple[str, str, str], float] = {}
+        # seconds from each request with messages until the door took it
+        self.accept_seconds: list[float] = []
         # why the door or Redis had to be asked again
         self.refusals: Counter[str] = Counter()
         # answers that no fault excuses
@@ -122,7 +124,11 @@ class Driver:
 
     def _post(self, batch: Batch) -> bool:
         said = {"chat": batch.chat, "messages": _as_json(batch.messages)}
-        return self._ask("POST", "/v1/messages", said, 202)
+        began = time.monotonic()
+        taken = self._ask("POST", "/v1/messages", said, 202)
+        if taken:
+            self.accept_seconds.append(time.monotonic() - began)
+        return taken
 
     def _ask(self, method: str, path: str, said: dict[str, Any] | None, expected: int) -> bool:
         """Whether the door took it."""

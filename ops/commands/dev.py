@@ -200,6 +200,33 @@ def chaos(
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
+@app.command(
+    "two-hosts", epilog="**Examples:** backscroll dev two-hosts · backscroll dev two-hosts --cut 60 --json"
+)
+def two_hosts(
+    messages: Annotated[int, typer.Option(min=100, max=100_000, help="By each deployment.")] = 2000,
+    cut: Annotated[float, typer.Option(min=1, max=600, help="Seconds without a network.")] = 60,
+    lease: Annotated[float, typer.Option(min=2, max=120, help="Seconds of a lease.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Run workers on another host than Postgres, Redis and the door, and cut the network between the two.
+
+    The hosts are network namespaces of this machine (Linux, as root, with `ip`); nobody else sees them. The same
+    messages go through a deployment on one host, on two, and on two that are cut apart under load; each ends with
+    the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
+    """
+    from ops.chaos import apart
+
+    with rendering.err().status("starting") as status:
+        plays = apart.measure(messages, cut, lease, status.update)
+    _tell(apart.as_dict(plays), [apart.as_table(plays)], as_json=as_json)
+    violations = [f"{play.name}: {violation}" for play in plays for violation in play.violations]
+    for violation in violations:
+        rendering.err().print(f"[red]violation[/red] {violation}", highlight=False)
+    if violations:
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
+
+
 def _tell(found: Mapping[str, Any], tables: Iterable[Table], *, as_json: bool) -> None:
     if as_json:
         rendering.print_json(found)

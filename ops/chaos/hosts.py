@@ -1,0 +1,138 @@
+"""Two hosts on one machine, joined by a network that can be cut: network namespaces, which take root on Linux.
+
+This process moves to a namespace of its own, the near host; what is started by `Hosts.command` runs on the far one.
+All of it is gone with this process, and nobody else sees any of it.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ops.embedded.ports import LOOPBACK, free_port
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.process import die_with_parent
+from ops.embedded.redis import EmbeddedRedis
+from ops.embedded.server import Launch
+from schemas.errors import Permanent
+
+NEAR, FAR = "192.0.2.1", "192.0.2.2"
+"""Addresses that are set aside for documentation, so that none of a real network is hidden."""
+_CLONE_NEWNET = 0x40000000
+# A neighbour that nobody is: frames to it leave and reach nobody, as behind a switch that died.
+_NOBODY = "02:00:00:00:00:99"
+
+
+class NoHosts(Permanent):
+    """Hosts cannot be made here; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """The two hosts. All methods may be called from any thread that this process has started since."""
+
+    # a process that keeps the far one's namespace
+    keeper: int
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """The command, to be run on the far host."""
+        return ["nsenter", f"--net=/proc/{self.keeper}/ns/net", "--", *command]
+
+    def cut(self) -> None:
+        """Let nothing through in either direction, without telling anybody."""
+        nobody = ["lladdr", _NOBODY, "nud", "permanent"]
+        _run("ip", "neigh", "replace", FAR, *nobody, "dev", "near")
+        _run(*self.command(["ip", "neigh", "replace", NEAR, *nobody, "dev", "far"]))
+
+    def restore(self) -> None:
+        """Let everything through again."""
+        _run("ip", "neigh", "del", FAR, "dev", "near")
+        _run(*self.command(["ip", "neigh", "del", NEAR, "dev", "far"]))
+
+
+class NetworkPostgres(EmbeddedPostgres):
+    """An embedded Postgres that the far host reaches, too."""
+
+    def __init__(self, data_dir: Path) -> None:
+        super().__init__(data_dir, host_tcp_port=free_port(), durable=True)
+
+    def _prepare(self) -> Launch:
+        launch = super()._prepare()
+        with (launch.directory / "pg_hba.conf").open("a") as file:
+            file.write(f"host all all {FAR}/32 scram-sha-256\n")
+        return replace(launch, command=[*launch.command, "-c", f"listen_addresses={LOOPBACK},{NEAR}"])
+
+
+class NetworkRedis(EmbeddedRedis):
+    """An embedded Redis that the far host reaches, too."""
+
+    def _prepare(self) -> Launch:
+        launch = super()._prepare()
+        bind = f"bind {LOOPBACK}".encode()
+        return replace(launch, config=launch.config.replace(bind, bind + f" {NEAR}".encode()))
+
+
+def as_seen_from_afar(url: str) -> str:
+    """The URL of a server on the near host, for a process on the far one.
+
+    >>> as_seen_from_afar("redis://:secret@127.0.0.1:6379/0")
+    'redis://:secret@192.0.2.1:6379/0'
+    """
+    return url.replace(f"@{LOOPBACK}:", f"@{NEAR}:")
+
+
+def require() -> None:
+    """Find out whether two hosts can be made here, without making them. Raises `NoHosts`."""
+    if sys.platform != "linux":
+        raise NoHosts("two hosts on one machine need Linux")
+    for program in ("ip", "nsenter", "unshare"):
+        if shutil.which(program) is None:
+            raise NoHosts(f"two hosts on one machine need `{program}` (packages iproute2 and util-linux)")
+    _run("unshare", "--net", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[Hosts]:
+    """Two hosts; this thread, and what it starts, stays on the near one afterwards. Raises `NoHosts`."""
+    require()
+    _leave_network()
+    keeper = subprocess.Popen(["sleep", "infinity"], preexec_fn=_leave_with(die_with_parent(signal.SIGKILL)))
+    hosts = Hosts(keeper=keeper.pid)
+    try:
+        _run("ip", "link", "set", "lo", "up")
+        _run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", str(keeper.pid))
+        _run("ip", "address", "add", f"{NEAR}/30", "dev", "near")
+        _run("ip", "link", "set", "near", "up")
+        for step in ("link set lo up", f"address add {FAR}/30 dev far", "link set far up"):
+            _run(*hosts.command(["ip", *step.split()]))
+        yield hosts
+    finally:
+        keeper.kill()
+        keeper.wait()
+
+
+def _leave_network() -> None:
+    """Let this thread have a network of its own, with nobody else in it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET) != 0:
+        raise NoHosts(f"a network namespace cannot be made here: {os.strerror(ctypes.get_errno())}")
+
+
+def _leave_with(first: Callable[[], None]) -> Callable[[], None]:
+    def before_exec() -> None:
+        first()
+        _leave_network()
+
+    return before_exec
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NoHosts(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -1,0 +1,87 @@
+"""One process of a cast: started, ended, and asked whether it is ready."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ops.embedded.process import die_with_parent
+
+# What Celery's workers, its clock and uvicorn say when they have started.
+READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")
+
+
+class Member:
+    """One process with its children, in a session of its own; to be started by the main thread."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        # what the next start is given
+        self.environment = dict(environment)
+        self._command = list(command)
+        self._folder = folder
+        self._begins_at = 0
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; what it writes goes to its log."""
+        with self.log.open("ab") as out, _without_interruption():
+            self._begins_at = out.tell()
+            self._child = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=_begin(die_with_parent(signal.SIGKILL)),
+            )
+
+    def is_running(self) -> bool:
+        """Whether its first process lives."""
+        return self._child is not None and self._child.poll() is None
+
+    def is_ready(self) -> bool:
+        """Whether it has said since its last start that it takes up its work."""
+        with self.log.open("rb") as log:
+            log.seek(self._begins_at)
+            said = log.read()
+        return any(word in said for word in READY_WORDS)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and all its children."""
+        if self._child is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL it and all its children."""
+        self.signal(signal.SIGKILL)
+        if self._child is not None:
+            self._child.wait()
+
+
+@contextlib.contextmanager
+def _without_interruption() -> Iterator[None]:
+    """Ctrl-C waits: while a process is made, Python would print its exception and go on."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(first: Callable[[], None]) -> Callable[[], None]:
+    """What a member does before its program: `first`, and hear of signals again."""
+
+    def before_exec() -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        first()
+
+    return before_exec
