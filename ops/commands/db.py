@@ -77,7 +77,10 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
 def roles(
     superuser_url: Annotated[
         str,
-        typer.Argument(help="A superuser's URL of the Postgres server.", envvar="BACKSCROLL_SUPERUSER_URL"),
+        typer.Argument(
+            help="URL of a superuser, or of a role with CREATEROLE, CREATEDB and BYPASSRLS.",
+            envvar="BACKSCROLL_SUPERUSER_URL",
+        ),
     ],
     database: Annotated[str, typer.Option(help="The database to make.")] = "backscroll",
     passwords_file: Annotated[

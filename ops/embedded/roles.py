@@ -8,16 +8,19 @@
                             past row-level security, so that the index is used, and checks the tenant itself
 
 None of them is a superuser or may create roles or databases. The same statements prepare the embedded
-server and, through `backscroll db roles`, one of the operator's own.
+server and, through `backscroll db roles`, one of the operator's own; a superuser's, or a managed one's whose
+administrator may create roles and has BYPASSRLS to give.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import InsufficientPrivilege
 
 from schemas.errors import DatabaseUnavailable, Permanent
 
@@ -27,12 +30,12 @@ DATABASE = "backscroll"
 # Held while roles are made, so that two of us at once do not trip over each other; any constant will do.
 ADVISORY_LOCK = 0x6261636B
 
-# What no role of ours may do.
-PLAIN = "NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION INHERIT"
+# What no role of ours may have. Who is no superuser may state of it only what it has itself.
+DENIED = ("SUPERUSER", "CREATEDB", "REPLICATION")
 
 
 class ProvisioningFailed(Permanent):
-    """The Postgres cannot be prepared: not a superuser, too old, or a database that does not fit."""
+    """The Postgres cannot be prepared: a login with too few rights, too old, or a database that does not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,7 @@ def provision(
     _check(passwords, names)
     try:
         with psycopg.connect(superuser_dsn, autocommit=True, connect_timeout=10) as server:
-            _require_superuser(server)
+            _require_administrator(server)
             server.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
             _make_roles(server, names, passwords)
             _make_database(server, names, database)
@@ -97,16 +100,18 @@ def _check(passwords: Mapping[LoginRole, str], names: RoleNames) -> None:
         raise ProvisioningFailed(f"Each role needs a name of its own, not {', '.join(chosen)}.")
 
 
-def _require_superuser(server: psycopg.Connection) -> None:
+def _require_administrator(server: psycopg.Connection) -> None:
     if server.info.server_version < 160000:
         raise ProvisioningFailed(
             f"Backscroll needs Postgres 16 or newer, not {server.info.server_version // 10000}."
         )
-    row = server.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+    row = server.execute(
+        "SELECT rolsuper OR rolcreaterole AND rolbypassrls FROM pg_roles WHERE rolname = current_user"
+    ).fetchone()
     if row is None or not row[0]:
         raise ProvisioningFailed(
-            f"{server.info.user} is not a superuser. Only one may make the extension, and roles that look "
-            "past row-level security: name a superuser's URL."
+            f"{server.info.user} is not a superuser, and has not both CREATEROLE and BYPASSRLS. Two of the roles "
+            "look past row-level security, which only such a login can give: name the URL of one."
         )
 
 
@@ -116,22 +121,24 @@ def _make_roles(server: psycopg.Connection, names: RoleNames, passwords: Mapping
         name = getattr(names, field.name)
         if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
             server.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
+    plain = _plain(server, [getattr(names, field.name) for field in fields(names)])
     for login in LOGIN_ROLES:
         name = getattr(names, login)
         secret = server.pgconn.encrypt_password(passwords[login].encode(), name.encode(), b"scram-sha-256")
         bypass = "BYPASSRLS" if login == "backup" else "NOBYPASSRLS"
         server.execute(
-            sql.SQL(f"ALTER ROLE {{}} LOGIN {PLAIN} {bypass} PASSWORD {{}}").format(
+            sql.SQL(f"ALTER ROLE {{}} LOGIN {plain} {bypass} PASSWORD {{}}").format(
                 sql.Identifier(name), sql.Literal(secret.decode())
             )
         )
-    owner, app, maintenance, backup, search = (
-        sql.Identifier(getattr(names, field.name)) for field in fields(names)
+    owner, app, maintenance, search = (
+        sql.Identifier(name) for name in (names.owner, names.app, names.maintenance, names.search)
     )
-    server.execute(sql.SQL(f"ALTER ROLE {{}} NOLOGIN {PLAIN} BYPASSRLS PASSWORD NULL").format(search))
+    server.execute(sql.SQL(f"ALTER ROLE {{}} NOLOGIN {plain} BYPASSRLS PASSWORD NULL").format(search))
+    # a superuser acts for the owner anyway
+    server.execute(sql.SQL("GRANT {} TO CURRENT_USER WITH INHERIT TRUE, SET TRUE").format(owner))
     # so that the owner can create the search function and hand it over
     server.execute(sql.SQL("GRANT {} TO {}").format(search, owner))
-    server.execute(sql.SQL("GRANT pg_read_all_data TO {}").format(backup))
     for role in (app, maintenance):
         # a stopped process must let go of its locks; index builds and dumps are not held to that
         server.execute(sql.SQL("ALTER ROLE {} SET idle_in_transaction_session_timeout = '10s'").format(role))
@@ -142,6 +149,27 @@ def _make_roles(server: psycopg.Connection, names: RoleNames, passwords: Mapping
     ).fetchall():
         # a membership would lend them the rights of another role; both names come quoted
         server.execute(sql.SQL(f"REVOKE {granted} FROM {member}"))
+
+
+def _plain(server: psycopg.Connection, roles: Sequence[str]) -> str:
+    """The attributes that deny our roles what they must not do, as far as this login may state them.
+
+    Raises `ProvisioningFailed` when a role has one that it may not take away.
+    """
+    rows = server.execute(
+        "SELECT rolname, rolname = current_user, rolsuper, rolcreatedb, rolreplication FROM pg_roles "
+        "WHERE rolname = current_user OR rolname = ANY(%s)",
+        [list(roles)],
+    ).fetchall()
+    (mine,) = (dict(zip(DENIED, has, strict=True)) for _, is_me, *has in rows if is_me)
+    stated = {attribute for attribute in DENIED if mine[attribute] or mine["SUPERUSER"]}
+    for name, is_me, *has in rows:
+        for attribute, given in zip(DENIED, has, strict=True):
+            if given and not is_me and attribute not in stated:
+                raise ProvisioningFailed(
+                    f"{name} has {attribute}, which {server.info.user} may not take away."
+                )
+    return " ".join(["NOCREATEROLE", "INHERIT", *(f"NO{attribute}" for attribute in sorted(stated))])
 
 
 def _make_database(server: psycopg.Connection, names: RoleNames, database: str) -> None:
@@ -168,6 +196,18 @@ def _grant(inside: psycopg.Connection, names: RoleNames) -> None:
     inside.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
     for role in (names.app, names.maintenance, names.backup, names.search):
         inside.execute(sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(sql.Identifier(role)))
+    # what stands there, and what migrations will make
+    for what in ("TABLES", "SEQUENCES"):
+        inside.execute(
+            sql.SQL(f"GRANT SELECT ON ALL {what} IN SCHEMA public TO {{}}").format(
+                sql.Identifier(names.backup)
+            )
+        )
+        inside.execute(
+            sql.SQL(
+                f"ALTER DEFAULT PRIVILEGES FOR ROLE {{}} IN SCHEMA public GRANT SELECT ON {what} TO {{}}"
+            ).format(sql.Identifier(names.owner), sql.Identifier(names.backup))
+        )
     # whoever owns a function must be allowed to create one where it lies
     inside.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(names.search)))
 
@@ -176,6 +216,8 @@ def _make_extension(inside: psycopg.Connection) -> str | None:
     """The version of pgvector in the database after trying to have it there."""
     available = inside.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone()
     if available:
-        inside.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
+        # who may not leaves it to whoever may, as the doctor says; `db upgrade` adds the vectors then
+        with contextlib.suppress(InsufficientPrivilege), inside.transaction():
+            inside.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
     row = inside.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
     return row[0] if row else None

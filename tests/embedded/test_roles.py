@@ -3,14 +3,24 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
+from sqlalchemy import text
 
+from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import LOGIN_ROLES, LoginRole, ProvisioningFailed, RoleNames, provision
+from pipeline import ingest
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable
+from schemas.messages import ChatIn
+from tests.conftest import TENANT, message
 
 
 @contextmanager
@@ -39,7 +49,11 @@ def walled(postgres: EmbeddedPostgres) -> EmbeddedPostgres:
 
 
 def test_no_role_is_more_than_it_must_be(postgres: EmbeddedPostgres) -> None:
-    with connected(postgres, "app") as app:
+    assert_no_role_is_more_than_it_must_be(postgres.dsn("app"))
+
+
+def assert_no_role_is_more_than_it_must_be(url: str) -> None:
+    with psycopg.connect(url) as app:
         rows = app.execute(
             "SELECT rolname, rolcanlogin, rolbypassrls,"
             " rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication"
@@ -158,7 +172,9 @@ def test_roles_of_one_database_do_not_get_into_another(postgres: EmbeddedPostgre
 
 def test_only_a_superuser_can_provision(postgres: EmbeddedPostgres) -> None:
     passwords = dict.fromkeys(LOGIN_ROLES, "some")
-    with pytest.raises(ProvisioningFailed, match="backscroll_owner is not a superuser"):
+    with pytest.raises(
+        ProvisioningFailed, match="backscroll_owner is not a superuser, and has not both CREATEROLE"
+    ):
         provision(postgres.dsn("owner"), passwords=passwords)
     with pytest.raises(ProvisioningFailed, match="no password for: backup"):
         provision(postgres.superuser_dsn(), passwords={k: v for k, v in passwords.items() if k != "backup"})
@@ -166,6 +182,62 @@ def test_only_a_superuser_can_provision(postgres: EmbeddedPostgres) -> None:
         provision(postgres.superuser_dsn(), passwords=passwords, names=RoleNames(app="x", owner="x"))
     with pytest.raises(DatabaseUnavailable, match="cannot be reached"):
         provision("postgresql://postgres@127.0.0.1:1/postgres", passwords=passwords)
+
+
+def test_an_administrator_who_is_no_superuser_makes_a_database_that_everything_works_on(
+    tmp_path: Path,
+) -> None:
+    # Given a Postgres as managed ones are: none of ours in it, and nobody gets in as its superuser
+    passwords: dict[LoginRole, str] = {role: f"{role}-secret" for role in LOGIN_ROLES}
+    with EmbeddedPostgres(tmp_path, durable=False) as server:
+        with psycopg.connect(server.superuser_dsn(), autocommit=True) as superuser:
+            superuser.execute("DROP DATABASE backscroll")
+            for name in (field.default for field in fields(RoleNames)):
+                superuser.execute(f"DROP ROLE {name}")
+            superuser.execute(
+                "CREATE ROLE manager LOGIN CREATEROLE CREATEDB BYPASSRLS PASSWORD 'manager-secret'"
+            )
+
+        def url(user: str, password: str, database: str = "backscroll") -> str:
+            parts = urlsplit(server.superuser_dsn())
+            return f"postgresql://{user}:{password}@/{database}?{parts.query}"
+
+        administrator = url("manager", "manager-secret", "postgres")
+        # who may not make the extension, which this one's provider does
+        assert provision(administrator, passwords=passwords).vector_version is None
+        with psycopg.connect(server.superuser_dsn("backscroll")) as superuser:
+            superuser.execute("CREATE EXTENSION vector")
+        assert provision(administrator, passwords=passwords).vector_version is not None
+        # When the tables are made and a message is stored, summarized by nobody yet
+        urls = {role: url(getattr(RoleNames(), role), passwords[role]) for role in LOGIN_ROLES}
+        assert migrate.upgrade(urls["owner"], DeterministicEmbedder().space).vector_tables
+        database = Database(urls["app"], urls["maintenance"])
+        ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0, "the lighthouse")])
+        with database.tenant(TENANT) as connection:
+            found = connection.execute(
+                text("SELECT scores FROM keyword_search('test:1', NULL, '{lighthous}', 1, 1, 9, 9)")
+            )
+            assert len(found.scalar_one()) == 1
+        database.close()
+        # Then the backup reads all of it, sequences as well, and nobody has more than it must
+        with psycopg.connect(urls["backup"], autocommit=True) as backup:
+            names = backup.execute(
+                "SELECT quote_ident(relname) FROM pg_class WHERE relkind IN ('r', 'S') "
+                "AND relnamespace = 'public'::regnamespace"
+            ).fetchall()
+            assert len(names) > 20
+            for (name,) in names:
+                backup.execute(f"SELECT * FROM {name}")
+            assert backup.execute("SELECT count(*) FROM messages").fetchall() == [(1,)]
+        assert_no_role_is_more_than_it_must_be(urls["app"])
+        # and what a superuser gave too much is not passed over
+        with psycopg.connect(server.superuser_dsn(), autocommit=True) as superuser:
+            superuser.execute("ALTER ROLE backscroll_app SUPERUSER")
+            with pytest.raises(ProvisioningFailed, match="backscroll_app has SUPERUSER"):
+                provision(administrator, passwords=passwords)
+            superuser.execute("ALTER ROLE backscroll_app NOSUPERUSER; ALTER ROLE manager NOBYPASSRLS")
+        with pytest.raises(ProvisioningFailed, match="manager is not a superuser"):
+            provision(administrator, passwords=passwords)
 
 
 def test_passwords_are_random_and_each_role_has_its_own(postgres: EmbeddedPostgres) -> None:
