@@ -41,7 +41,8 @@ def collected(connection: Connection) -> Iterator[None]:
     finally:
         del info[_COUNTED]
     given = sorted((*key, value) for key, value in counted.items() if value)
-    if not given:
+    # a caller that has rolled back has done nothing that counts
+    if not given or not connection.in_transaction():
         return
     tenants, names, values = zip(*given, strict=True)
     connection.execute(
