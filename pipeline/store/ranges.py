@@ -25,9 +25,10 @@ class Window:
 
 
 # Sessions of a chat and key do not overlap, so of those that begin before a window only the last one can reach into
-# it: however many there are, the others are neither read nor locked.
+# it: however many there are, the others are neither read nor locked. (An array of ids is made once; a semi-join is
+# planned by guesses.)
 _NEAR = text(f"""
-    SELECT {COLUMNS} FROM conversation_sessions WHERE id IN (
+    SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY (ARRAY(
         SELECT found.id
         FROM unnest(CAST(:chats AS text[]), CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
             CAST(:ends AS timestamptz[])) AS around (chat_id, session_key, earliest, latest)
@@ -41,7 +42,7 @@ _NEAR = text(f"""
             WHERE s.chat_id = around.chat_id AND s.session_key = around.session_key AND s.status <> 'merged'
                 AND s.started_at BETWEEN around.earliest AND around.latest
         ) found
-        WHERE found.ended_at >= around.earliest)
+        WHERE found.ended_at >= around.earliest))
     ORDER BY id FOR NO KEY UPDATE
 """)
 

@@ -21,7 +21,7 @@ def as_session(row: Row[Any]) -> Session:
 # A session is closed when another of its key came after it, when a marker says so, or when it has been quiet
 # for longer than the gap.
 _CLOSE = text(f"""
-    UPDATE conversation_sessions SET status = 'closed' WHERE id IN (
+    UPDATE conversation_sessions SET status = 'closed' WHERE id = ANY (ARRAY(
         SELECT s.id FROM conversation_sessions s
         WHERE s.chat_id = ANY(:chats) AND s.status = 'open' AND (
             s.ended_at < now() - CASE WHEN s.session_key = ''
@@ -31,7 +31,7 @@ _CLOSE = text(f"""
                 AND later.started_at > s.ended_at)
             OR (s.session_key <> '' AND EXISTS (SELECT 1 FROM session_closes c WHERE c.chat_id = s.chat_id
                 AND c.session_key = s.session_key AND c.closed_at >= s.ended_at)))
-        ORDER BY s.id FOR NO KEY UPDATE)
+        ORDER BY s.id FOR NO KEY UPDATE))
     RETURNING {COLUMNS}
 """)
 
@@ -92,10 +92,13 @@ def newly_cut(connection: Connection, chat_ids: Sequence[str]) -> list[Session]:
                 UPDATE session_closes SET seen = true WHERE chat_id = ANY(:chats) AND NOT seen
                 RETURNING chat_id, session_key, closed_at
             )
-            SELECT {COLUMNS} FROM conversation_sessions WHERE id IN (
-                SELECT s.id FROM fresh JOIN conversation_sessions s ON s.chat_id = fresh.chat_id
-                    AND s.session_key = fresh.session_key AND s.status <> 'merged'
-                    AND fresh.closed_at >= s.started_at AND fresh.closed_at < s.ended_at)
+            SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY (ARRAY(
+                SELECT around.id FROM fresh CROSS JOIN LATERAL (
+                    SELECT s.id, s.ended_at FROM conversation_sessions s
+                    WHERE s.chat_id = fresh.chat_id AND s.session_key = fresh.session_key AND s.status <> 'merged'
+                        AND s.started_at <= fresh.closed_at
+                    ORDER BY s.started_at DESC LIMIT 1) around
+                WHERE fresh.closed_at < around.ended_at))
             ORDER BY id FOR NO KEY UPDATE
         """),
         {"chats": list(chat_ids)},
