@@ -4,7 +4,8 @@ A backfill raises what is owed and leaves the work to the workers. Its cursor sa
 is complete is what the database says: nothing it asked for is owed any more.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,9 @@ from schemas.errors import InvalidInput, NotFound
 
 # How soon a backfill that has raised everything looks whether it is done.
 LOOK_AGAIN_SECONDS = 2.0
+# A turn that cuts chats anew, each in a transaction of its own, goes on to the next one for so long: prune and forget
+# wait for it meanwhile.
+TURN_SECONDS = 10.0
 # A window that waited for a sweep is made up for, so that the rate is kept in the mean; what waited longer is not.
 MADE_UP_SECONDS = 10.0
 
@@ -89,30 +93,37 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
 def backfiller(database: Database, current: Current) -> ledger.Handler:
     """The handler of `backfill` work: each claim is a backfill that does one window."""
 
-    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        follows: set[str] = set()
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
         for claim in claims:
-            with database.tenant(tenant_id) as connection:
-                follows |= _window(connection, tenant_id, claim, current)
-        return follows
+            until = time.monotonic() + TURN_SECONDS
+            going_on = True
+            while going_on:
+                going_on = time.monotonic() < until
+                with database.tenant(tenant_id) as connection:
+                    follows, going_on = _window(connection, tenant_id, claim, current, going_on=going_on)
+                yield from follows
 
     return handle
 
 
-def _window(connection: Connection, tenant_id: str, claim: Claim, current: Current) -> set[str]:
-    """Look at the next rows of one backfill; the kinds that are owed something now."""
+def _window(
+    connection: Connection, tenant_id: str, claim: Claim, current: Current, *, going_on: bool
+) -> tuple[set[str], bool]:
+    """Look at the next rows of one backfill; the kinds that are owed something now, and whether to go on.
+
+    A chat that is cut anew is a window of its own: its lock is held for no other one. With `going_on` the claim is
+    kept for the next one, otherwise it is finished, and due again when there is more.
+    """
     backfill = backfills.get(connection, int(claim.key))
     if backfill is None or backfill.state != "running":
         ledger.finish(connection, [claim])
-        return set()
+        return set(), False
     request = backfill.request
     sources = _sources(connection, request)
     cursor = backfill.cursor or {"source": sources[0], "after": None}
-    left = (
-        request.batch_size
-        if request.limit is None
-        else min(request.batch_size, request.limit - backfill.seen)
-    )
+    left = 1 if request.kind == "sessionize" else request.batch_size
+    if request.limit is not None:
+        left = min(left, request.limit - backfill.seen)
     rows = (
         backfills.window(
             connection, cursor["source"], cursor["after"], left, **_given(connection, request, current)
@@ -121,7 +132,7 @@ def _window(connection: Connection, tenant_id: str, claim: Claim, current: Curre
         else []
     )
     if not rows:
-        return _next_source(connection, claim, backfill, sources, cursor, exhausted=left <= 0)
+        return _next_source(connection, claim, backfill, sources, cursor, exhausted=left <= 0), False
     keys = [row.key for row in rows if row.missing or not request.missing_only]
     _do(connection, tenant_id, backfill, keys, current)
     now = chats.database_now(connection).timestamp()
@@ -133,8 +144,12 @@ def _window(connection: Connection, tenant_id: str, claim: Claim, current: Curre
         len(rows),
         len(keys),
     )
-    ledger.finish(connection, [claim], again_in=max(0.0, next_at - now))
-    return {"summarize" if request.kind == "sessionize" else request.kind} if keys else set()
+    going_on = going_on and request.kind == "sessionize" and next_at <= now
+    if going_on:
+        ledger.keep(connection, claim)
+    else:
+        ledger.finish(connection, [claim], again_in=max(0.0, next_at - now))
+    return {"summarize" if request.kind == "sessionize" else request.kind} if keys else set(), going_on
 
 
 def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -> float:

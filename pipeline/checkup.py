@@ -17,6 +17,7 @@ from pipeline.diagnosis.stored import Tenant, Work
 from pipeline.ranges import FOREVER
 from pipeline.rules import Rules
 from pipeline.store import chats, health, messages, retention, sessions, spaces, vectors, work
+from pipeline.store import ranges as stored_ranges
 from pipeline.store.database import Database
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
@@ -164,12 +165,13 @@ def mend_indexes(connection: Connection) -> list[str]:
 
 def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
     """Whether the sessions of a chat that is locked are those of the pure function."""
-    for key in sessions.keys(connection, chat_id):
+    keys = sessions.keys(connection, chat_id)
+    closes = sessions.closes(connection, [(chat_id, key) for key in keys])
+    for key in keys:
         rows = messages.stamps(connection, chat_id, key, *FOREVER)
-        closes = sessions.closes(connection, chat_id, key) if key else []
-        found = sessions.near(connection, chat_id, key, *FOREVER, rules.gap_of(key) * 0)
+        found = stored_ranges.of_key(connection, chat_id, key)
         kept, parts = sessionize.remembered(
-            found, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
+            found, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
         )
         if [(s.started_at, s.ended_at, s.message_count) for s in kept] != [
             (p.started_at, p.ended_at, p.count) for p in parts

@@ -4,26 +4,34 @@ Accepting is one short transaction: the messages, the note that they have arrive
 Placing reads what has arrived, asks the pure function what changes, and writes ranges, never messages.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import groupby
 
-from sqlalchemy import Connection
+import structlog
 
-from pipeline import ledger, quarantine, ranges, sessionize, suspects, tombstones
+from pipeline import ledger, placing, suspects, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
 from pipeline.store import changes, chats, counters, members, messages, sessions, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
-from pipeline.store.messages import Arrival
 from pipeline.tokens import estimate as estimate_tokens
+from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn, MessageIn
 
-ARRIVALS_AT_ONCE = 500
-"""Messages placed in one transaction: some 0.1 s, for which other chats and tenants wait."""
+log = structlog.get_logger(__name__)
+
+LOCKED_SECONDS = 0.05
+"""How long a chat that is locked is waited for, while no other one is placed: a request is done by then."""
+
+OUTAGES = (DatabaseUnavailable, SchemaOutdated)
+"""What befalls every chat alike; of what else may work later, one chat is the victim."""
+
+PUT_OFF_SECONDS = 1.0
+"""When a chat is tried again that was locked for longer, as by a deletion or while it is cut anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,142 +97,93 @@ def _without_recalled(message: MessageIn) -> MessageIn:
 def placer(database: Database, rules: Rules, max_attempts: int = 5) -> ledger.Handler:
     """The handler of `ingest` work: each claim is a chat whose arrivals are placed.
 
-    After a process died placing them they are placed one by one, and one that killed `max_attempts` processes
-    stands aside.
+    Chats that come together are placed together. One that failed before is placed alone, and one whose process died
+    message by message: a message that killed `max_attempts` processes stands aside.
     """
 
     def alone(tenant_id: str, claim: Claim) -> suspects.Put:
-        return lambda connection, arrival: place(
-            connection,
-            tenant_id,
-            claim.key,
-            rules,
-            lambda _again: None,
-            trace_id=claim.trace_id,
-            failed_before=True,
-            only=arrival.message_id,
+        return lambda connection, arrival: set(
+            placing.place(
+                connection,
+                tenant_id,
+                {claim.key: claim.trace_id},
+                rules,
+                failed_before=True,
+                only=arrival.message_id,
+            ).follows
         )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
-        for claim in claims:
-            if claim.abandoned:
-                put = alone(tenant_id, claim)
-                follows, all_tried = suspects.place_each(database, tenant_id, claim, max_attempts, put)
+        turns = [[claim] for claim in claims if claim.attempts > 1]
+        fresh = [claim for claim in claims if claim.attempts == 1]
+        turns += [
+            fresh[start : start + placing.CHATS_AT_ONCE]
+            for start in range(0, len(fresh), placing.CHATS_AT_ONCE)
+        ]
+        for turn in turns:
+            if turn[0].abandoned:
+                put = alone(tenant_id, turn[0])
+                follows, all_tried = suspects.place_each(database, tenant_id, turn[0], max_attempts, put)
                 yield from follows
                 if not all_tried:
                     continue
-            with database.tenant(tenant_id) as connection:
-                finish = _finisher(connection, claim)
-                follows = place(
-                    connection,
-                    tenant_id,
-                    claim.key,
-                    rules,
-                    finish,
-                    trace_id=claim.trace_id,
-                    failed_before=claim.attempts > 1,
-                )
-            yield from follows
+            yield from _turn(database, tenant_id, turn, rules)
 
     return handle
 
 
-def _finisher(connection: Connection, claim: Claim) -> Callable[[bool], None]:
-    return lambda again: ledger.finish(connection, [claim], again_in=0 if again else None)
+def _turn(database: Database, tenant_id: str, claims: Sequence[Claim], rules: Rules) -> Iterator[str]:
+    """Place chats together; in a conflict one by one, and what is in conflict even then is put off."""
+    try:
+        follows, left = _place(database, tenant_id, claims, rules)
+    except Retryable as error:
+        if len(claims) == 1 or isinstance(error, OUTAGES):
+            raise
+        follows, left = frozenset(), list(claims)
+    yield from follows
+    if left:
+        time.sleep(LOCKED_SECONDS)
+    for claim in left:
+        try:
+            follows, locked = _place(database, tenant_id, [claim], rules)
+        except OUTAGES:
+            raise
+        except Retryable as error:
+            log.info("placing_put_off", chat_id=claim.key, error=str(error))
+            follows, locked = frozenset(), [claim]
+        yield from follows
+        if locked:
+            _put_off(database, claim)
 
 
-def place(
-    connection: Connection,
-    tenant_id: str,
-    chat_id: str,
-    rules: Rules,
-    finish: Callable[[bool], None],
-    *,
-    trace_id: str | None = None,
-    failed_before: bool = False,
-    only: int | None = None,
-) -> set[str]:
-    """Place what has arrived in a chat, or `only` this message; returns the kinds of work that are owed now.
-
-    Calls `finish(again)` as the last statement; `again` says that more has arrived than one turn takes. What
-    is owed carries on the `trace_id` of the request that brought the messages, of several the last one's.
-    When it has `failed_before`, single arrivals that cannot be placed stand aside, and the others are placed.
-    """
-    chat = chats.lock(connection, chat_id)
-    if chat is None:
-        finish(False)
-        return set()
-    rules = rules.for_chat(chat)
-    waiting = messages.arrivals(connection, chat_id, ARRIVALS_AT_ONCE, only)
-
-    def put(some: Sequence[Arrival]) -> None:
-        for session_key, group in groupby(sorted(some, key=_session_key), _session_key):
-            _place_key(connection, tenant_id, chat_id, session_key, chat.language, list(group), rules)
-
-    arrived: Sequence[Arrival] = waiting
-    if rules.memory and failed_before:
-        arrived = quarantine.place_around(connection, chat_id, waiting, put, trace_id=trace_id)
-        counters.add(connection, tenant_id, {"messages_quarantined": len(waiting) - len(arrived)})
-    elif rules.memory:
-        put(waiting)
-    chats.count_placed(connection, chat_id, len(arrived), sum(a.lexeme_count for a in arrived))
-    messages.forget_arrivals(connection, chat_id, [a.message_id for a in arrived])
-    if rules.memory:
-        for session in sessions.newly_cut(connection, chat_id):
-            ranges.split_anew(connection, tenant_id, session, chat.language, rules)
-
-    follows: set[str] = set()
-    embedded = [f"message:{a.message_id}" for a in arrived if a.has_text] if rules.memory else []
-    work.raise_wanted(connection, tenant_id, "embed", embedded, trace_id=trace_id)
-    if embedded:
-        follows.add("embed")
-    if ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
-        follows.add("summarize")
-    finish(len(waiting) == ARRIVALS_AT_ONCE)
-    return follows
-
-
-def _session_key(arrival: Arrival) -> str:
-    return arrival.session_key
-
-
-def _place_key(
-    connection: Connection,
-    tenant_id: str,
-    chat_id: str,
-    session_key: str,
-    language: str,
-    arrived: Sequence[Arrival],
-    rules: Rules,
-) -> None:
-    """Extend, join or begin the sessions of one key that the arrivals belong to."""
-    gap = rules.gap_of(session_key)
-    times = [arrival.sent_at for arrival in arrived]
-    stored = sessions.near(connection, chat_id, session_key, min(times), max(times), gap)
-    closes = sessions.closes(connection, chat_id, session_key) if session_key else []
-    opened = 0
-    for placement in sessionize.place(stored, times, gap, closes):
-        here = [arrived[index] for index in placement.arrivals]
-        tokens = sum(arrival.token_count for arrival in here)
-        speakers = {arrival.speaker for arrival in here}
-        if not placement.sessions:
-            shape = sessions.Shape(
-                started_at=placement.started_at,
-                ended_at=placement.ended_at,
-                message_count=len(here),
-                token_count=tokens,
-                participants=sorted(speakers),
-            )
-            sessions.insert(connection, tenant_id, chat_id, session_key, language, shape)
-            opened += 1
-            continue
-        survivor, brought, brought_tokens = ranges.join(connection, tenant_id, placement.sessions)
-        grown = sessions.Shape(
-            started_at=placement.started_at,
-            ended_at=placement.ended_at,
-            message_count=len(here) + brought,
-            token_count=tokens + brought_tokens,
-            participants=sorted(speakers.union(*(session.participants for session in placement.sessions))),
+def _put_off(database: Database, claim: Claim) -> None:
+    """Let go of a chat that somebody else has locked; this was no try."""
+    with database.tenant(claim.tenant_id) as connection:
+        work.release(
+            connection,
+            claim.kind,
+            [(claim.tenant_id, claim.key, claim.token)],
+            error="the chat is locked by somebody else",
+            delay_seconds=PUT_OFF_SECONDS,
+            counts=False,
+            dead=False,
+            max_attempts=claim.attempts,
         )
-        sessions.grow(connection, survivor, grown)
-    counters.add(connection, tenant_id, {"sessions_opened": opened})
+
+
+def _place(
+    database: Database, tenant_id: str, claims: Sequence[Claim], rules: Rules
+) -> tuple[frozenset[str], list[Claim]]:
+    """Place the chats of these claims and finish them: `(kinds owed now, claims whose chat is locked)`."""
+    with database.tenant(tenant_id) as connection:
+        placed = placing.place(
+            connection,
+            tenant_id,
+            {claim.key: claim.trace_id for claim in claims},
+            rules,
+            failed_before=claims[0].attempts > 1,
+        )
+        done = [claim for claim in claims if claim.key not in placed.locked]
+        ledger.finish(connection, [claim for claim in done if claim.key not in placed.more])
+        ledger.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)
+    return placed.follows, [claim for claim in claims if claim.key in placed.locked]

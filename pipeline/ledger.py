@@ -216,6 +216,12 @@ def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float |
         )
 
 
+def keep(connection: Connection, claim: Claim) -> None:
+    """Save a part of a claim's result and go on with it, in place of `finish`. Raises `LeaseLost` as that does."""
+    if not work.keep(connection, claim.tenant_id, claim.kind, claim.key, claim.token):
+        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """Make a dead letter of a claim that no retry would help, in the transaction that says so elsewhere, too.
 

@@ -1,48 +1,115 @@
-"""Write sessions as ranges of messages: join them, cut them again, close what has ended."""
+"""Write sessions as ranges of messages: begin and grow them, join them, cut them again, close what has ended.
+
+Many at once: however many sessions change, it takes the same few statements.
+"""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
 from pipeline import sessionize
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, counters, messages, sessions, summaries, vectors, work
+from pipeline.store import changes, chats, counters, memories, messages, sessions, summaries, vectors, work
+from pipeline.store import ranges as store
+from pipeline.store.ranges import Begun, Shape
+from pipeline.store.work import LATER, LIVE, Owed
 from schemas.sessions import Session, Stamp
 
 # Every time that a message may have.
 FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 
 
+@dataclass(kw_only=True)
+class Rewrite:
+    """Changes of sessions that are written together."""
+
+    begun: list[Begun] = field(default_factory=list)
+    # sessions to be joined, each group with its survivor's id, the lowest one
+    joined: dict[int, list[int]] = field(default_factory=dict)
+    # by id: the new range, and what comes to the messages and tokens that the session holds
+    grown: dict[int, Shape] = field(default_factory=dict)
+    # by id: the new range, and what the session holds
+    cut: dict[int, Shape] = field(default_factory=dict)
+
+    def join(self, together: Sequence[Session]) -> int:
+        """Unite sessions in the one with the lowest id; that id."""
+        survivor, *losers = sorted(session.id for session in together)
+        if losers:
+            self.joined[survivor] = losers
+        return survivor
+
+    def write(self, connection: Connection, tenant_id: str) -> None:
+        """Write everything: joined sessions first, so that no two begin alike."""
+        brought = _join(connection, tenant_id, self.joined)
+        for survivor, (count, tokens) in brought.items():
+            if survivor in self.grown:
+                shape = self.grown[survivor]
+                self.grown[survivor] = replace(
+                    shape, message_count=shape.message_count + count, token_count=shape.token_count + tokens
+                )
+        store.reshape(connection, self.cut)
+        store.grow(connection, self.grown)
+        store.insert(connection, tenant_id, self.begun)
+        counters.add(connection, tenant_id, {"sessions_opened": len(self.begun)})
+
+
+def _join(
+    connection: Connection, tenant_id: str, joined: Mapping[int, Sequence[int]]
+) -> dict[int, tuple[int, int]]:
+    """Unite sessions; by survivor the `(messages, tokens)` that the others bring."""
+    into = {loser: survivor for survivor, losers in joined.items() for loser in losers}
+    if not into:
+        return {}
+    brought = store.merge(connection, into)
+    memories.move(connection, into)
+    vectors.drop_sessions(connection, list(into))
+    changes.drop_work(connection, tenant_id, [f"session:{loser}" for loser in into])
+    return brought
+
+
 def close_sessions(
     connection: Connection, tenant_id: str, chat_id: str, rules: Rules, *, trace_id: str | None = None
 ) -> int:
     """Close what has come to its end in a chat and owe the summaries that follow; how many sessions those are."""
-    closed = sessions.close_ended(connection, chat_id, rules.gap, rules.ttl)
-    due = [session.id for session in closed]
-    due += summaries.wanting_rollup(connection, chat_id, rules.rolling_messages, rules.rolling_tokens)
-    counters.add(connection, tenant_id, {"sessions_closed": len(closed)})
-    if not (due and rules.memory and rules.summaries):
-        return 0
-    delay = max(rules.debounce_seconds, chats.settling_seconds(connection, chat_id))
-    keys = [f"session:{key}" for key in due]
-    work.raise_wanted(connection, tenant_id, "summarize", keys, delay_seconds=delay, trace_id=trace_id)
-    return len(due)
+    remembered = [chat_id] if rules.memory else []
+    owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered)
+    work.raise_all(connection, tenant_id, owed)
+    return len(owed)
 
 
-def join(connection: Connection, tenant_id: str, joined: Sequence[Session]) -> tuple[int, int, int]:
-    """Unite sessions in the one with the lowest id: `(its id, messages, tokens that the others bring)`."""
-    survivor = min(session.id for session in joined)
-    losers = sorted(session.id for session in joined if session.id != survivor)
-    if not losers:
-        return survivor, 0, 0
-    brought, tokens = sessions.merge(connection, survivor, losers)
-    vectors.drop_sessions(connection, losers)
-    keys = [f"session:{loser}" for loser in losers]
-    work.drop(connection, tenant_id, "embed", keys)
-    work.drop(connection, tenant_id, "summarize", keys)
-    return survivor, brought, tokens
+def closed(
+    connection: Connection,
+    tenant_id: str,
+    traces: Mapping[str, str | None],
+    rules: Rules,
+    remembered: Collection[str],
+) -> list[Owed]:
+    """Close what has come to its end in chats; the summaries that are owed then in those to be `remembered`.
+
+    `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait: until
+    it has settled, and behind all others (`LATER`).
+    """
+    ended = sessions.close_ended(connection, list(traces), rules.gap, rules.ttl)
+    counters.add(connection, tenant_id, {"sessions_closed": len(ended)})
+    if not (remembered and rules.summaries):
+        return []
+    due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
+    due |= summaries.wanting_rollup(connection, remembered, rules.rolling_messages, rules.rolling_tokens)
+    settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
+    return [
+        Owed(
+            kind="summarize",
+            key=f"session:{session_id}",
+            lane=chat_id,
+            priority=LATER if chat_id in settling else LIVE,
+            delay_seconds=max(rules.debounce_seconds, settling.get(chat_id, 0.0)),
+            trace_id=traces[chat_id],
+        )
+        for session_id, chat_id in due.items()
+    ]
 
 
 def split_anew(connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules) -> None:
@@ -50,15 +117,16 @@ def split_anew(connection: Connection, tenant_id: str, session: Session, languag
 
     The earliest part keeps the id; a session that nothing is left of goes.
     """
-    chat_id, key = session.chat_id, session.session_key
-    closes = sessions.closes(connection, chat_id, key) if key else []
-    rows = messages.stamps(connection, chat_id, key, session.started_at, session.ended_at)
-    parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
+    place = session.chat_id, session.session_key
+    closes = sessions.closes(connection, [place])[place]
+    rows = messages.stamps(connection, *place, session.started_at, session.ended_at)
+    parts = sessionize.split((row[0] for row in rows), rules.gap_of(session.session_key), closes)
     if not parts:
         changes.drop_session(connection, tenant_id, session.id)
         return
-    matches = sessionize.match([session], parts)
-    _rewrite(connection, tenant_id, chat_id, key, language, matches, rows)
+    rewrite = Rewrite()
+    _fit(rewrite, place, language, sessionize.match([session], parts), rows)
+    rewrite.write(connection, tenant_id)
 
 
 def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> None:
@@ -69,35 +137,33 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules:
     rules = rules.for_chat(chat)
     if not rules.memory:
         return
-    for key in sessions.keys(connection, chat_id):
+    keys = sessions.keys(connection, chat_id)
+    closes = sessions.closes(connection, [(chat_id, key) for key in keys])
+    rewrite = Rewrite()
+    for key in keys:
         rows = messages.stamps(connection, chat_id, key, *FOREVER)
-        closes = sessions.closes(connection, chat_id, key) if key else []
-        parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes)
-        stored = sessions.near(connection, chat_id, key, *FOREVER, timedelta())
+        parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
         # what retention has taken messages from stays as it is
-        stored, parts = sessionize.remembered(stored, parts)
+        stored, parts = sessionize.remembered(store.of_key(connection, chat_id, key), parts)
         if parts:
-            _rewrite(
-                connection, tenant_id, chat_id, key, chat.language, sessionize.match(stored, parts), rows
-            )
+            _fit(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
+    rewrite.write(connection, tenant_id)
     close_sessions(connection, tenant_id, chat_id, rules)
 
 
-def _rewrite(
-    connection: Connection,
-    tenant_id: str,
-    chat_id: str,
-    session_key: str,
+def _fit(
+    rewrite: Rewrite,
+    place: tuple[str, str],
     language: str,
-    matches: Sequence[sessionize.Match],
+    matches: Iterable[sessionize.Match],
     rows: Sequence[tuple[Stamp, str, int]],
 ) -> None:
-    """Write the ranges that differ from what is stored: joined ones first, so that no two begin alike."""
+    """Note the ranges of a chat and session key that differ from what is stored."""
+    chat_id, session_key = place
     times = [stamp.sent_at for stamp, _, _ in rows]
-    fresh: list[sessions.Shape] = []
     for match in matches:
         inside = rows[bisect_left(times, match.range.started_at) : bisect_right(times, match.range.ended_at)]
-        shape = sessions.Shape(
+        shape = Shape(
             started_at=match.range.started_at,
             ended_at=match.range.ended_at,
             message_count=match.range.count,
@@ -105,18 +171,14 @@ def _rewrite(
             participants=sorted({speaker for _, speaker, _ in inside}),
         )
         if match.session is None:
-            fresh.append(shape)
-            continue
-        if match.merged:
-            join(connection, tenant_id, [match.session, *match.merged])
-        if match.merged or not _has_shape(match.session, shape):
-            sessions.reshape(connection, match.session.id, shape)
-    for shape in fresh:
-        sessions.insert(connection, tenant_id, chat_id, session_key, language, shape)
-    counters.add(connection, tenant_id, {"sessions_opened": len(fresh)})
+            rewrite.begun.append(
+                Begun(chat_id=chat_id, session_key=session_key, language=language, shape=shape)
+            )
+        elif match.merged or not _has_shape(match.session, shape):
+            rewrite.cut[rewrite.join([match.session, *match.merged])] = shape
 
 
-def _has_shape(session: Session, shape: sessions.Shape) -> bool:
+def _has_shape(session: Session, shape: Shape) -> bool:
     return (session.started_at, session.ended_at, session.message_count) == (
         shape.started_at,
         shape.ended_at,

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from schemas.sessions import Range, Session, Stamp
 
@@ -59,18 +60,59 @@ def place(
 ) -> list[Placement]:
     """The sessions that new messages change: extended, joined or begun.
 
-    `stored` holds every session of the chat and key whose range lies within `gap` of any arrival; `arrivals`
-    are the new messages' times; `closes` the close markers, ascending. Sessions that take no arrival are
-    left out.
+    `stored` holds every session of the chat and key whose range lies within `gap` of any arrival, as `windows`
+    says; `arrivals` are the new messages' times; `closes` the close markers, ascending. Sessions that take no
+    arrival are left out.
     """
-    pieces: list[tuple[datetime, datetime, Session | None, int]] = [
-        (s.started_at, s.ended_at, s, -1) for s in stored
-    ]
+    pieces: list[Piece] = [(s.started_at, s.ended_at, s, -1) for s in stored]
     pieces += [(at, at, None, index) for index, at in enumerate(arrivals)]
-    pieces.sort(key=lambda piece: (piece[0], piece[1]))
+    return [p for group in _apart(pieces, gap) for p in _joined(group, gap, closes) if p.arrivals]
 
+
+def windows(times: Iterable[datetime], gap: timedelta) -> list[tuple[datetime, datetime]]:
+    """The stretches of time within `gap` of any of these times, apart from one another, earliest first.
+
+    >>> at = lambda minute: datetime(2026, 1, 1, 12, minute)
+    >>> found = windows([at(50), at(10), at(12)], timedelta(minutes=5))
+    >>> [(start.minute, end.minute) for start, end in found]
+    [(5, 17), (45, 55)]
+    """
+    found: list[tuple[datetime, datetime]] = []
+    for at in sorted(times):
+        if found and at - gap <= found[-1][1]:
+            found[-1] = (found[-1][0], at + gap)
+        else:
+            found.append((at - gap, at + gap))
+    return found
+
+
+Piece = tuple[datetime, datetime, Session | None, int]
+"""A stored session, or an arrival by its index, with where it begins and ends."""
+
+
+def _apart(pieces: Iterable[Piece], gap: timedelta) -> list[list[Piece]]:
+    """The pieces in groups between which lies more than any arrival reaches over.
+
+    What was stored there is not known, so that nothing may be joined across.
+    """
+    groups: list[list[Piece]] = []
+    reached: datetime | None = None
+    for start, end, piece in sorted(map(partial(_reach, gap), pieces), key=lambda reach: reach[:2]):
+        if reached is None or start > reached:
+            groups.append([])
+        groups[-1].append(piece)
+        reached = end if reached is None else max(reached, end)
+    return groups
+
+
+def _reach(gap: timedelta, piece: Piece) -> tuple[datetime, datetime, Piece]:
+    start, end, session, _ = piece
+    return (start, end, piece) if session else (start - gap, end + gap, piece)
+
+
+def _joined(pieces: Iterable[Piece], gap: timedelta, closes: Sequence[datetime]) -> list[Placement]:
     placements: list[Placement] = []
-    for start, end, session, index in pieces:
+    for start, end, session, index in sorted(pieces, key=lambda piece: piece[:2]):
         sessions = (session,) if session else ()
         indexes = () if session else (index,)
         if placements and _together(placements[-1].ended_at, start, gap, closes):
@@ -83,7 +125,7 @@ def place(
             )
         else:
             placements.append(Placement(started_at=start, ended_at=end, sessions=sessions, arrivals=indexes))
-    return [p for p in placements if p.arrivals]
+    return placements
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,13 @@ and the messages since, so that a group that never rests is remembered too.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from time import monotonic
+from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
 from pipeline import ledger
 from pipeline.clients.protocols import Summarizer
@@ -16,41 +19,62 @@ from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, summaries, work
 from pipeline.store.database import Database
 from schemas.errors import Permanent
+from schemas.sessions import Message, Stamp
 from schemas.summaries import Summary
 
 MESSAGES_AT_ONCE = 1000
 """A longer session is read in parts, each summarized together with the summary of those before it."""
 
+OVERLAP = timedelta(seconds=2)
+"""What a rolling summary reads again of what the one before it has read: clocks count in seconds, and what was said
+within one comes in any order."""
 
-def summarizer(database: Database, client: Summarizer, *, min_messages: int, version: int) -> ledger.Handler:
+
+@dataclass(frozen=True, kw_only=True)
+class _Pace:
+    """Which sessions are summarized, and when again."""
+
+    min_messages: int
+    version: int
+    rolling_messages: int
+    rolling_tokens: int
+
+
+def summarizer(
+    database: Database,
+    client: Summarizer,
+    *,
+    min_messages: int,
+    version: int,
+    rolling_messages: int = 1,
+    rolling_tokens: int = 1,
+) -> ledger.Handler:
     """The handler of `summarize` work: each claim is a session.
 
     A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose stored
-    summary is of its revision and of this `version`.
+    summary is of its revision and of this `version`, nor for an open one that has grown by fewer than
+    `rolling_messages` and `rolling_tokens` since: its next messages ask again, or its end.
     """
+    pace = _Pace(
+        min_messages=min_messages,
+        version=version,
+        rolling_messages=rolling_messages,
+        rolling_tokens=rolling_tokens,
+    )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        saved = [_summarize(database, tenant_id, claim, client, min_messages, version) for claim in claims]
+        saved = [_summarize(database, tenant_id, claim, client, pace) for claim in claims]
         return {"embed"} if any(saved) else set()
 
     return handle
 
 
-def _summarize(
-    database: Database, tenant_id: str, claim: Claim, client: Summarizer, min_messages: int, version: int
-) -> bool:
+def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summarizer, pace: _Pace) -> bool:
     """Do one claim; whether a summary was stored, so that it must be embedded."""
     session_id = int(claim.key.removeprefix("session:"))
     with database.tenant(tenant_id) as connection:
         row = sessions.find(connection, session_id)
-        small = row is not None and row.status != "open" and row.message_count < min_messages
-        current = row is not None and (row.summary_revision, row.summary_version) == (row.revision, version)
-        if row is None or row.id != session_id or small or current:
-            if row is not None and row.id == session_id and small:
-                summaries.mark(connection, session_id, row.revision, "skipped")
-                counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
-            elif row is not None and current:
-                summaries.mark(connection, row.id, row.revision, "summarized")
+        if row is None or row.id != session_id or not _wanted(connection, tenant_id, row, pace):
             ledger.finish(connection, [claim])
             return False
     started = monotonic()
@@ -63,12 +87,15 @@ def _summarize(
             ledger.give_up(connection, claim, error)
         return False
     with database.tenant(tenant_id) as connection:
-        saved = summaries.save(
-            connection, session_id, row.revision, summary, model=client.model, version=version
-        )
+        saved = summaries.save(connection, row, summary, model=client.model, version=pace.version)
         if saved:
             work.raise_wanted(
-                connection, tenant_id, "embed", [f"session:{session_id}"], trace_id=claim.trace_id
+                connection,
+                tenant_id,
+                "embed",
+                [f"session:{session_id}"],
+                lane=row.chat_id,
+                trace_id=claim.trace_id,
             )
             counters.add(
                 connection,
@@ -79,13 +106,28 @@ def _summarize(
     return saved
 
 
-def _read_and_call(
-    database: Database, tenant_id: str, row: Row[tuple[object, ...]], client: Summarizer
-) -> Summary:
+def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace) -> bool:
+    """Whether a session is to be summarized now; one that is not is marked as what it is."""
+    if row.status != "open" and row.message_count < pace.min_messages:
+        summaries.mark(connection, row.id, row.revision, "skipped")
+        counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
+        return False
+    if (row.summary_revision, row.summary_version) == (row.revision, pace.version):
+        summaries.mark(connection, row.id, row.revision, "summarized")
+        return False
+    return bool(
+        row.status != "open"
+        or row.message_count - (row.summary_message_count or 0) >= pace.rolling_messages
+        or row.token_count - (row.summary_token_count or 0) >= pace.rolling_tokens
+    )
+
+
+def _read_and_call(database: Database, tenant_id: str, row: Row[Any], client: Summarizer) -> Summary:
     """The summary of a session's messages, read and summarized part by part."""
-    rolling = row.status == "open" and row.summary_ended_at is not None
-    summary = stored_summary(row) if rolling else None
-    start, after = (row.summary_ended_at, True) if rolling else (row.started_at, False)
+    summary, start = None, row.started_at
+    if row.status == "open" and row.summary_ended_at is not None:
+        summary, start = stored_summary(row), row.summary_ended_at - OVERLAP
+    last: Message | None = None
     while True:
         with database.tenant(tenant_id) as connection:
             chat = chats.get(connection, row.chat_id)
@@ -96,12 +138,12 @@ def _read_and_call(
                 start,
                 row.ended_at,
                 limit=MESSAGES_AT_ONCE,
-                after=after,
+                after=Stamp(last.sent_at, last.position, last.external_id) if last else None,
             )
         if part:
             zone = ZoneInfo(chat.time_zone if chat else "UTC")
             summary = client.summarize(part, summary, time_zone=zone)
-            start, after = part[-1].sent_at, True
+            last = part[-1]
         if len(part) < MESSAGES_AT_ONCE:
             break
     if summary is None:
@@ -109,7 +151,7 @@ def _read_and_call(
     return summary
 
 
-def stored_summary(row: Row[tuple[object, ...]]) -> Summary | None:
+def stored_summary(row: Row[Any]) -> Summary | None:
     """The summary that a session's row holds, if any."""
     if not row.summary_text:
         return None

@@ -65,7 +65,7 @@ def place_each(
 def _waiting(database: Database, tenant_id: str, claim: Claim) -> Sequence[tuple[Arrival, int]]:
     """The chat's arrivals with how often each was tried alone; those never tried first."""
     with database.tenant(tenant_id) as connection:
-        arrived = messages.arrivals(connection, claim.key, AT_ONCE + 1)
+        arrived, _ = messages.arrivals(connection, [claim.key], AT_ONCE + 1)
         tries = suspects.tries(connection, [arrival.message_id for arrival in arrived])
     counted = [(arrival, tries.get(arrival.message_id, 0)) for arrival in arrived]
     return sorted(counted, key=lambda pair: pair[1])

@@ -45,7 +45,7 @@ class Queue:
 # task would be acknowledged, its messages lost.
 ACCEPT = Queue(name="accept", pool="prefork", concurrency=1, max_tasks=10_000)
 INGEST = Queue(
-    name="ingest", pool="prefork", concurrency=1, soft_limit=60, hard_limit=90, batch=5, max_tasks=10_000
+    name="ingest", pool="prefork", concurrency=1, soft_limit=60, hard_limit=90, batch=50, max_tasks=10_000
 )
 # A model for each process, and as many threads inside as there are cores.
 EMBED = Queue(

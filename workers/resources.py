@@ -67,6 +67,8 @@ class Resources:
             make_summarizer(self.settings.session_summary_model),
             min_messages=self.settings.session_min_messages,
             version=self.settings.session_summary_version,
+            rolling_messages=self.settings.session_rolling_messages,
+            rolling_tokens=self.settings.session_rolling_tokens,
         )
 
     @cached_property

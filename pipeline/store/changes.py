@@ -142,7 +142,7 @@ def revise(connection: Connection, session_id: int, tokens: int) -> None:
     connection.execute(
         text("""
             UPDATE conversation_sessions SET token_count = token_count + :tokens, revision = revision + 1,
-                status = 'open', failure_reason = NULL
+                inner_revision = inner_revision + 1, status = 'open', failure_reason = NULL
             WHERE id = :id
         """),
         {"id": session_id, "tokens": tokens},

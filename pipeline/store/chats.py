@@ -1,6 +1,6 @@
 """SQL of tenants and chats."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -106,6 +106,25 @@ def lock(connection: Connection, chat_id: str, *, wait: bool = True) -> Chat | N
     return Chat(**row._mapping) if row else None
 
 
+def lock_free(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
+    """Those of these chats that nobody has locked, by id, locked as `lock` does; waits for nobody."""
+    rows = connection.execute(
+        text(f"""
+            SELECT {_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE SKIP LOCKED
+        """),
+        {"chats": list(chat_ids)},
+    )
+    return {row.chat_id: Chat(**row._mapping) for row in rows}
+
+
+def existing(connection: Connection, chat_ids: Sequence[str]) -> set[str]:
+    """Those of these chats that there are."""
+    rows = connection.execute(
+        text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)"), {"chats": list(chat_ids)}
+    )
+    return {row[0] for row in rows}
+
+
 def lock_alone(connection: Connection, chat_id: str) -> Chat | None:
     """The chat, locked against placing and accepting alike: whoever has it sees every message there is."""
     row = connection.execute(
@@ -116,12 +135,24 @@ def lock_alone(connection: Connection, chat_id: str) -> Chat | None:
 
 def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: int) -> None:
     """Add to the chat's counters that BM25 reads."""
+    count_all_placed(connection, {chat_id: (messages, lexemes)})
+
+
+def count_all_placed(connection: Connection, placed: Mapping[str, tuple[int, int]]) -> None:
+    """Add `(messages, lexemes)` to the counters that BM25 reads, by chat."""
     connection.execute(
         text("""
-            UPDATE chats SET message_count = message_count + :messages, lexeme_count = lexeme_count + :lexemes
-            WHERE chat_id = :chat
+            UPDATE chats c SET message_count = c.message_count + placed.messages,
+                lexeme_count = c.lexeme_count + placed.lexemes
+            FROM unnest(CAST(:chats AS text[]), CAST(:messages AS bigint[]), CAST(:lexemes AS bigint[]))
+                AS placed (chat_id, messages, lexemes)
+            WHERE c.chat_id = placed.chat_id
         """),
-        {"chat": chat_id, "messages": messages, "lexemes": lexemes},
+        {
+            "chats": list(placed),
+            "messages": [messages for messages, _ in placed.values()],
+            "lexemes": [lexemes for _, lexemes in placed.values()],
+        },
     )
 
 
@@ -133,13 +164,16 @@ def settle(connection: Connection, chat_id: str, after: timedelta) -> None:
     )
 
 
-def settling_seconds(connection: Connection, chat_id: str) -> float:
-    """How long summaries of this chat must still wait; 0 when nothing is being imported."""
-    seconds = connection.scalar(
-        text("SELECT extract(epoch FROM settling_until - now()) FROM chats WHERE chat_id = :chat"),
-        {"chat": chat_id},
+def settling_seconds(connection: Connection, chat_ids: Sequence[str]) -> dict[str, float]:
+    """How long summaries of these chats must still wait, where a history is being imported."""
+    rows = connection.execute(
+        text("""
+            SELECT chat_id, extract(epoch FROM settling_until - now()) FROM chats
+            WHERE chat_id = ANY(:chats) AND settling_until > now()
+        """),
+        {"chats": list(chat_ids)},
     )
-    return max(0.0, float(seconds or 0))
+    return {chat_id: float(seconds) for chat_id, seconds in rows}
 
 
 def overview(connection: Connection) -> Sequence[Row[Any]]:

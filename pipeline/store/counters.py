@@ -2,38 +2,59 @@
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
 from pipeline.store.sql import text
 
 SLOTS = 8
+_COUNTED = "counted"
 
 
 def _slot() -> int:
-    """One slot for each thread of each process: a transaction that adds twice locks the same rows again, no others."""
+    """One slot for each thread of each process, so that two of them seldom wait for each other's figures."""
     return hash((os.getpid(), threading.get_native_id())) % SLOTS
 
 
 def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> None:
-    """Add to today's figures of a tenant, near the end of a transaction: the rows stay locked until then."""
-    given = {name: float(value) for name, value in values.items() if value}
-    if not given:
+    """Add to today's figures of a tenant, in a transaction of `Database.tenant`, which writes them as it ends."""
+    counted: dict[tuple[str, str], float] = connection.info[_COUNTED]
+    for name, value in values.items():
+        counted[tenant_id, name] = counted.get((tenant_id, name), 0.0) + float(value)
+
+
+@contextmanager
+def collected(connection: Connection) -> Iterator[None]:
+    """Write at the end what was counted meanwhile.
+
+    Rows of figures are locked by one last statement, in the order of their names, and until the commit that follows:
+    two transactions that took them one by one, or held them while they wait for something else, would deadlock.
+    """
+    counted: dict[tuple[str, str], float] = {}
+    # the same object when the connection is lost meanwhile
+    info = connection.info
+    info[_COUNTED] = counted
+    try:
+        yield
+    finally:
+        del info[_COUNTED]
+    given = sorted((*key, value) for key, value in counted.items() if value)
+    # a caller that has rolled back has done nothing that counts
+    if not given or not connection.in_transaction():
         return
+    tenants, names, values = zip(*given, strict=True)
     connection.execute(
         text("""
             INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-            SELECT :tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
-            FROM unnest(CAST(:names AS text[]), CAST(:values AS float8[])) AS given (name, value) ORDER BY name
+            SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
+            FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
+                AS given (tenant, name, value)
+            ORDER BY tenant, name
             ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
         """),
-        {
-            "tenant": tenant_id,
-            "slot": _slot(),
-            "names": list(given),
-            "values": list(given.values()),
-        },
+        {"slot": _slot(), "tenants": list(tenants), "names": list(names), "values": list(values)},
     )
 
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from pipeline.store import counters
 from pipeline.store.sql import text
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.revision import REVISION
@@ -64,7 +65,8 @@ class Database:
             connection.execute(
                 text("SELECT set_config('app.tenant_id', :tenant, true)"), {"tenant": tenant_id}
             )
-            yield connection
+            with counters.collected(connection):
+                yield connection
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:

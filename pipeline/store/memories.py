@@ -1,6 +1,6 @@
 """SQL of memories: write, find those that may matter, note that they were used."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -192,6 +192,66 @@ def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
         {"tenant": tenant_id, "key": f"memory:{identity}"},
     )
     return bool(gone)
+
+
+_JOINED = "unnest(CAST(:losers AS bigint[]), CAST(:survivors AS bigint[])) AS joined (loser, survivor)"
+# The same statement (`memories_content`) in sessions that become one; what stands in the survivor already is kept.
+_DUPLICATES = text(f"""
+    SELECT CAST(id AS text) AS id, CAST(kept AS text) AS kept FROM (
+        SELECT m.id, first_value(m.id) OVER same AS kept
+        FROM memories m LEFT JOIN {_JOINED} ON joined.loser = m.session_id
+        WHERE m.session_id = ANY(:losers) OR m.session_id = ANY(:survivors)
+        WINDOW same AS (
+            PARTITION BY coalesce(joined.survivor, m.session_id), m.scope, coalesce(m.user_id, ''),
+                coalesce(m.agent_id, ''), coalesce(m.document_id, ''), m.content_hash
+            ORDER BY m.superseded_by IS NOT NULL, joined.loser IS NOT NULL, m.created_at, m.id)
+    ) alike WHERE id <> kept
+    ORDER BY id
+""")
+# Whatever led to the duplicate leads to what is kept, so that forgetting that finds all that was made of it.
+_UNITE = (
+    """
+    UPDATE memories m SET importance = greatest(m.importance, twin.importance),
+        expires_at = CASE WHEN m.expires_at IS NOT NULL AND twin.expires_at IS NOT NULL
+            THEN greatest(m.expires_at, twin.expires_at) END,
+        source_message_ids = ARRAY(SELECT DISTINCT unnest(m.source_message_ids || twin.source_message_ids) ORDER BY 1)
+    FROM memories twin WHERE m.id = CAST(:kept AS uuid) AND twin.id = CAST(:id AS uuid)
+    """,
+    """
+    UPDATE memories SET superseded_by = CAST(:kept AS uuid)
+    WHERE superseded_by = CAST(:id AS uuid) AND id <> CAST(:kept AS uuid)
+    """,
+    """
+    UPDATE memories SET metadata = jsonb_set(metadata, '{recalled}',
+        ((metadata->'recalled') - ('memory:' || :id)) || to_jsonb('memory:' || :kept))
+    WHERE type = 'qa_turn' AND metadata->'recalled' ? ('memory:' || :id)
+    """,
+    """
+    UPDATE query_log SET shown = (shown - ('memory:' || :id))
+        || jsonb_build_object('memory:' || :kept, shown->('memory:' || :id))
+    WHERE shown ? ('memory:' || :id)
+    """,
+    "DELETE FROM memories WHERE id = CAST(:id AS uuid)",
+    "DELETE FROM work WHERE kind = 'embed' AND key = 'memory:' || :id",
+)
+
+
+def move(connection: Connection, into: Mapping[int, int]) -> None:
+    """Move the memories of sessions `{loser: survivor}` to their survivors.
+
+    Of what several of them hold one memory is kept, with the highest importance, the latest expiry (none: never) and
+    the messages of all; the others are deleted with their vectors and their work.
+    """
+    given = {"losers": list(into), "survivors": list(into.values())}
+    for duplicate in connection.execute(_DUPLICATES, given).all():
+        for statement in _UNITE:
+            connection.execute(text(statement), {"id": duplicate.id, "kept": duplicate.kept})
+    connection.execute(
+        text(
+            f"UPDATE memories m SET session_id = joined.survivor FROM {_JOINED} WHERE m.session_id = joined.loser"
+        ),
+        given,
+    )
 
 
 def chat_of_session(connection: Connection, session_id: int) -> str | None:

@@ -1,5 +1,6 @@
 """SQL of messages and arrivals."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -61,6 +62,9 @@ class Arrival(NamedTuple):
     """What placing needs to know of a message."""
 
     message_id: int
+    chat_id: str
+    # 0: live, 1: of an import
+    priority: int
     session_key: str
     sent_at: datetime
     speaker: str
@@ -70,28 +74,58 @@ class Arrival(NamedTuple):
     has_text: bool
 
 
-def arrivals(connection: Connection, chat_id: str, limit: int, only: int | None = None) -> list[Arrival]:
-    """The chat's messages that wait for their place, earliest first; or `only` this one, if it does."""
+# Of each chat the first by the index, dealt round so that no chat takes the room of the others.
+_ARRIVALS = text("""
+    WITH waiting AS (
+        SELECT a.chat_id, a.message_id, a.priority,
+            row_number() OVER (PARTITION BY a.chat_id ORDER BY a.priority, a.message_id) AS turn,
+            count(*) OVER (PARTITION BY a.chat_id) AS known
+        FROM unnest(CAST(:chats AS text[])) AS chat (id) CROSS JOIN LATERAL (
+            SELECT chat_id, message_id, priority FROM arrivals
+            WHERE chat_id = chat.id AND quarantined_at IS NULL
+            ORDER BY priority, message_id LIMIT CAST(:limit AS bigint) + 1) a
+    ), dealt AS (
+        SELECT * FROM waiting ORDER BY turn, priority, message_id LIMIT :limit
+    )
+    SELECT m.id, m.chat_id, dealt.priority, m.session_key, m.sent_at,
+        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
+        octet_length(m.content) > 0, dealt.known
+    FROM dealt JOIN messages m ON m.id = dealt.message_id
+    ORDER BY m.sent_at
+""")
+
+
+def arrivals(
+    connection: Connection, chat_ids: Sequence[str], limit: int
+) -> tuple[list[Arrival], frozenset[str]]:
+    """`(arrivals, chats)`: messages of these chats that wait for their place, and the chats where more do.
+
+    At most `limit` in all, of each chat the live ones first and then as they were accepted; by their time.
+    """
+    rows = connection.execute(_ARRIVALS, {"chats": list(chat_ids), "limit": limit}).all()
+    found = [Arrival(*row[:-1]) for row in rows]
+    taken = Counter(arrival.chat_id for arrival in found)
+    return found, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
+
+
+def arrival(connection: Connection, message_id: int) -> list[Arrival]:
+    """This one message, if it waits for its place."""
     rows = connection.execute(
         text("""
-            SELECT m.id, m.session_key, m.sent_at, coalesce(nullif(m.sender_name, ''), m.sender_id),
-                m.token_count, length(m.tsv), m.content <> ''
+            SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
+                coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
+                octet_length(m.content) > 0
             FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-            WHERE a.chat_id = :chat AND a.quarantined_at IS NULL
-                AND (CAST(:only AS bigint) IS NULL OR a.message_id = :only)
-            ORDER BY m.sent_at LIMIT :limit
+            WHERE a.message_id = :id AND a.quarantined_at IS NULL
         """),
-        {"chat": chat_id, "limit": limit, "only": only},
+        {"id": message_id},
     )
     return [Arrival(*row) for row in rows]
 
 
-def forget_arrivals(connection: Connection, chat_id: str, message_ids: Sequence[int]) -> None:
+def forget_arrivals(connection: Connection, message_ids: Sequence[int]) -> None:
     """Delete exactly these arrivals: they are placed."""
-    connection.execute(
-        text("DELETE FROM arrivals WHERE chat_id = :chat AND message_id = ANY(:ids)"),
-        {"chat": chat_id, "ids": list(message_ids)},
-    )
+    connection.execute(text("DELETE FROM arrivals WHERE message_id = ANY(:ids)"), {"ids": list(message_ids)})
 
 
 def quarantine(
@@ -145,17 +179,21 @@ def in_range(
     end: datetime,
     *,
     limit: int,
-    after: bool = False,
+    after: Stamp | None = None,
 ) -> list[Message]:
-    """A session's messages in order, at most `limit`; with `after`, those later than `start` alone."""
+    """A session's messages in order, at most `limit`; with `after`, those alone that stand behind it."""
+    given = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
+    behind = ""
+    if after is not None:
+        behind = f"AND ({ORDER}) > (:start, :position, :external)"
+        given |= {"start": after.sent_at, "position": after.position, "external": after.external_id}
     rows = connection.execute(
         text(f"""
             SELECT {COLUMNS} FROM messages
-            WHERE chat_id = :chat AND session_key = :key AND sent_at {">" if after else ">="} :start
-                AND sent_at <= :end
+            WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end {behind}
             ORDER BY {ORDER} LIMIT :limit
         """),
-        {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit},
+        given,
     )
     return [as_message(row) for row in rows]
 

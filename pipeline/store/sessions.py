@@ -1,7 +1,6 @@
 """SQL of sessions: ranges of messages, and the markers that close them."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,126 +18,29 @@ def as_session(row: Row[Any]) -> Session:
     return Session(**{**fields, "participants": tuple(row.participants)})
 
 
-def near(
-    connection: Connection, chat_id: str, session_key: str, start: datetime, end: datetime, gap: timedelta
-) -> list[Session]:
-    """The sessions of a chat and key that lie within `gap` of the time from `start` to `end`, locked."""
-    rows = connection.execute(
-        text(f"""
-            SELECT {COLUMNS} FROM conversation_sessions
-            WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
-                AND ended_at >= :start AND started_at <= :end
-            ORDER BY id FOR NO KEY UPDATE
-        """),
-        {"chat": chat_id, "key": session_key, "start": start - gap, "end": end + gap},
-    )
-    return sorted((as_session(row) for row in rows), key=lambda s: s.started_at)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What a session's messages make of it."""
-
-    started_at: datetime
-    ended_at: datetime
-    message_count: int
-    token_count: int
-    # names, sorted
-    participants: Sequence[str]
-
-
-def insert(
-    connection: Connection, tenant_id: str, chat_id: str, session_key: str, language: str, shape: Shape
-) -> int:
-    """Begin a session; its id."""
-    found = connection.execute(
-        text("""
-            INSERT INTO conversation_sessions (tenant_id, chat_id, session_key, language, started_at, ended_at,
-                message_count, token_count, participants)
-            VALUES (:tenant, :chat, :key, :language, :started_at, :ended_at, :message_count, :token_count,
-                :participants)
-            RETURNING id
-        """),
-        {"tenant": tenant_id, "chat": chat_id, "key": session_key, "language": language, **asdict(shape)},
-    ).scalar_one()
-    return int(found)
-
-
-def grow(connection: Connection, session_id: int, shape: Shape) -> None:
-    """Let a session reach over this range, holding so many messages and tokens more.
-
-    It is open again until it is closed, and a revision later.
-    """
-    connection.execute(
-        text("""
-            UPDATE conversation_sessions SET started_at = :started_at, ended_at = :ended_at,
-                message_count = message_count + :message_count, token_count = token_count + :token_count,
-                participants = :participants, status = 'open', failure_reason = NULL, revision = revision + 1
-            WHERE id = :id
-        """),
-        {"id": session_id, **asdict(shape)},
-    )
-
-
-def reshape(connection: Connection, session_id: int, shape: Shape) -> None:
-    """Set a session's range and counts anew; what it was about is owed again."""
-    connection.execute(
-        text("""
-            UPDATE conversation_sessions SET started_at = :started_at, ended_at = :ended_at,
-                message_count = :message_count, token_count = :token_count, participants = :participants,
-                status = 'open', failure_reason = NULL, revision = revision + 1, summary_ended_at = NULL
-            WHERE id = :id
-        """),
-        {"id": session_id, **asdict(shape)},
-    )
-
-
-def merge(connection: Connection, into: int, losers: Sequence[int]) -> tuple[int, int]:
-    """Join sessions into one: `(messages, tokens)` of the others, which stay as pointers to it.
-
-    Their memories move, their vectors go.
-    """
-    given = {"into": into, "losers": list(losers)}
-    counted = connection.execute(
-        text("""
-            SELECT coalesce(sum(message_count), 0), coalesce(sum(token_count), 0)
-            FROM conversation_sessions WHERE id = ANY(:losers)
-        """),
-        given,
-    ).one()
-    connection.execute(
-        text("""
-            UPDATE conversation_sessions SET status = 'merged', merged_into = :into, revision = revision + 1,
-                message_count = 0, token_count = 0, participants = '{}', search_text = '', summary_text = NULL,
-                topic_tags = '[]', decisions = '[]', open_questions = '[]', action_items = '[]', entities = '[]'
-            WHERE id = ANY(:losers)
-        """),
-        given,
-    )
-    connection.execute(
-        text("UPDATE conversation_sessions SET merged_into = :into WHERE merged_into = ANY(:losers)"), given
-    )
-    connection.execute(text("UPDATE memories SET session_id = :into WHERE session_id = ANY(:losers)"), given)
-    return int(counted[0]), int(counted[1])
-
-
 # A session is closed when another of its key came after it, when a marker says so, or when it has been quiet
 # for longer than the gap.
 _CLOSE = text(f"""
-    UPDATE conversation_sessions s SET status = 'closed'
-    WHERE s.chat_id = :chat AND s.status = 'open' AND (
-        s.ended_at < now() - CASE WHEN s.session_key = '' THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
-        OR EXISTS (SELECT 1 FROM conversation_sessions later WHERE later.chat_id = s.chat_id
-            AND later.session_key = s.session_key AND later.status <> 'merged' AND later.started_at > s.ended_at)
-        OR (s.session_key <> '' AND EXISTS (SELECT 1 FROM session_closes c WHERE c.chat_id = s.chat_id
-            AND c.session_key = s.session_key AND c.closed_at >= s.ended_at)))
+    UPDATE conversation_sessions SET status = 'closed' WHERE id = ANY (ARRAY(
+        SELECT s.id FROM conversation_sessions s
+        WHERE s.chat_id = ANY(:chats) AND s.status = 'open' AND (
+            s.ended_at < now() - CASE WHEN s.session_key = ''
+                THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
+            OR EXISTS (SELECT 1 FROM conversation_sessions later WHERE later.chat_id = s.chat_id
+                AND later.session_key = s.session_key AND later.status <> 'merged'
+                AND later.started_at > s.ended_at)
+            OR (s.session_key <> '' AND EXISTS (SELECT 1 FROM session_closes c WHERE c.chat_id = s.chat_id
+                AND c.session_key = s.session_key AND c.closed_at >= s.ended_at)))
+        ORDER BY s.id FOR NO KEY UPDATE))
     RETURNING {COLUMNS}
 """)
 
 
-def close_ended(connection: Connection, chat_id: str, gap: timedelta, ttl: timedelta) -> list[Session]:
-    """Close the chat's sessions that have come to their end; those that were closed now."""
-    rows = connection.execute(_CLOSE, {"chat": chat_id, "gap": gap, "ttl": ttl})
+def close_ended(
+    connection: Connection, chat_ids: Sequence[str], gap: timedelta, ttl: timedelta
+) -> list[Session]:
+    """Close the sessions of these chats that have come to their end; those that were closed now."""
+    rows = connection.execute(_CLOSE, {"chats": list(chat_ids), "gap": gap, "ttl": ttl})
     return [as_session(row) for row in rows]
 
 
@@ -182,34 +84,47 @@ def keys(connection: Connection, chat_id: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def newly_cut(connection: Connection, chat_id: str) -> list[Session]:
-    """The sessions that markers not seen before lie in, locked; the markers count as seen from now."""
+def newly_cut(connection: Connection, chat_ids: Sequence[str]) -> list[Session]:
+    """The chats' sessions that markers not seen before lie in, locked; the markers count as seen from now."""
     rows = connection.execute(
         text(f"""
             WITH fresh AS (
-                UPDATE session_closes SET seen = true WHERE chat_id = :chat AND NOT seen
-                RETURNING session_key, closed_at
+                UPDATE session_closes SET seen = true WHERE chat_id = ANY(:chats) AND NOT seen
+                RETURNING chat_id, session_key, closed_at
             )
-            SELECT {COLUMNS} FROM conversation_sessions s
-            WHERE chat_id = :chat AND status <> 'merged' AND EXISTS (
-                SELECT 1 FROM fresh WHERE fresh.session_key = s.session_key
-                    AND fresh.closed_at >= s.started_at AND fresh.closed_at < s.ended_at)
+            SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY (ARRAY(
+                SELECT around.id FROM fresh CROSS JOIN LATERAL (
+                    SELECT s.id, s.ended_at FROM conversation_sessions s
+                    WHERE s.chat_id = fresh.chat_id AND s.session_key = fresh.session_key AND s.status <> 'merged'
+                        AND s.started_at <= fresh.closed_at
+                    ORDER BY s.started_at DESC LIMIT 1) around
+                WHERE fresh.closed_at < around.ended_at))
             ORDER BY id FOR NO KEY UPDATE
         """),
-        {"chat": chat_id},
+        {"chats": list(chat_ids)},
     )
     return [as_session(row) for row in rows]
 
 
-def closes(connection: Connection, chat_id: str, session_key: str) -> list[datetime]:
-    """The times at which sessions of this key were closed on request, ascending."""
-    rows = connection.execute(
-        text("""
-            SELECT closed_at FROM session_closes WHERE chat_id = :chat AND session_key = :key ORDER BY closed_at
-        """),
-        {"chat": chat_id, "key": session_key},
-    )
-    return [row[0] for row in rows]
+def closes(
+    connection: Connection, places: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], list[datetime]]:
+    """By `(chat, session key)` the times at which sessions were closed on request, ascending."""
+    found: dict[tuple[str, str], list[datetime]] = {place: [] for place in places}
+    named = [place for place in places if place[1]]
+    if named:
+        rows = connection.execute(
+            text("""
+                SELECT chat_id, session_key, closed_at
+                FROM unnest(CAST(:chats AS text[]), CAST(:keys AS text[])) AS place (chat_id, session_key)
+                    JOIN session_closes USING (chat_id, session_key)
+                ORDER BY closed_at
+            """),
+            {"chats": [chat for chat, _ in named], "keys": [key for _, key in named]},
+        )
+        for chat_id, session_key, at in rows:
+            found[chat_id, session_key].append(at)
+    return found
 
 
 def find(connection: Connection, session_id: int) -> Row[Any] | None:

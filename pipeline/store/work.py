@@ -62,7 +62,7 @@ def raise_all(connection: Connection, tenant_id: str, owed: Iterable[Owed]) -> N
             "keys": [one.key for one in unique],
             "lanes": [one.lane for one in unique],
             "priorities": [one.priority for one in unique],
-            "delays": [one.delay_seconds for one in unique],
+            "delays": [float(one.delay_seconds) for one in unique],
             "traces": [one.trace_id for one in unique],
         },
     )
@@ -175,6 +175,19 @@ def finish(
     return connection.execute(
         _FINISH, {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again_in}
     ).rowcount
+
+
+def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
+    """Lock a claimed row against whoever would claim it next; False: it is no longer ours."""
+    found = connection.execute(
+        text("""
+            SELECT 1 FROM work WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
+                AND claimed IS NOT NULL
+            FOR NO KEY UPDATE
+        """),
+        {"tenant": tenant_id, "kind": kind, "key": key, "token": token},
+    )
+    return found.one_or_none() is not None
 
 
 _RETRY = text("""

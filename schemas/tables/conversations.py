@@ -101,7 +101,7 @@ arrivals = Table(
     may("trace_id"),
     # 0: live, 1: of an import; the lower one is placed and embedded first
     need("priority", SmallInteger),
-    PrimaryKeyConstraint("tenant_id", "chat_id", "message_id"),
+    PrimaryKeyConstraint("tenant_id", "message_id"),
     refers("tenant_id message_id", "messages(tenant_id id)", ondelete="CASCADE"),
 )
 
@@ -152,6 +152,8 @@ conversation_sessions = Table(
     may("failure_reason"),
     # raised by every change of its messages
     need("revision", BigInteger),
+    # raised when sessions are joined or cut, or a text is edited: a summary of what was read before is not saved
+    need("inner_revision", BigInteger),
     may("summary_text"),
     need("topic_tags", JSONB),
     need("decisions", JSONB),

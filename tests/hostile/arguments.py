@@ -5,6 +5,7 @@ A parameter that is not known here fails the walk: whoever adds one says what ma
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -21,9 +22,10 @@ from pipeline.ledger import Policy
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
 from pipeline.rules import Rules
-from pipeline.store import backfills, health, retention, sessions
+from pipeline.store import backfills, health, retention
 from pipeline.store.audience import Seen
 from pipeline.store.messages import Arrival
+from pipeline.store.ranges import Begun, Shape, Window
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
@@ -32,6 +34,7 @@ from schemas.memories import MemoryFilter
 from schemas.messages import ChatIn
 from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery
+from schemas.sessions import Stamp
 from schemas.summaries import Summary
 from tests.hostile.caller import FAR_AHEAD, LONG_AGO, THEMES, Caller
 from tests.hostile.victims import MALLORY, VICTIM
@@ -65,7 +68,7 @@ BY_KIND: dict[str, Any] = {
     "datetime.timedelta": timedelta(hours=1),
 }
 
-_SHAPE = sessions.Shape(
+_SHAPE = Shape(
     started_at=LONG_AGO, ended_at=LONG_AGO, message_count=1, token_count=1, participants=["Mallory"]
 )
 
@@ -108,7 +111,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "messages: Sequence[tuple[schemas.messages.MessageIn, int]]": lambda a: [(a.message, 3)],
     "shown": lambda a: a.ids("messages"),
     "arrived": lambda a: [
-        Arrival(each, "", LONG_AGO, "Mallory", 1, 1, True) for each in a.ids("arrivals", "message_id")
+        Arrival(each, a.chat_id, 0, "", LONG_AGO, "Mallory", 1, 1, True)
+        for each in a.ids("arrivals", "message_id")
     ],
     "put": lambda _: lambda _arrived: None,
     "finish": lambda _: lambda _again: None,
@@ -147,15 +151,39 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     # sessions
     "session_id": lambda a: a.id("conversation_sessions"),
     "session_ids": lambda a: a.ids("conversation_sessions"),
-    "into: int": lambda a: a.id("conversation_sessions"),
-    "losers": lambda a: a.ids("conversation_sessions"),
+    "into": lambda a: {each: a.id("conversation_sessions") for each in a.ids("conversation_sessions")},
     "session": lambda a: a.sessions[0],
-    "joined": lambda a: a.sessions,
     "session_key": lambda a: a.name("session_closes", "session_key"),
     "session_key: str | None": lambda a: a.maybe("session_closes", "session_key"),
     "closes": lambda a: [(a.name("session_closes", "session_key"), LONG_AGO)],
+    "places: Collection[tuple[str, str]]": lambda a: [(a.chat_id, a.name("session_closes", "session_key"))],
     "places": lambda a: [(a.name("session_closes", "session_key"), datetime(2026, 3, 2, 18, 5, tzinfo=UTC))],
-    "shape": lambda _: _SHAPE,
+    "windows": lambda a: [
+        Window(
+            chat_id=a.chat_id,
+            session_key=a.name("session_closes", "session_key"),
+            start=LONG_AGO,
+            end=FAR_AHEAD,
+        )
+    ],
+    "begun": lambda a: [
+        Begun(
+            chat_id=a.chat_id,
+            session_key=a.name("session_closes", "session_key"),
+            language="english",
+            shape=_SHAPE,
+        )
+    ],
+    "grown": lambda a: dict.fromkeys(a.ids("conversation_sessions"), _SHAPE),
+    "cut": lambda a: dict.fromkeys(a.ids("conversation_sessions"), _SHAPE),
+    "placed": lambda a: dict.fromkeys(a.names("chats", "chat_id"), (1, 1)),
+    "traces": lambda a: dict.fromkeys(a.names("chats", "chat_id"), f"{VICTIM}-request"),
+    "remembered": lambda a: a.names("chats", "chat_id"),
+    "only": lambda a: None if a.theme.empty else a.known.one("arrivals", "message_id"),
+    "after: schemas.sessions.Stamp | None": lambda a: (
+        None if a.theme.empty else Stamp(LONG_AGO, 0, a.name("messages", "external_id"))
+    ),
+    "read": lambda a: SimpleNamespace(**next(iter(a.known.rows["conversation_sessions"]))),
     "summary": lambda a: Summary(summary=(a.text or "?")[:4000]),
     "revision": lambda a: a.known.one("conversation_sessions", "revision"),
     "status": lambda a: "failed" if a.theme.text is None else a.theme.text,

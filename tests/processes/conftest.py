@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from ops import processes
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest
+from pipeline import ingest, placing
 from pipeline.rules import Rules
 from pipeline.status import Progress, progress
 from pipeline.store import work
@@ -110,7 +110,7 @@ class Deployment:
         """What the door and the worker of `ingest` do; what follows is owed, but not before `make_due`."""
         self.accept(chat, messages)
         with self.database.tenant(TENANT) as connection:
-            ingest.place(connection, TENANT, chat, Rules.of(self.settings), lambda _again: None)
+            placing.place(connection, TENANT, {chat: None}, Rules.of(self.settings))
             work.drop(connection, TENANT, "ingest", [chat])
             connection.execute(
                 text("UPDATE work SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
-from pipeline import ingest
+from pipeline import ingest, placing
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from schemas.sessions import Message
@@ -20,17 +20,17 @@ from workers import resources
 # Of the first the process dies that places, of the second the one that embeds, of the third the one that
 # summarizes, of a payload that holds the last the one that accepts.
 PLACED_BY, EMBEDDED, SUMMARIZED, ACCEPTED = "Belladonna", "aconite", "hemlock", "ricin"
-_place_key, _accept = ingest._place_key, ingest.accept
+_put, _accept = placing._put, ingest.accept
 
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _place_or_die(*args: Any) -> None:
-    if any(arrival.speaker == PLACED_BY for arrival in args[5]):
+def _put_or_die(*args: Any) -> None:
+    if any(arrival.speaker == PLACED_BY for arrival in args[3]):
         _die()
-    _place_key(*args)
+    _put(*args)
 
 
 def _accept_or_die(*args: Any, **named: Any) -> ingest.Accepted:
@@ -60,7 +60,8 @@ class PoisonedSummarizer(ExtractiveSummarizer):
         return super().summarize(messages, previous, time_zone=time_zone)
 
 
-vars(ingest).update(_place_key=_place_or_die, accept=_accept_or_die)
+vars(placing).update(_put=_put_or_die)
+vars(ingest).update(accept=_accept_or_die)
 vars(resources).update(
     make_embedder=lambda *_args, **_named: PoisonedEmbedder(),
     make_summarizer=lambda *_args, **_named: PoisonedSummarizer(),

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest
+from pipeline import placing
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable
@@ -222,6 +222,6 @@ def test_senders_wait_while_the_workers_are_behind(
     assert int(answer.headers["retry-after"]) > 0
     # until they are placed
     with database.tenant(TENANT) as connection:
-        ingest.place(connection, TENANT, CHAT, rules, lambda _again: None)
+        placing.place(connection, TENANT, {CHAT: None}, rules)
     time.sleep(1.1)
     assert client.post("/v1/messages", json=body(said(5))).status_code == 202
