@@ -68,7 +68,13 @@ def _summarize(
         )
         if saved:
             work.raise_wanted(
-                connection, tenant_id, "embed", [f"session:{session_id}"], trace_id=claim.trace_id
+                connection,
+                tenant_id,
+                "embed",
+                [f"session:{session_id}"],
+                lane=row.chat_id,
+                priority=claim.priority,
+                trace_id=claim.trace_id,
             )
             counters.add(
                 connection,

@@ -142,7 +142,7 @@ def claim(
     max_attempts: int,
     after: Turn | None = None,
 ) -> Claimed:
-    """Take up to `batch` due rows of a kind under a lease, live ones first, fair by tenant and by chat (maintenance)."""
+    """Take up to `batch` due rows of a kind under a lease: live ones first, fair by tenant and chat (maintenance)."""
     after = after or Turn()
     given = {"kind": kind, "lease": lease_seconds}
     abandoned = connection.execute(_CLAIM_ABANDONED, {**given, "max_attempts": max_attempts}).all()

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 LIVE, LATER = 0, 1
 """Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
@@ -271,7 +270,7 @@ _DUE_BY_KIND = text(f"""
 
 
 def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
-    """How many rows may be claimed right now, by kind; of each priority no more than `at_most` are counted (maintenance)."""
+    """How many rows may be claimed right now, by kind, each priority counted up to `at_most` (maintenance)."""
     given = {"at_most": at_most, "priorities": [LIVE, LATER]}
     return {str(row[0]): int(row[1]) for row in connection.execute(_DUE_BY_KIND, given)}
 
