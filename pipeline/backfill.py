@@ -223,10 +223,10 @@ def _outstanding(
         return False, 0
     given = _given(connection, request, current)
     reached = {**cursor.get("ended", {}), cursor["source"]: cursor["after"]}
-    since = datetime.fromtimestamp(cursor.get("raised_at", 0), UTC)
+    raised_until = datetime.fromtimestamp(cursor.get("raised_at", 0), UTC)
     found = [
         backfills.outstanding(
-            connection, source, upto, since=since, missing_only=request.missing_only, **given
+            connection, source, upto, raised_until=raised_until, missing_only=request.missing_only, **given
         )
         for source, upto in reached.items()
         if upto is not None

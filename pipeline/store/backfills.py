@@ -158,7 +158,7 @@ def outstanding(
     source: str,
     upto: str | None,
     *,
-    since: datetime,
+    raised_until: datetime,
     missing_only: bool,
     **given: Any,
 ) -> tuple[bool, int]:
@@ -182,6 +182,6 @@ def outstanding(
                 (SELECT count(*) {asked} AND w.due_at IS NULL
                     AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
         """),
-        {**given, "upto": upto, "moment": since, "missing_only": missing_only},
+        {**given, "upto": upto, "moment": raised_until, "missing_only": missing_only},
     ).one()
     return bool(row[0]), int(row[1])

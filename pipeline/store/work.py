@@ -260,7 +260,7 @@ _DUE_BY_KIND = text(f"""
         FROM kinds WHERE kinds.kind IS NOT NULL
     ), due AS (
         SELECT kind, (SELECT count(*) FROM (SELECT FROM work WHERE {_FREE} AND work.kind = kinds.kind
-            AND priority = level AND due_at <= now() LIMIT :at_most) AS some) AS found
+            AND priority = level AND due_at <= now() LIMIT :at_most) AS counted) AS found
         FROM kinds CROSS JOIN unnest(CAST(:priorities AS smallint[])) AS level WHERE kind IS NOT NULL
         UNION ALL
         SELECT kind, count(*) FROM work WHERE claimed IS NOT NULL AND due_at <= now() GROUP BY kind
