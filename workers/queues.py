@@ -82,8 +82,12 @@ def hint(app: Celery, kind: str, times: int = 1) -> None:
     """
     queue = OF_KIND[kind]
     try:
-        with app.pool.acquire(block=True) as connection:
-            waiting = int(connection.default_channel.client.llen(queue.full_name))
+        # not the channel's own client, in which an answer to somebody who waits for a task may stand
+        with (
+            app.pool.acquire(block=True) as connection,
+            connection.default_channel.conn_or_acquire() as client,
+        ):
+            waiting = int(client.llen(queue.full_name))
         for _ in range(min(times, 2 * queue.concurrency + SPARE_HINTS - waiting)):
             app.send_task(f"backscroll.{kind}", queue=queue.full_name, retry=False)
     except (OperationalError, RedisError, OSError) as error:
