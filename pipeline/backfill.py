@@ -5,8 +5,9 @@ is complete is what the database says: nothing it asked for is owed any more.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -16,6 +17,7 @@ from pipeline.ledger import Claim
 from pipeline.rules import Rules
 from pipeline.store import backfills, chats, spaces, vectors, work
 from pipeline.store.database import Database
+from pipeline.store.work import Owed
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
 
@@ -67,7 +69,7 @@ def start(database: Database, tenant_id: str, request: BackfillRequest, current:
             {"tenant": tenant_id},
         )
         made = backfills.insert(connection, tenant_id, request, total)
-        work.raise_wanted(connection, tenant_id, "backfill", [str(made.id)])
+        work.raise_wanted(connection, tenant_id, "backfill", [str(made.id)], priority=work.LATER)
     return made
 
 
@@ -86,7 +88,7 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
             )
         backfills.set_state(connection, backfill_id, wish)
         if wish == "running":
-            work.raise_wanted(connection, tenant_id, "backfill", [str(backfill_id)])
+            work.raise_wanted(connection, tenant_id, "backfill", [str(backfill_id)], priority=work.LATER)
         return found.model_copy(update={"state": wish})
 
 
@@ -132,24 +134,25 @@ def _window(
         else []
     )
     if not rows:
-        return _next_source(connection, claim, backfill, sources, cursor, exhausted=left <= 0), False
-    keys = [row.key for row in rows if row.missing or not request.missing_only]
-    _do(connection, tenant_id, backfill, keys, current)
+        following = _next_source(connection, claim, backfill, sources, cursor, current, exhausted=left <= 0)
+        return following, False
+    asked = {row.key: row.chat for row in rows if row.missing or not request.missing_only}
+    _do(connection, tenant_id, backfill, asked, current)
     now = chats.database_now(connection).timestamp()
     next_at = _next_at(cursor.get("next_at"), now, len(rows), request.rate_per_second)
     backfills.advance(
         connection,
         backfill.id,
-        {"source": cursor["source"], "after": str(rows[-1].position), "next_at": next_at},
+        {**cursor, "after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001},
         len(rows),
-        len(keys),
+        len(asked),
     )
     going_on = going_on and request.kind == "sessionize" and next_at <= now
     if going_on:
         ledger.keep(connection, claim)
     else:
         ledger.finish(connection, [claim], again_in=max(0.0, next_at - now))
-    return {"summarize" if request.kind == "sessionize" else request.kind} if keys else set(), going_on
+    return {"summarize" if request.kind == "sessionize" else request.kind} if asked else set(), going_on
 
 
 def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -> float:
@@ -164,18 +167,36 @@ def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -
 
 
 def _do(
-    connection: Connection, tenant_id: str, backfill: Backfill, keys: Sequence[str], current: Current
+    connection: Connection,
+    tenant_id: str,
+    backfill: Backfill,
+    asked: Mapping[str, str | None],
+    current: Current,
 ) -> None:
+    """Do anew, or owe, what these keys stand for, each with its chat."""
     if backfill.request.kind == "sessionize":
-        for chat_id in keys:
+        for chat_id in asked:
             ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
         return
     if backfill.request.kind == "summarize" and not backfill.request.missing_only:
         connection.execute(
             text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)"),
-            {"ids": [int(key.removeprefix("session:")) for key in keys]},
+            {"ids": [int(key.removeprefix("session:")) for key in asked]},
         )
-    work.raise_wanted(connection, tenant_id, backfill.request.kind, keys, trace_id=_trace(backfill))
+    work.raise_all(
+        connection,
+        tenant_id,
+        (
+            Owed(
+                kind=backfill.request.kind,
+                key=key,
+                lane=chat or "",
+                priority=work.LATER,
+                trace_id=f"backfill:{backfill.id}",
+            )
+            for key, chat in asked.items()
+        ),
+    )
 
 
 def _next_source(
@@ -184,16 +205,19 @@ def _next_source(
     backfill: Backfill,
     sources: Sequence[str],
     cursor: dict[str, Any],
+    current: Current,
     *,
     exhausted: bool,
 ) -> set[str]:
     """Go on with the next table, or see whether all that was raised is done."""
     following = sources[sources.index(cursor["source"]) + 1 :] if cursor["source"] in sources else ()
     if following and not exhausted:
-        backfills.advance(connection, backfill.id, {**cursor, "source": following[0], "after": None}, 0, 0)
+        ended = {**cursor.get("ended", {}), cursor["source"]: cursor["after"]}
+        turned = {**cursor, "source": following[0], "after": None, "ended": ended}
+        backfills.advance(connection, backfill.id, turned, 0, 0)
         ledger.finish(connection, [claim], again_in=0)
         return set()
-    owed, dead = work.owed_by(connection, backfill.request.kind, _trace(backfill))
+    owed, dead = _outstanding(connection, backfill.request, cursor, current)
     if owed:
         ledger.finish(connection, [claim], again_in=LOOK_AGAIN_SECONDS)
         return {backfill.request.kind}
@@ -205,6 +229,25 @@ def _next_source(
     )
     ledger.finish(connection, [claim])
     return set()
+
+
+def _outstanding(
+    connection: Connection, request: BackfillRequest, cursor: dict[str, Any], current: Current
+) -> tuple[bool, int]:
+    """Whether anything that was asked for is owed still, and how much of it was given up."""
+    if request.kind == "sessionize":
+        return False, 0
+    given = _given(connection, request, current)
+    reached = {**cursor.get("ended", {}), cursor["source"]: cursor["after"]}
+    raised_until = datetime.fromtimestamp(cursor.get("raised_at", 0), UTC)
+    found = [
+        backfills.outstanding(
+            connection, source, upto, raised_until=raised_until, missing_only=request.missing_only, **given
+        )
+        for source, upto in reached.items()
+        if upto is not None
+    ]
+    return any(owed for owed, _ in found), sum(dead for _, dead in found)
 
 
 def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:
@@ -228,7 +271,3 @@ def _given(connection: Connection, request: BackfillRequest, current: Current) -
     if request.kind == "summarize":
         given |= {"version": current.summary_version, "min_messages": current.min_messages}
     return given
-
-
-def _trace(backfill: Backfill) -> str:
-    return f"backfill:{backfill.id}"

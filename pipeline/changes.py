@@ -97,7 +97,7 @@ def edit(
         store.forget_errors(connection, tenant_id, keys)
         follows: set[str] = set()
         if content and rules.memory:
-            work.raise_wanted(connection, tenant_id, "embed", [key], trace_id=trace_id)
+            work.raise_wanted(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
             follows.add("embed")
         if ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
             follows.add("summarize")

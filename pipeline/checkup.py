@@ -19,6 +19,7 @@ from pipeline.rules import Rules
 from pipeline.store import chats, health, messages, retention, sessions, spaces, vectors, work
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.database import Database
+from pipeline.store.work import Owed
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
 
@@ -208,10 +209,16 @@ def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
         total = 0
         while True:
             with database.tenant(tenant.tenant_id) as connection:
-                keys = health.some_unowed(connection, statement, AT_ONCE)
-                work.raise_wanted(connection, tenant.tenant_id, kind, keys)
-            total += len(keys)
-            if len(keys) < AT_ONCE:
+                found = health.some_unowed(connection, statement, AT_ONCE)
+                # what waits for its place is live talk; the rest has been missing for a while
+                priority = work.LIVE if kind == "ingest" else work.LATER
+                work.raise_all(
+                    connection,
+                    tenant.tenant_id,
+                    (Owed(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
+                )
+            total += len(found)
+            if len(found) < AT_ONCE:
                 break
         if total:
             yield f"owed {total:,} pieces of {kind} of tenant {tenant.tenant_id}"

@@ -71,7 +71,9 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
         tenants.ensure(connection, tenant_id)
         dropped = store.drop(connection, tenant_id, document.document_id, keep=hashes)
         written = store.put(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
-        work.raise_wanted(connection, tenant_id, "embed", [f"memory:{identity}" for identity in written])
+        # a long one takes turns with the chats
+        keys = [f"memory:{identity}" for identity in written]
+        work.raise_wanted(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
     stood = dropped or len(written) < len(rows)
     changed = dropped or written
     outcome: Literal["new", "replaced", "unchanged"] = "replaced" if changed and stood else "unchanged"

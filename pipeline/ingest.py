@@ -83,7 +83,15 @@ def accept(
         sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
         if new or closing:
             counters.add(connection, tenant_id, {"messages_accepted": new})
-            work.raise_wanted(connection, tenant_id, "ingest", [chat.chat_id], trace_id=trace_id)
+            work.raise_wanted(
+                connection,
+                tenant_id,
+                "ingest",
+                [chat.chat_id],
+                lane=chat.chat_id,
+                priority=work.LIVE if settle is None else work.LATER,
+                trace_id=trace_id,
+            )
     out = len(admitted.kept_out)
     return Accepted(new=new, duplicates=len(given) - new - out, kept_out=out)
 

@@ -9,7 +9,7 @@ time until the next sweep.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -17,7 +17,9 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from pipeline.store import claims as store_claims
 from pipeline.store import counters, work
+from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent, ProviderUnavailable, Retryable
 
@@ -45,6 +47,8 @@ class Claim:
     attempts: int
     # the request that asked for the work
     trace_id: str | None
+    # `work.LIVE` or `work.LATER`: what follows from it is not more urgent
+    priority: int = work.LIVE
     # whoever had it before us died, or was slower than its lease
     abandoned: bool = False
 
@@ -66,7 +70,7 @@ class Outcome:
     claimed: int = 0
     finished: int = 0
     failed: int = 0
-    # the batch was full, so that there may be more
+    # there may be more: the batch was full, or somebody had a lock on what was due
     more: bool = False
     # it was a single row that a dead worker had left; the rest of that batch may wait
     abandoned: bool = False
@@ -99,10 +103,12 @@ def run(
     handler: Handler,
     policy: Policy,
     tell: Callable[[str], None] = lambda _kind: None,
+    turns: MutableMapping[str, Turn] | None = None,
 ) -> Outcome:
     """Claim a batch of a kind and let `handler` do it, tenant by tenant.
 
-    `tell` hears of each kind that is owed something as soon as the handler gives it.
+    `tell` hears of each kind that is owed something as soon as the handler gives it. `turns` keeps by kind who
+    was served last, so that the next claim goes on behind.
 
     What the handler raises releases its claims: to be tried again with a growing delay, or given up when
     the error is permanent or the attempts are used up. When it fails for several at once, each is done alone,
@@ -110,17 +116,20 @@ def run(
     of the ledger's own statements (Postgres is away) is.
     """
     with database.maintenance() as connection:
-        rows = work.claim(
+        claimed = store_claims.claim(
             connection,
             kind,
             batch=policy.batch,
             lease_seconds=policy.lease_seconds,
             max_attempts=policy.max_attempts,
+            after=turns.get(kind) if turns is not None else None,
         )
-    claims = [Claim(**row._mapping) for row in rows]
+    if turns is not None:
+        turns[kind] = claimed.turn
+    claims = [Claim(**row._mapping) for row in claimed.rows]
     # whoever has little is served first: a tenant's flood fills the batch, and is what takes long
     share = Counter(claim.tenant_id for claim in claims)
-    claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.key))
+    claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
     follows: set[str] = set()
 
     def follow(owed: str) -> None:
@@ -140,12 +149,11 @@ def run(
         failed += lost
     if claims:
         log.info("work_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
-    more = len(claims) >= policy.batch or (bool(claims) and claims[0].attempts > 1)
     return Outcome(
         claimed=len(claims),
         finished=finished,
         failed=failed,
-        more=more,
+        more=claimed.more,
         abandoned=bool(claims) and claims[0].abandoned,
         follows=frozenset(follows),
     )

@@ -54,7 +54,9 @@ def write(
     tenants.ensure(connection, tenant_id)
     identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language)
     if new:
-        work.raise_wanted(connection, tenant_id, "embed", [f"memory:{identity}"])
+        work.raise_wanted(
+            connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or ""
+        )
     return Written(outcome="new" if new else "known", id=identity)
 
 

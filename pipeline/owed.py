@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from pipeline.store import backfills, owed, work
 from pipeline.store.database import Database
+from pipeline.store.work import Owed
 
 ARRIVAL = "arrival"
 PAYLOAD = "payload"
@@ -144,7 +145,8 @@ def drop(database: Database, items: Sequence[Item]) -> Changed:
 def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> list[str]:
     """Let arrivals out of quarantine and owe their chats' placing; the keys of those that were in it."""
     released = owed.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
-    work.raise_wanted(connection, tenant_id, "ingest", (chat_id for _, chat_id in released))
+    chats = sorted({chat_id for _, chat_id in released})
+    work.raise_all(connection, tenant_id, (Owed(kind="ingest", key=chat, lane=chat) for chat in chats))
     return [f"message:{message_id}" for message_id, _ in released]
 
 

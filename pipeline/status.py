@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.store import backfills, counters, overview, work
+from pipeline.store import backfills, counters, overview, owed
 from pipeline.store.database import Database
 from schemas.backfills import Backfill
 
@@ -121,14 +121,14 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
         running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
-        owed = [_owed(**row._mapping) for row in work.totals(connection)]
+        kinds = [_owed(**row._mapping) for row in owed.totals(connection)]
         dead = [DeadLetter(**row._mapping) for row in overview.dead_letters(connection, DEAD_LETTERS)]
     return Status(
         at=at,
         tenant=tenant_id,
         postgres=Postgres(version=version, pgvector=pgvector, size_bytes=size),
         all_tenants=all_tenants,
-        work=owed,
+        work=kinds,
         oldest_unplaced_seconds=oldest,
         counts=counts,
         today=today,

@@ -95,6 +95,7 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
                 "embed",
                 [f"session:{session_id}"],
                 lane=row.chat_id,
+                priority=claim.priority,
                 trace_id=claim.trace_id,
             )
             counters.add(

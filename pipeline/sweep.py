@@ -23,12 +23,12 @@ class Swept:
 
     sessions_closed: int = 0
     given_up: int = 0
-    # rows that may be claimed now, by kind
+    # rows that may be claimed now, by kind: as many as matter
     due: dict[str, int] = field(default_factory=dict)
 
 
-def sweep(database: Database, rules: Rules, max_attempts: int) -> Swept:
-    """Close, give up, and count what is due; nothing if another sweep is under way."""
+def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int = 1000) -> Swept:
+    """Close, give up, and count what is due, of each kind up to so many; nothing if another sweep is under way."""
     with database.maintenance() as connection:
         if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}):
             return Swept()
@@ -43,5 +43,5 @@ def sweep(database: Database, rules: Rules, max_attempts: int) -> Swept:
             if chat is not None:
                 closed += ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:
-        due = work.due_by_kind(connection)
+        due = work.due_by_kind(connection, count_up_to)
     return Swept(sessions_closed=closed, given_up=given_up, due=due)

@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from pipeline import ledger
 from pipeline.ledger import Claim, Policy
+from pipeline.store import claims as store_claims
 from pipeline.store import work
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent, ProviderUnavailable
@@ -23,12 +24,17 @@ def owe(database: Database, *keys: str, tenant: str = TENANT, kind: str = "embed
         work.raise_wanted(connection, tenant, kind, keys)
 
 
-def row(database: Database, key: str, tenant: str = TENANT) -> dict[str, object]:
+def rows(database: Database, key: str, tenant: str = TENANT) -> list[dict[str, object]]:
     with database.tenant(tenant) as connection:
         found = connection.execute(
             text("SELECT *, due_at <= now() AS due FROM work WHERE key = :key"), {"key": key}
         )
-        return dict(found.one()._mapping)
+        return [dict(each._mapping) for each in found]
+
+
+def row(database: Database, key: str, tenant: str = TENANT) -> dict[str, object]:
+    (found,) = rows(database, key, tenant)
+    return found
 
 
 def pass_time(database: Database) -> None:
@@ -57,7 +63,7 @@ def test_work_that_is_done_is_owed_no_more(database: Database) -> None:
     owe(database, "message:1", "message:2")
     assert ledger.run(database, "embed", done(database), POLICY).finished == 2
     assert ledger.run(database, "embed", done(database), POLICY).claimed == 0
-    assert row(database, "message:1")["due_at"] is None
+    assert not rows(database, "message:1")
 
 
 def test_a_change_during_the_work_makes_it_owed_again(database: Database) -> None:
@@ -130,8 +136,8 @@ def test_a_process_that_is_stopped_gives_back_what_it_held(database: Database) -
 def test_a_row_that_may_have_killed_its_worker_is_claimed_alone(database: Database) -> None:
     owe(database, "poison", "a", "b")
     with database.maintenance() as connection:
-        claimed = work.claim(connection, "embed", batch=3, lease_seconds=60, max_attempts=3)
-    assert len(claimed) == 3
+        claimed = store_claims.claim(connection, "embed", batch=3, lease_seconds=60, max_attempts=3)
+    assert len(claimed.rows) == 3
     pass_time(database)  # the worker died without a word
     sizes = [ledger.run(database, "embed", done(database), POLICY).claimed for _ in range(3)]
     assert sizes == [1, 1, 1]
@@ -141,10 +147,10 @@ def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(da
     owe(database, "poison")
     for _ in range(3):
         with database.maintenance() as connection:
-            assert work.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3)
+            assert store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
         pass_time(database)
     with database.maintenance() as connection:
-        assert not work.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3)
+        assert not store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
         assert work.bury_exhausted(connection, max_attempts=3) == 1
     assert row(database, "poison")["dead_at"] is not None
 
@@ -181,7 +187,7 @@ def test_one_tenants_failure_leaves_the_others_of_the_batch_alone(database: Data
 
     outcome = ledger.run(database, "embed", handle, POLICY)
     assert (outcome.finished, outcome.failed) == (1, 1)
-    assert row(database, "message:1", tenant="b")["due_at"] is None
+    assert not rows(database, "message:1", tenant="b")
 
 
 def test_what_follows_is_told_before_the_rest_of_the_batch_is_done(database: Database) -> None:

@@ -7,7 +7,7 @@ from celery.schedules import schedstate
 from celery.schedules import schedule as interval
 
 from schemas.settings import Settings
-from workers.queues import BACKFILL
+from workers.queues import BACKFILL, SWEEP
 
 PRUNE_SECONDS = 3600.0
 
@@ -32,7 +32,7 @@ def schedule(settings: Settings) -> dict[str, Any]:
         "sweep": {
             "task": "backscroll.sweep",
             "schedule": Every(settings.sweep_seconds),
-            "options": {"queue": BACKFILL.full_name},
+            "options": {"queue": SWEEP.full_name},
         },
         "prune": {
             "task": "backscroll.prune",

@@ -4,7 +4,6 @@ A queue and a worker for each kind of work: priorities emulated on Redis are not
 never stand before a message. Names carry the prefix `backscroll.`: a queue's name is its key in Redis.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ import structlog
 from celery import Celery
 from celery.utils.nodenames import gethostname
 from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
 
 log = structlog.get_logger(__name__)
 
@@ -53,12 +53,16 @@ EMBED = Queue(
 )
 # Threads wait for a language model at no cost; a client's timeout is shorter than the lease.
 SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)
-# Sweep, prune, backfill and forget: seldom, long, and not to starve the others.
+# Prune, backfill and forget: seldom, long, and not to starve the others.
 BACKFILL = Queue(
     name="backfill", pool="prefork", concurrency=1, soft_limit=90, hard_limit=110, batch=1, max_tasks=1000
 )
 
-QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACKFILL)}
+# Short and often: what makes up for lost hints and closes idle sessions must not wait for anything else. A thread
+# in the worker itself: it has no children, and Postgres' own timeouts end what hangs.
+SWEEP = Queue(name="sweep", pool="threads", concurrency=1)
+
+QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACKFILL, SWEEP)}
 # Payloads that cannot be accepted wait here untouched; no worker serves it.
 DEAD = "backscroll.dead"
 
@@ -66,16 +70,27 @@ DEAD = "backscroll.dead"
 OF_KIND = {"ingest": INGEST, "embed": EMBED, "summarize": SUMMARIZE, "backfill": BACKFILL, "forget": BACKFILL}
 
 
+# Hints that may wait in a queue beside two for each of its workers. Each covers a batch, and whoever takes one
+# hints again while there is more: further ones would only be looked at in vain.
+SPARE_HINTS = 20
+
+
 def hint(app: Celery, kind: str, times: int = 1) -> None:
-    """Tell the workers of a kind that there is something to claim.
+    """Tell the workers of a kind that there is something to claim, unless enough waits in their queue.
 
     A hint that cannot be queued is only logged: the work is owed in the database, and the sweep hints again.
     """
     queue = OF_KIND[kind]
     try:
-        for _ in range(times):
+        # not the channel's own client, in which an answer to somebody who waits for a task may stand
+        with (
+            app.pool.acquire(block=True) as connection,
+            connection.default_channel.conn_or_acquire() as client,
+        ):
+            waiting = int(client.llen(queue.full_name))
+        for _ in range(min(times, 2 * queue.concurrency + SPARE_HINTS - waiting)):
             app.send_task(f"backscroll.{kind}", queue=queue.full_name, retry=False)
-    except OperationalError as error:
+    except (OperationalError, RedisError, OSError) as error:
         log.warning("hint_failed", kind=kind, error=str(error))
 
 
@@ -83,24 +98,6 @@ def length(app: Celery, queue: str) -> int:
     """How many tasks wait in a queue. Raises `kombu.exceptions.OperationalError` when Redis is away."""
     with app.connection_for_read() as connection:
         return int(connection.default_channel.client.llen(queue))
-
-
-def waiting(app: Celery, queue: str, task: str, among: int) -> int:
-    """How many of the next so many tasks of a queue are of this name.
-
-    Raises `kombu.exceptions.OperationalError` when Redis is away.
-    """
-    with app.connection_for_read() as connection:
-        client = connection.default_channel.client
-        return sum(_task_of(raw) == task for raw in client.lrange(queue, -among, -1))
-
-
-def _task_of(raw: bytes) -> Any:
-    """The name of the task that an entry of a queue is; None: something else that somebody has put there."""
-    try:
-        return json.loads(raw)["headers"]["task"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
 
 
 def worker_arguments(queues: list[Queue]) -> list[str]:

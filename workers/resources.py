@@ -19,6 +19,7 @@ from pipeline.clients.factory import make_embedder, make_summarizer
 from pipeline.clients.protocols import Embedder
 from pipeline.ledger import Handler, Outcome, Policy
 from pipeline.rules import Rules
+from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import SchemaOutdated
 from schemas.settings import Settings, load_settings
@@ -30,6 +31,8 @@ log = structlog.get_logger(__name__)
 HINT_SECONDS = 0.2
 # What a dead worker left is claimed row by row: a task goes on with it for so long, not with one row alone.
 ABANDONED_SECONDS = 1.0
+# What was due, and all of it locked by others at that moment, is looked for again after so long.
+LOCKED_SECONDS = 0.05
 
 _lock = threading.Lock()
 _current: "Resources | None" = None
@@ -43,6 +46,8 @@ class Resources:
         self.settings = settings
         self.database = Database.from_settings(settings, pool_size=8)
         self.rules = Rules.of(settings)
+        # who was served last, by kind of work
+        self.turns: dict[str, Turn] = {}
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -128,11 +133,13 @@ def run(app: Celery, kind: str, handler: Handler) -> Outcome:
 
     with waiting():
         until = time.monotonic() + ABANDONED_SECONDS
-        outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell)
+        outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
         while outcome.abandoned and time.monotonic() < until:
-            outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell)
+            outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
     for follower in sorted(left):
         queues.hint(app, follower)
     if outcome.more:
+        if not outcome.claimed:
+            time.sleep(LOCKED_SECONDS)
         queues.hint(app, kind)
     return outcome

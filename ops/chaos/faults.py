@@ -20,13 +20,18 @@ from ops.embedded.roles import DATABASE
 CATCH_SECONDS = 3.0
 POLL_SECONDS = 0.02
 # While somebody holds this, that worker waits in the middle of a transaction.
-IN_THE_WAY = {"accept": "messages", "ingest": "arrivals", "backfill": "conversation_sessions"}
+IN_THE_WAY = {
+    "accept": "messages",
+    "ingest": "arrivals",
+    "backfill": "conversation_sessions",
+    "sweep": "conversation_sessions",
+}
 # The widest that a clock is wrong, either way.
 CLOCK_SECONDS = 1800.0
 # Those that are given a wrong clock.
-CLOCKED = ("accept", "ingest", "embed", "summarize", "backfill", "beat")
+CLOCKED = ("accept", "ingest", "embed", "summarize", "backfill", "sweep", "beat")
 # Those that can be frozen with work in their hands.
-FREEZABLE = ("accept", "ingest", "embed", "summarize", "backfill", "web")
+FREEZABLE = ("accept", "ingest", "embed", "summarize", "backfill", "sweep", "web")
 
 
 class Faults:
@@ -36,7 +41,7 @@ class Faults:
         self._cast = cast
         self.midway = 0
         self._makers: dict[str, Callable[[Fault], None]] = {
-            **{f"kill-{name}": self._kill_worker for name in ("accept", "ingest", "backfill")},
+            **{f"kill-{name}": self._kill_worker for name in ("accept", "ingest", "backfill", "sweep")},
             **{f"kill-{name}": self._kill_calling for name in ("embed", "summarize")},
             "freeze-worker": self._freeze_worker,
             "kill-door": self._kill_member,

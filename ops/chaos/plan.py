@@ -11,6 +11,7 @@ KILLS = (
     "kill-embed",
     "kill-summarize",
     "kill-backfill",
+    "kill-sweep",
     "freeze-worker",
     "kill-door",
     "kill-beat",

@@ -1,7 +1,8 @@
 """Whether a cast has caught up: nothing owed, leased or waiting, in the database and in the queue of payloads."""
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,12 +19,20 @@ _OWED = """
 _MARK = "SELECT now(), (SELECT last_value FROM work_token)"
 # Not done since then.
 _LEFT = "SELECT count(*) FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s"
-# Still held by who held it then, or of a kind of which nothing was claimed since: every claim has its own number.
-_LEFT_LYING = """
-    SELECT count(*) FROM work w WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s
-        AND coalesce(token, 0) <= %s AND (claimed IS NOT NULL
-            OR NOT EXISTS (SELECT 1 FROM work later WHERE later.kind = w.kind AND later.token > %s))
-"""
+_FREE = "due_at IS NOT NULL AND claimed IS NULL"
+_WAITING = f"SELECT kind, count(*) FROM work WHERE {_FREE} GROUP BY kind"  # noqa: S608 - our own words
+# Still held by who held it then, or of a kind of which nothing was claimed since: every claim has its own number,
+# and where the row went when it was done, fewer wait.
+_LEFT_LYING = f"""
+    WITH lying AS (
+        SELECT kind, claimed, due_at FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL)
+            AND owed_since < %(at)s AND coalesce(token, 0) <= %(token)s
+    )
+    SELECT count(*) FROM lying WHERE claimed IS NOT NULL
+        OR NOT EXISTS (SELECT 1 FROM work later WHERE later.kind = lying.kind AND later.token > %(token)s)
+        AND (SELECT count(*) FROM lying other WHERE other.kind = lying.kind AND {_FREE})
+            >= coalesce((%(waiting)s::jsonb ->> kind)::bigint, 0)
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +41,8 @@ class Mark:
 
     at: datetime
     token: int
+    # rows by kind that were owed and claimed by nobody
+    waiting: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +59,9 @@ def mark(cast: Cast) -> Mark:
     """This moment."""
     with cast.connect() as connection:
         row = connection.execute(_MARK).fetchone()
+        waiting = connection.execute(_WAITING).fetchall()
     assert row is not None  # noqa: S101 - one row by the statement
-    return Mark(at=row[0], token=row[1])
+    return Mark(at=row[0], token=row[1], waiting=dict(waiting))
 
 
 def owed(cast: Cast) -> int:
@@ -74,11 +86,11 @@ def wait_recovered(cast: Cast, mark: Mark, seconds: float) -> Recovery | None:
     """How long it took from now to recover what was owed at the mark; None: longer than `seconds`."""
     began = time.monotonic()
     with cast.connect() as connection:
-        lying = (_LEFT_LYING, mark.at, mark.token, mark.token)
-        if _until(cast, lambda: _count(connection, *lying) == 0, seconds) is None:
+        given = {"at": mark.at, "token": mark.token, "waiting": json.dumps(mark.waiting)}
+        if _until(cast, lambda: _count(connection, _LEFT_LYING, given) == 0, seconds) is None:
             return None
         taken = time.monotonic() - began
-        if _until(cast, lambda: _count(connection, _LEFT, mark.at) == 0, seconds) is None:
+        if _until(cast, lambda: _count(connection, _LEFT, [mark.at]) == 0, seconds) is None:
             return None
     return Recovery(taken=taken, done=time.monotonic() - began)
 
@@ -93,7 +105,9 @@ def _until(cast: Cast, condition: Callable[[], bool], seconds: float) -> float |
     return time.monotonic() - began
 
 
-def _count(connection: psycopg.Connection, statement: str, *values: object) -> int:
-    row = connection.execute(statement, values).fetchone()
+def _count(
+    connection: psycopg.Connection, statement: str, given: Sequence[object] | Mapping[str, object] = ()
+) -> int:
+    row = connection.execute(statement, given).fetchone()
     assert row is not None  # noqa: S101 - one row by the statement
     return int(row[0])

@@ -12,7 +12,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 @app.command(epilog="**Example:** BACKSCROLL_REDIS_URL=redis://… backscroll beat")
 def beat(data_dir: DataDirOption = None) -> None:
-    """Run the clock in the foreground: it asks a worker of **backfill** to sweep and to prune.
+    """Run the clock in the foreground: it asks a worker of **sweep** to sweep and one of **backfill** to prune.
 
     One in a whole deployment is enough. A second one does no harm; without one, idle sessions are never
     closed and lost hints never made up for. Its schedule lies in the data folder; without it everything is

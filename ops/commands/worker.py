@@ -36,7 +36,8 @@ def worker(
     - **ingest** places messages into sessions: a process (prefork)
     - **embed** holds an embedding model, which uses all cores by itself: a spawned process (prefork)
     - **summarize** waits for a language model: 16 threads (threads)
-    - **backfill** sweeps, prunes and backfills, seldom and long: a process (prefork)
+    - **backfill** prunes, forgets and backfills, seldom and long: a process (prefork)
+    - **sweep** closes idle sessions and makes up for lost hints, every few seconds: a thread (threads)
 
     A worker of several queues runs them in the pool that the first one needs. Each queue needs at least one
     worker, and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish

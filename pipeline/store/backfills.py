@@ -1,6 +1,7 @@
 """SQL of backfills: what they are asked, how far they are, and the windows of rows they look at."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
@@ -78,8 +79,7 @@ def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], se
     )
 
 
-# What each kind looks at: a table with its keyset, the work key of a row, whether the row is missing something.
-# Each is one SELECT of (position, key, missing) in ascending order of position after :after.
+# What each kind looks at: a table with its keyset, the work key of a row, its chat, whether it is missing something.
 _OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.chat_id = :chat)"
 _SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
 _UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
@@ -91,23 +91,26 @@ def _filters(time: str) -> str:
 
 SOURCES = {
     "embed_sessions": f"""
-        SELECT t.id AS position, 'session:' || t.id AS key, NOT EXISTS (SELECT 1 FROM session_vectors v
-            WHERE v.tenant_id = t.tenant_id AND v.session_id = t.id AND v.space_id = :space) AS missing
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat,
+            NOT EXISTS (SELECT 1 FROM session_vectors v WHERE v.tenant_id = t.tenant_id
+                AND v.session_id = t.id AND v.space_id = :space) AS missing
         FROM conversation_sessions t
         WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND {_filters("ended_at")}
     """,
     "embed_messages": f"""
-        SELECT t.id AS position, 'message:' || t.id AS key, NOT EXISTS (SELECT 1 FROM message_vectors v
-            WHERE v.tenant_id = t.tenant_id AND v.message_id = t.id AND v.space_id = :space) AS missing
+        SELECT t.id AS position, 'message:' || t.id AS key, t.chat_id AS chat,
+            NOT EXISTS (SELECT 1 FROM message_vectors v WHERE v.tenant_id = t.tenant_id
+                AND v.message_id = t.id AND v.space_id = :space) AS missing
         FROM messages t WHERE t.content <> '' AND {_filters("sent_at")}
     """,
     "embed_memories": f"""
-        SELECT t.id AS position, 'memory:' || t.id AS key, NOT EXISTS (SELECT 1 FROM memory_vectors v
-            WHERE v.tenant_id = t.tenant_id AND v.memory_id = t.id AND v.space_id = :space) AS missing
+        SELECT t.id AS position, 'memory:' || t.id AS key, t.learned_in AS chat,
+            NOT EXISTS (SELECT 1 FROM memory_vectors v WHERE v.tenant_id = t.tenant_id
+                AND v.memory_id = t.id AND v.space_id = :space) AS missing
         FROM memories t WHERE {_filters("created_at")}
     """,
     "summarize": f"""
-        SELECT t.id AS position, 'session:' || t.id AS key,
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat,
             (t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
                 OR t.summary_version IS DISTINCT FROM :version) AS missing
         FROM conversation_sessions t
@@ -115,17 +118,22 @@ SOURCES = {
             AND {_filters("ended_at")}
     """,
     "sessionize": """
-        SELECT t.chat_id AS position, t.chat_id AS key, true AS missing FROM chats t
+        SELECT t.chat_id AS position, t.chat_id AS key, t.chat_id AS chat, true AS missing FROM chats t
         WHERE (CAST(:chat AS text) IS NULL OR t.chat_id = :chat)
     """,
 }
 
 
+def _type(source: str) -> str:
+    """The type of a source's positions."""
+    return {"sessionize": "text", "embed_memories": "uuid"}.get(source, "bigint")
+
+
 def window(
     connection: Connection, source: str, after: str | int | None, limit: int, **given: Any
 ) -> Sequence[Row[Any]]:
-    """The next rows `(position, key, missing)` of a source after a position, in order."""
-    kind = {"sessionize": "text", "embed_memories": "uuid"}.get(source, "bigint")
+    """The next rows `(position, key, chat, missing)` of a source after a position, in order."""
+    kind = _type(source)
     return connection.execute(
         text(f"""
             SELECT * FROM ({SOURCES[source]}) s
@@ -143,3 +151,37 @@ def count(connection: Connection, source: str, **given: Any) -> tuple[int, int]:
         given,
     ).one()
     return int(row[0]), int(row[1])
+
+
+def outstanding(
+    connection: Connection,
+    source: str,
+    upto: str | None,
+    *,
+    raised_until: datetime,
+    missing_only: bool,
+    **given: Any,
+) -> tuple[bool, int]:
+    """Whether anything up to a position of a source is still owed, and how many of its rows were given up.
+
+    With `missing_only` what is not missing does not matter; without, what has been owed since a later moment.
+    """
+    kind, _, _ = source.partition("_")
+    prefix = {"embed_messages": "message:", "embed_memories": "memory:"}.get(source, "session:")
+    # from the work to what it is about: the other way round all that is stored would be looked at
+    asked = f"""
+        FROM (SELECT *, CASE WHEN starts_with(key, '{prefix}')
+                THEN CAST(substr(key, {len(prefix) + 1}) AS {_type(source)}) END AS position
+            FROM work WHERE kind = '{kind}') w
+        JOIN ({SOURCES[source]}) s ON s.position = w.position
+        WHERE s.position <= CAST(:upto AS {_type(source)}) AND (s.missing OR NOT :missing_only)
+    """
+    row = connection.execute(
+        text(f"""
+            SELECT EXISTS (SELECT 1 {asked} AND w.due_at IS NOT NULL AND (:missing_only OR w.owed_since <= :moment)),
+                (SELECT count(*) {asked} AND w.due_at IS NULL
+                    AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
+        """),
+        {**given, "upto": upto, "moment": raised_until, "missing_only": missing_only},
+    ).one()
+    return bool(row[0]), int(row[1])

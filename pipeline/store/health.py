@@ -154,8 +154,8 @@ _REMEMBERED = (
 )
 
 
-def _unowed(kind: str, key: str, rows: str) -> str:
-    return f"SELECT {key} AS key FROM {rows} AND {_NOT_OWED.format(kind=kind, key=key)}"
+def _unowed(kind: str, key: str, rows: str, chat: str = "t.chat_id") -> str:
+    return f"SELECT {key} AS key, {chat} AS chat FROM {rows} AND {_NOT_OWED.format(kind=kind, key=key)}"
 
 
 _UNOWED = {
@@ -189,6 +189,7 @@ _UNOWED_VECTORS = " UNION ALL ".join(
             "embed",
             "'memory:' || t.id",
             f"memories t WHERE {_WITHOUT_VECTOR.format(table='memory_vectors', column='memory_id')}",
+            "t.learned_in",
         ),
     ]
 )
@@ -205,9 +206,10 @@ def count_unowed(connection: Connection, statement: str) -> int:
     return int(connection.scalar(text(f"SELECT count(*) FROM ({statement}) lacking")) or 0)
 
 
-def some_unowed(connection: Connection, statement: str, limit: int) -> list[str]:
-    """Some keys that one of the statements of `unowed` finds."""
-    return [row[0] for row in connection.execute(text(f"{statement} LIMIT :limit"), {"limit": limit})]
+def some_unowed(connection: Connection, statement: str, limit: int) -> list[tuple[str, str | None]]:
+    """Some keys that one of the statements of `unowed` finds, each with its chat, if it has one."""
+    rows = connection.execute(text(f"{statement} LIMIT :limit"), {"limit": limit})
+    return [(row.key, row.chat) for row in rows]
 
 
 _ORPHANS = {

@@ -55,6 +55,21 @@ def listing(
     ).all()
 
 
+def totals(connection: Connection) -> Sequence[Row[Any]]:
+    """Rows by kind and state, with the age in seconds of the longest owed (maintenance)."""
+    return connection.execute(
+        text("""
+            SELECT kind,
+                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
+                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
+                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
+                count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
+                extract(epoch FROM now() - min(owed_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
+            FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
+        """)
+    ).all()
+
+
 def chat_of(connection: Connection, kind: str, key: str) -> str | None:
     """The chat that a piece of work is about; None: of no chat, or what it is about is gone."""
     if kind == "ingest":

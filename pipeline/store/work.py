@@ -1,13 +1,15 @@
-"""SQL of the ledger: what is owed, claimed, done and given up."""
+"""SQL of the ledger: what is owed, done and given up; `claims` beside this has the claim."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
 LIVE, LATER = 0, 1
 """Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
+
+
+_FREE = "due_at IS NOT NULL AND claimed IS NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,8 @@ _RAISE = text("""
         wanted = work.wanted + 1,
         priority = CASE WHEN work.due_at IS NULL THEN excluded.priority
                         ELSE least(work.priority, excluded.priority) END,
-        lane = excluded.lane,
+        -- whoever knows the chat says so
+        lane = CASE excluded.lane WHEN 0 THEN work.lane ELSE excluded.lane END,
         owed_since = CASE WHEN work.due_at IS NULL THEN now() ELSE work.owed_since END,
         -- a dead row is revived by a change, but not `ingest`: its chat goes on once the operator has looked
         due_at = CASE WHEN work.dead_at IS NOT NULL AND work.kind = 'ingest' THEN NULL
@@ -97,65 +100,29 @@ def raise_wanted(
     )
 
 
-# A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
-_CLAIM_ABANDONED = text("""
-    WITH picked AS (
-        SELECT tenant_id, kind, key FROM work
-        WHERE kind = :kind AND due_at <= now() AND claimed IS NOT NULL AND attempts < :max_attempts
-        ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
-    )
-    UPDATE work SET claimed = wanted, token = nextval('work_token'), attempts = attempts + 1,
-        due_at = now() + make_interval(secs => :lease)
-    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = picked.kind AND work.key = picked.key
-    RETURNING work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id, true AS abandoned
-""")
-
-# Fair: walk the tenants that are owed something by the index, take up to a batch of each, then deal round.
-_CLAIM = text("""
-    WITH RECURSIVE owed AS (
-        (SELECT tenant_id FROM work WHERE kind = :kind AND due_at IS NOT NULL ORDER BY tenant_id LIMIT 1)
-        UNION ALL
-        SELECT (SELECT w.tenant_id FROM work w
-                WHERE w.kind = :kind AND w.due_at IS NOT NULL AND w.tenant_id > owed.tenant_id
-                ORDER BY w.tenant_id LIMIT 1)
-        FROM owed WHERE owed.tenant_id IS NOT NULL
-    ), candidates AS (
-        SELECT c.tenant_id, c.key, c.due_at
-        FROM owed CROSS JOIN LATERAL (
-            SELECT w.tenant_id, w.key, w.due_at FROM work w
-            WHERE w.kind = :kind AND w.tenant_id = owed.tenant_id AND w.due_at <= now()
-                AND w.claimed IS NULL AND w.attempts < :max_attempts
-            ORDER BY w.due_at LIMIT :batch FOR UPDATE SKIP LOCKED
-        ) c
-    ), picked AS (
-        SELECT tenant_id, key FROM (
-            SELECT *, row_number() OVER (PARTITION BY tenant_id ORDER BY due_at) AS turn FROM candidates
-        ) dealt ORDER BY turn, due_at LIMIT :batch
-    )
-    UPDATE work SET claimed = wanted, token = nextval('work_token'), attempts = attempts + 1,
-        due_at = now() + make_interval(secs => :lease)
-    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = :kind AND work.key = picked.key
-    RETURNING work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id
-""")
-
-
-def claim(
-    connection: Connection, kind: str, *, batch: int, lease_seconds: float, max_attempts: int
-) -> Sequence[Row[Any]]:
-    """Take up to `batch` due rows of a kind under a lease, fair by tenant (maintenance)."""
-    given = {"kind": kind, "lease": lease_seconds, "max_attempts": max_attempts}
-    abandoned = connection.execute(_CLAIM_ABANDONED, given).all()
-    return abandoned or connection.execute(_CLAIM, {**given, "batch": batch}).all()
-
-
+# Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
+# comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep owes anew.
 _FINISH = text("""
-    UPDATE work SET done = claimed, claimed = NULL, attempts = 0, last_error = NULL,
-        due_at = CASE WHEN wanted > claimed THEN now()
-                      WHEN CAST(:again AS float8) IS NOT NULL THEN now() + make_interval(secs => :again) END,
-        owed_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now() ELSE owed_since END
-    FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS mine (key, token)
-    WHERE work.tenant_id = :tenant AND work.kind = :kind AND work.key = mine.key AND work.token = mine.token
-        AND work.claimed IS NOT NULL
+    WITH mine AS MATERIALIZED (
+        SELECT work.key, work.kind = 'ingest' OR work.wanted > work.claimed
+            OR CAST(:again AS float8) IS NOT NULL AS stays
+        FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS claim (key, token)
+        JOIN work ON work.tenant_id = :tenant AND work.kind = :kind AND work.key = claim.key
+            AND work.token = claim.token
+        WHERE work.claimed IS NOT NULL
+        ORDER BY work.key FOR UPDATE OF work
+    ), gone AS (
+        DELETE FROM work USING mine
+        WHERE work.tenant_id = :tenant AND work.kind = :kind AND work.key = mine.key AND NOT mine.stays
+    ), kept AS (
+        UPDATE work SET done = claimed, claimed = NULL, attempts = 0, last_error = NULL,
+            due_at = CASE WHEN wanted > claimed THEN now()
+                WHEN CAST(:again AS float8) IS NOT NULL THEN now() + make_interval(secs => :again) END,
+            owed_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now()
+                ELSE owed_since END
+        FROM mine WHERE work.tenant_id = :tenant AND work.kind = :kind AND work.key = mine.key AND mine.stays
+    )
+    SELECT count(*) FROM mine
 """)
 
 
@@ -168,13 +135,12 @@ def finish(
     *,
     again_in: float | None = None,
 ) -> int:
-    """Mark claimed rows done if they are still ours, as the last statement; how many were.
+    """End claims that are still ours, as the last statement; how many were.
 
-    With `again_in` they are due again after so many seconds.
+    A row goes unless something newer is wanted; with `again_in` it is due again after so many seconds.
     """
-    return connection.execute(
-        _FINISH, {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again_in}
-    ).rowcount
+    given = {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again_in}
+    return int(connection.execute(_FINISH, given).scalar_one())
 
 
 def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
@@ -190,12 +156,17 @@ def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int
     return found.one_or_none() is not None
 
 
-_RETRY = text("""
+# What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
+# do not help a chat that cannot be placed.
+_ANEW = "wanted > claimed AND kind <> 'ingest'"
+
+_SPENT = f"(:dead OR (:counts AND attempts >= :max_attempts)) AND NOT ({_ANEW})"
+_RETRY = text(f"""
     UPDATE work SET claimed = NULL, last_error = :error,
-        attempts = CASE WHEN :counts THEN attempts ELSE greatest(attempts - 1, 0) END,
-        due_at = CASE WHEN :dead OR (:counts AND attempts >= :max_attempts) THEN NULL
-                      ELSE now() + make_interval(secs => :delay) END,
-        dead_at = CASE WHEN :dead OR (:counts AND attempts >= :max_attempts) THEN now() END
+        attempts = CASE WHEN (:dead OR (:counts AND attempts >= :max_attempts)) AND {_ANEW} THEN 0
+                        WHEN :counts THEN attempts ELSE greatest(attempts - 1, 0) END,
+        due_at = CASE WHEN {_SPENT} THEN NULL ELSE now() + make_interval(secs => :delay) END,
+        dead_at = CASE WHEN {_SPENT} THEN now() END
     FROM unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
         AS mine (tenant_id, key, token)
     WHERE work.tenant_id = mine.tenant_id AND work.kind = :kind AND work.key = mine.key
@@ -265,12 +236,18 @@ def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]
 
 
 def bury_exhausted(connection: Connection, max_attempts: int) -> int:
-    """Give up rows that have used all their attempts and whose lease ran out (maintenance)."""
+    """Give up rows that have used all their attempts and whose lease ran out; how many those were (maintenance).
+
+    What was wanted anew meanwhile is due instead.
+    """
     return connection.execute(
-        text("""
-            UPDATE work SET dead_at = now(), due_at = NULL, claimed = NULL,
+        text(f"""
+            UPDATE work SET claimed = NULL,
+                attempts = CASE WHEN {_ANEW} THEN 0 ELSE attempts END,
+                due_at = CASE WHEN {_ANEW} THEN now() END,
+                dead_at = CASE WHEN NOT ({_ANEW}) THEN now() END,
                 last_error = coalesce(last_error, 'the worker died or hung every time')
-            WHERE due_at <= now() AND attempts >= :max_attempts
+            WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
         """),
         {"max_attempts": max_attempts},
     ).rowcount
@@ -288,37 +265,27 @@ def owe_arrivals(connection: Connection) -> int:
     ).rowcount
 
 
-def due_by_kind(connection: Connection) -> dict[str, int]:
-    """How many rows may be claimed right now, by kind (maintenance)."""
-    rows = connection.execute(text("SELECT kind, count(*) FROM work WHERE due_at <= now() GROUP BY kind"))
-    return {str(row[0]): int(row[1]) for row in rows}
+_DUE_BY_KIND = text(f"""
+    WITH RECURSIVE kinds AS (
+        (SELECT kind FROM work WHERE {_FREE} ORDER BY kind LIMIT 1)
+        UNION ALL
+        SELECT (SELECT work.kind FROM work WHERE {_FREE} AND work.kind > kinds.kind ORDER BY work.kind LIMIT 1)
+        FROM kinds WHERE kinds.kind IS NOT NULL
+    ), due AS (
+        SELECT kind, (SELECT count(*) FROM (SELECT FROM work WHERE {_FREE} AND work.kind = kinds.kind
+            AND priority = level AND due_at <= now() LIMIT :at_most) AS counted) AS found
+        FROM kinds CROSS JOIN unnest(CAST(:priorities AS smallint[])) AS level WHERE kind IS NOT NULL
+        UNION ALL
+        SELECT kind, count(*) FROM work WHERE claimed IS NOT NULL AND due_at <= now() GROUP BY kind
+    )
+    SELECT kind, sum(found) FROM due GROUP BY kind HAVING sum(found) > 0
+""")
 
 
-def totals(connection: Connection) -> Sequence[Row[Any]]:
-    """Rows by kind and state, with the age in seconds of the longest owed (maintenance)."""
-    return connection.execute(
-        text("""
-            SELECT kind,
-                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
-                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
-                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
-                count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
-                extract(epoch FROM now() - min(owed_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
-            FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
-        """)
-    ).all()
-
-
-def owed_by(connection: Connection, kind: str, trace_id: str) -> tuple[int, int]:
-    """`(owed, dead)` rows of a kind that one request asked for."""
-    row = connection.execute(
-        text("""
-            SELECT count(*) FILTER (WHERE due_at IS NOT NULL), count(*) FILTER (WHERE dead_at IS NOT NULL)
-            FROM work WHERE kind = :kind AND trace_id = :trace AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
-        """),
-        {"kind": kind, "trace": trace_id},
-    ).one()
-    return int(row[0]), int(row[1])
+def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
+    """How many rows may be claimed right now, by kind, each priority counted up to `at_most` (maintenance)."""
+    given = {"at_most": at_most, "priorities": [LIVE, LATER]}
+    return {str(row[0]): int(row[1]) for row in connection.execute(_DUE_BY_KIND, given)}
 
 
 def drop(connection: Connection, tenant_id: str, kind: str, keys: Sequence[str]) -> None:

@@ -7,16 +7,17 @@ from celery import Celery, Task, shared_task
 
 from pipeline import sweep as pipeline_sweep
 from workers import connection, queues, resources
+from workers.threads import ThreadRequest
 
 log = structlog.get_logger(__name__)
 
 # When more sweeps than these wait, those of an outage, one that comes to its turn is left.
 PILED_UP = 10
-# Backfills and forgettings wait in the same queue, and say nothing about sweeps.
-LOOKED_AT = 100
+# Nothing hints more often than each worker of a queue can claim twice.
+COUNTED = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIND.values())
 
 
-@shared_task(name="backscroll.sweep", bind=True)
+@shared_task(name="backscroll.sweep", bind=True, Request=ThreadRequest)
 def sweep(self: Task) -> None:
     """Look over everything once.
 
@@ -24,7 +25,7 @@ def sweep(self: Task) -> None:
     workers idle. Nothing remembers what was hinted, so nothing can be remembered wrongly.
     """
     # After an outage one sweep is enough, not all that were called for: the last ones of them are left.
-    if queues.waiting(self.app, queues.BACKFILL.full_name, self.name, LOOKED_AT) > PILED_UP:
+    if queues.length(self.app, queues.SWEEP.full_name) > PILED_UP:
         return
     if redated := connection.redate_unacknowledged(self.app):
         log.warning("clock_ahead", tasks=redated, remedy="set the clocks of the workers' machines")
@@ -33,7 +34,7 @@ def sweep(self: Task) -> None:
 
 
 def _sweep(app: Celery, held: resources.Resources) -> None:
-    swept = pipeline_sweep.sweep(held.database, held.rules, held.settings.work_max_attempts)
+    swept = pipeline_sweep.sweep(held.database, held.rules, held.settings.work_max_attempts, COUNTED)
     # a queue may serve several kinds, and a backfill can wait
     for kind, due in sorted(swept.due.items(), key=lambda item: (item[0] == "backfill", item[0])):
         queue = queues.OF_KIND.get(kind)

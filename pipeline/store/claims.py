@@ -1,0 +1,185 @@
+"""SQL that claims work: what a dead worker left, then live work before imports and backfills, in fair turns.
+
+A claim costs the same however much is owed and by however many tenants: every look at the table is the first
+entries of an index, their number bounded by the batch. Nothing is locked but the rows that are taken, so workers
+that claim at the same moment take different ones.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.work import LATER, LIVE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """Who was served last: the next claim begins behind, and comes round."""
+
+    tenant_id: str = ""
+    lane: int = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """The rows of one claim."""
+
+    rows: Sequence[Row[Any]]
+    # more may be due, or was due and locked by somebody at that moment
+    more: bool
+    turn: Turn
+
+
+_TAKEN = """
+    claimed = wanted, token = nextval('work_token'), attempts = attempts + 1,
+        due_at = now() + make_interval(secs => :lease)
+"""
+_GIVEN = "work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id, work.priority"
+
+# A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
+_CLAIM_ABANDONED = text(f"""
+    WITH picked AS MATERIALIZED (
+        SELECT tenant_id, kind, key FROM work
+        WHERE kind = :kind AND due_at <= now() AND claimed IS NOT NULL AND attempts < :max_attempts
+        ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
+    )
+    UPDATE work SET {_TAKEN}
+    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = picked.kind AND work.key = picked.key
+    RETURNING {_GIVEN}, true AS abandoned
+""")
+
+
+def _oldest_of(priority: int) -> str:
+    return f"""(SELECT tenant_id, key, lane, priority FROM work
+        WHERE kind = :kind AND priority = {priority} AND due_at <= now() AND claimed IS NULL
+        ORDER BY due_at LIMIT :batch)"""
+
+
+# All that is due, if it is no more than a batch.
+_OLDEST = text(f"SELECT * FROM ({_oldest_of(LIVE)} UNION ALL {_oldest_of(LATER)}) AS due LIMIT :batch")
+
+_FREE = "w.kind = :kind AND w.priority = :priority AND w.due_at IS NOT NULL AND w.claimed IS NULL"
+# Walk the tenants from the one served last, at most a batch of them; of each walk the lanes in the same way, and
+# deal. Twice to four times what the batch takes, as another worker may be taking some of it right now.
+_DEAL = text(f"""
+    WITH RECURSIVE walk (tenant_id, wrapped, step) AS (
+        SELECT CAST(:tenant AS text), false, 0
+        UNION ALL
+        SELECT next.tenant_id, next.wrapped, walk.step + 1
+        FROM walk CROSS JOIN LATERAL (
+            (SELECT w.tenant_id, walk.wrapped FROM work w WHERE {_FREE} AND w.tenant_id > walk.tenant_id
+                ORDER BY w.tenant_id LIMIT 1)
+            UNION ALL
+            (SELECT w.tenant_id, true FROM work w WHERE {_FREE} AND NOT walk.wrapped
+                ORDER BY w.tenant_id LIMIT 1)
+            LIMIT 1
+        ) AS next
+        WHERE walk.step < :batch AND (NOT next.wrapped OR next.tenant_id <= :tenant)
+    ), tenants AS MATERIALIZED (
+        SELECT tenant_id, step, CAST(least(2.0 * :batch, ceil(4.0 * :batch / count(*) OVER ())) AS integer) AS share
+        FROM walk WHERE step > 0
+    )
+    SELECT tenants.tenant_id, tenants.step AS tenant_step, dealt.key, dealt.lane, dealt.step AS lane_step
+    FROM tenants CROSS JOIN LATERAL (
+        WITH RECURSIVE walk (lane, wrapped, step) AS (
+            SELECT CAST(:lane AS integer), false, 0
+            UNION ALL
+            SELECT next.lane, next.wrapped, walk.step + 1
+            FROM walk CROSS JOIN LATERAL (
+                (SELECT w.lane, walk.wrapped FROM work w
+                    WHERE {_FREE} AND w.tenant_id = tenants.tenant_id AND w.lane > walk.lane
+                    ORDER BY w.lane LIMIT 1)
+                UNION ALL
+                (SELECT w.lane, true FROM work w
+                    WHERE {_FREE} AND w.tenant_id = tenants.tenant_id AND NOT walk.wrapped
+                    ORDER BY w.lane LIMIT 1)
+                LIMIT 1
+            ) AS next
+            WHERE walk.step < least(:batch, tenants.share) AND (NOT next.wrapped OR next.lane <= :lane)
+        ), lanes AS MATERIALIZED (
+            SELECT lane, step, CAST(ceil(2.0 * tenants.share / count(*) OVER ()) AS integer) AS share
+            FROM walk WHERE step > 0
+        )
+        SELECT due.key, lanes.lane, lanes.step, row_number() OVER (ORDER BY due.turn, lanes.step) AS turn
+        FROM lanes CROSS JOIN LATERAL (
+            SELECT w.key, row_number() OVER (ORDER BY w.due_at) AS turn FROM work w
+            WHERE {_FREE} AND w.tenant_id = tenants.tenant_id AND w.lane = lanes.lane AND w.due_at <= now()
+            ORDER BY w.due_at LIMIT lanes.share
+        ) AS due
+        ORDER BY turn LIMIT tenants.share
+    ) AS dealt
+    ORDER BY dealt.turn, tenants.step
+""")
+
+# The order of `unnest` is that of the loop, which ends with the batch: what comes behind is not locked.
+_TAKE = text(f"""
+    WITH picked AS MATERIALIZED (
+        SELECT free.tenant_id, free.key
+        FROM unnest(CAST(:tenants AS text[]), CAST(:keys AS text[])) WITH ORDINALITY
+            AS candidate (tenant_id, key, place)
+        CROSS JOIN LATERAL (
+            SELECT w.tenant_id, w.key FROM work w
+            WHERE w.tenant_id = candidate.tenant_id AND w.kind = :kind AND w.key = candidate.key
+                AND w.claimed IS NULL AND w.due_at <= now()
+            FOR UPDATE SKIP LOCKED
+        ) AS free
+        ORDER BY candidate.place LIMIT :batch
+    )
+    UPDATE work SET {_TAKEN}
+    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = :kind AND work.key = picked.key
+    RETURNING {_GIVEN}, false AS abandoned
+""")
+
+
+def claim(
+    connection: Connection,
+    kind: str,
+    *,
+    batch: int,
+    lease_seconds: float,
+    max_attempts: int,
+    after: Turn | None = None,
+) -> Claimed:
+    """Take up to `batch` due rows of a kind under a lease: live ones first, fair by tenant and chat (maintenance)."""
+    after = after or Turn()
+    given = {"kind": kind, "lease": lease_seconds}
+    abandoned = connection.execute(_CLAIM_ABANDONED, {**given, "max_attempts": max_attempts}).all()
+    if abandoned:
+        return Claimed(rows=abandoned, more=True, turn=after)
+    oldest = connection.execute(_OLDEST, {"kind": kind, "batch": batch}).all()
+    if not oldest:
+        return Claimed(rows=[], more=False, turn=after)
+    dealt: Sequence[Row[Any]] = []
+    priority = oldest[-1].priority
+    before = [row for row in oldest if row.priority < priority]
+    if len(oldest) == batch:
+        # more is due than is taken: what is of the last priority takes turns, all before it fits
+        shared = {"kind": kind, "priority": priority, "batch": batch - len(before)}
+        dealt = connection.execute(_DEAL, {**shared, "tenant": after.tenant_id, "lane": after.lane}).all()
+    # The oldest at the end: turns of those who wait for a later moment do not keep anybody from being found.
+    candidates = list(_once((row.tenant_id, row.key) for row in (*before, *dealt, *oldest)))
+    rows = connection.execute(
+        _TAKE,
+        {
+            **given,
+            "batch": batch,
+            "tenants": [tenant for tenant, _ in candidates],
+            "keys": [key for _, key in candidates],
+        },
+    ).all()
+    more = len(oldest) == batch or len(rows) < len(candidates)
+    return Claimed(rows=rows, more=more, turn=_turn(dealt, rows) or after)
+
+
+def _once(candidates: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    return iter(dict.fromkeys(candidates))
+
+
+def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:
+    """The last one in the walk that something was taken of; None: no turns were dealt."""
+    keys = {(row.tenant_id, row.key) for row in taken}
+    served = [row for row in dealt if (row.tenant_id, row.key) in keys]
+    last = max(served, key=lambda row: (row.tenant_step, row.lane_step), default=None)
+    return None if last is None else Turn(tenant_id=last.tenant_id, lane=last.lane)
