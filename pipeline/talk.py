@@ -38,8 +38,7 @@ _PERSON_WORD = re.compile(
     r"|doctor)\b",
     re.IGNORECASE,
 )
-# The description that imports append to a shared picture is not the speaker's.
-_PICTURE = re.compile(r"\s*\[picture: [^\]]*\]\s*$")
+_PICTURE = "[picture: "
 _SENTENCE = re.compile(r"[^.!?…]+[.!?…]*")
 _LEAD = r"^(?:(?:so|and|but|ok|okay|hey|hi|well|oh|btw|also|then)[,!. ]+)*"
 _VERB = (
@@ -68,12 +67,25 @@ def asks(text: str) -> float:
     if text.endswith((".", "!")) and "?" not in text and "…" not in text:
         return 0.0  # no sentence of it asks, and most need not be looked at
     asked = whole = 0
-    for found in _SENTENCE.findall(_PICTURE.sub("", text) if "[picture: " in text else text):
+    for found in _SENTENCE.findall(_without_picture(text) if _PICTURE in text else text):
         sentence = found.strip()
         whole += len(sentence)
         if sentence.endswith("?") or (not sentence.endswith((".", "!")) and _ASKING.match(sentence)):
             asked += len(sentence)
     return asked / max(whole, 1)
+
+
+def _without_picture(text: str) -> str:
+    """The text without the description that imports append to a shared picture: that is not the speaker's.
+
+    >>> _without_picture("Do you like it? [picture: a dog]")
+    'Do you like it?'
+    """
+    whole = text.rstrip()
+    if not whole.endswith("]"):
+        return text
+    at = whole.find(_PICTURE, whole.rfind("]", 0, -1) + 1)
+    return whole[:at].rstrip() if at >= 0 else text
 
 
 @lru_cache(maxsize=65_536)

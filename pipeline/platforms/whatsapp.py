@@ -37,7 +37,7 @@ HEAD_LINES = 10_000
 _HEAD_CHARS = 4_000_000
 
 _TITLE = re.compile(
-    r"whats\s?app.*?(?:\s(?:with|mit|con|avec|com|met|с контактом|с|ile)\s|\s-\s)(?P<title>.+)", re.IGNORECASE
+    r"(?>.*?whats\s?app).*?(?:\s(?:with|mit|con|avec|com|met|с контактом|с|ile)\s|\s-\s)(?P<title>.+)", re.IGNORECASE
 )
 # browsers number what is downloaded twice
 _COPY = re.compile(r"\s?\(\d{1,2}\)$")
@@ -54,7 +54,7 @@ def title_from_name(file_name: str) -> str | None:
     stem = _COPY.sub("", re.sub(r"\.(?:txt|zip)$", "", file_name, flags=re.IGNORECASE)).strip()
     if stem.strip("_").lower() in {"chat", ""}:
         return None
-    return found["title"].strip() if (found := _TITLE.search(stem)) else stem
+    return found["title"].strip() if (found := _TITLE.match(stem)) else stem
 
 
 @dataclass(kw_only=True)
