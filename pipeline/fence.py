@@ -25,7 +25,14 @@ _LOOK_ALIKES = {
     "s": "ѕꜱ5",
 }
 # Latin with accents; letters in circles, of the full width, or as mathematicians set them.
-_MAPPED = ((0xC0, 0x250), (0x1E00, 0x1F00), (0x2100, 0x2150), (0x24B6, 0x24EA), (0xFF21, 0xFF5B), (0x1D400, 0x1D6A6))
+_MAPPED = (
+    (0xC0, 0x250),
+    (0x1E00, 0x1F00),
+    (0x2100, 0x2150),
+    (0x24B6, 0x24EA),
+    (0xFF21, 0xFF5B),
+    (0x1D400, 0x1D6A6),
+)
 _LESS_THAN = "<\uff1c\ufe64\u2329\u27e8\u276e\u2770\u3008\u02c2\u1438"
 
 

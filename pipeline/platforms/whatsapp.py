@@ -37,7 +37,8 @@ HEAD_LINES = 10_000
 _HEAD_CHARS = 4_000_000
 
 _TITLE = re.compile(
-    r"(?>.*?whats\s?app).*?(?:\s(?:with|mit|con|avec|com|met|с контактом|с|ile)\s|\s-\s)(?P<title>.+)", re.IGNORECASE
+    r"(?>.*?whats\s?app).*?(?:\s(?:with|mit|con|avec|com|met|с контактом|с|ile)\s|\s-\s)(?P<title>.+)",
+    re.IGNORECASE,
 )
 # browsers number what is downloaded twice
 _COPY = re.compile(r"\s?\(\d{1,2}\)$")
@@ -179,7 +180,10 @@ class _Reader:
         return self._message(where, sender, local, said)
 
     def _message(self, where: str, sender: str, local: datetime, said: whatsapp_text.Said) -> Record | Broken:
-        sent_at = whatsapp_time.instant(local, self._zone, self._latest)
+        try:
+            sent_at = whatsapp_time.instant(local, self._zone, self._latest)
+        except OverflowError:
+            return Broken(where=where, reason=f"{local} is not a time that a calendar knows")
         sender_id = whatsapp_text.sender_id(sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text

@@ -112,7 +112,9 @@ def _members(operation: Any, argument: Any, most: int = 3) -> list[str]:
     negated = argument[0][0] is codes.NEGATE
     wanted = [sign for sign in _SAMPLES if _is_in(sign, argument) is not negated]
     if not negated:
-        wanted += [chr(a if o is codes.LITERAL else a[0]) for o, a in argument if o in (codes.LITERAL, codes.RANGE)]
+        wanted += [
+            chr(a if o is codes.LITERAL else a[0]) for o, a in argument if o in (codes.LITERAL, codes.RANGE)
+        ]
     return list(dict.fromkeys(wanted))[:most] or ["b"]
 
 
@@ -162,7 +164,11 @@ def _repetitions(tree: Iterable[Any], begin: str = "") -> Iterator[tuple[str, st
                 yield from _repetitions(argument[1], begin)
             case codes.MAX_REPEAT | codes.MIN_REPEAT | codes.POSSESSIVE_REPEAT:
                 if argument[1] > 1:
-                    single = len(argument[2]) == 1 and argument[2][0][0] in (codes.IN, codes.ANY, codes.NOT_LITERAL)
+                    single = len(argument[2]) == 1 and argument[2][0][0] in (
+                        codes.IN,
+                        codes.ANY,
+                        codes.NOT_LITERAL,
+                    )
                     bodies = _members(*argument[2][0]) if single else [_example(argument[2])]
                     for body in bodies:
                         yield begin, body
