@@ -14,6 +14,7 @@ from pipeline import verbatim
 from pipeline.dates import MONTHS
 from pipeline.events import Timed
 from pipeline.verbatim import Verbatim
+from pipeline.wordless import pattern
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _WHEN = re.compile(
@@ -37,8 +38,8 @@ _LEAD = (
     r"(?:the )?)"
 )
 _DATES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
+    re.compile(source, re.IGNORECASE)
+    for source in (
         rf"{_LEAD}?\b(?P<y>\d{{4}})-(?P<n>\d{{2}})-(?P<d>\d{{2}})\b",
         rf"{_LEAD}?\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m>{_M})\b(?:,? (?P<y>\d{{4}})\b)?",
         rf"{_LEAD}?\b(?P<m>{_M}) (?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<y>\d{{4}})\b)?",
@@ -131,7 +132,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     for speaker in speakers:
         for part in filter(lambda part: part.casefold() in folded, _WORD.findall(speaker)):
             spellings = "|".join(map(re.escape, sorted(_spellings(part, text), key=len, reverse=True)))
-            mention = re.compile(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
+            mention = pattern(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
             found = mention.search(content) if len(part) > 1 else None
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
@@ -166,8 +167,8 @@ def _dates(text: str, earliest: datetime, now: datetime) -> tuple[list[tuple[dat
         spans.extend(_spans(match.groupdict(), earliest, now))
         return " "
 
-    for pattern in _DATES:
-        text = pattern.sub(taken, text)
+    for date_pattern in _DATES:
+        text = date_pattern.sub(taken, text)
     return spans, text
 
 

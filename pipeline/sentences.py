@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from pipeline.stopwords import STOPWORDS
 
@@ -57,7 +56,6 @@ def words(text: str) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """The form under which a word's variants are counted together: lower case, no plural, no possessive.
 
@@ -76,7 +74,6 @@ def stem(word: str) -> str:
     return low
 
 
-@lru_cache(maxsize=16_384)
 def is_content(word: str) -> bool:
     """Whether a word can tell what a conversation is about."""
     low = word.lower().replace("\u2019", "'")

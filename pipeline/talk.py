@@ -5,10 +5,10 @@ English patterns; in another language they match nothing, and a message is judge
 """
 
 import re
-from functools import lru_cache
 from itertools import repeat
 
 from pipeline.dates import MONTHS
+from pipeline.wordless import cached
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _SELF = "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
@@ -55,7 +55,7 @@ _ASKING = re.compile(
 )
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def asks(text: str) -> float:
     """The share of the text that asks something, from 0 to 1.
 
@@ -88,19 +88,19 @@ def _without_picture(text: str) -> str:
     return whole[:at].rstrip() if at >= 0 else text
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def says_when(text: str) -> bool:
     """Whether it names a time."""
     return bool(_TIME.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def says_number(text: str) -> bool:
     """Whether it holds a number, in figures or as a word."""
     return bool(_NUMBER.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def says_where(text: str) -> bool:
     """Whether it names a place.
 
@@ -110,13 +110,13 @@ def says_where(text: str) -> bool:
     return bool(_PLACE.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def says_who(text: str) -> bool:
     """Whether it speaks of somebody by what they are to its speaker: names are known by no pattern."""
     return bool(_PERSON_WORD.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def about_self(text: str) -> float:
     """The share of first-person words less that of second-person ones; few words are not taken at their word."""
     words = _WORD.findall(text.lower().replace("’", "'"))

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from pipeline.wordless import pattern
+
 # So many at most of one question, each of so many characters at most.
 MOST = 8
 MAX_CHARS = 200
@@ -72,14 +74,14 @@ class Verbatim:
     def _pattern(self) -> re.Pattern[str]:
         if self.kind == "number":
             body = _figures(self.text)
-            return re.compile(rf"(?<!\w)(?<!\d[.,]){body}(?!\w|[.,]\d)")
+            return pattern(rf"(?<!\w)(?<!\d[.,]){body}(?!\w|[.,]\d)")
         body = _APOSTROPHE.sub("['’]", r"\s+".join(map(re.escape, self.parts)))
         word = r"\w" if self.kind == "identifier" else r"[^\W_]"
         before = f"(?<!{word})" if _has_edge(self.text[0]) or self.text[0] in "@#" else ""
         after = f"(?!{word})" if _has_edge(self.text[-1]) else ""
         # v1.2 is not v1.2.3
         more = r"(?!\.\d)" if self.kind == "identifier" else ""
-        return re.compile(before + body + after + more, re.IGNORECASE)
+        return pattern(before + body + after + more, re.IGNORECASE)
 
 
 def _figures(number: str) -> str:

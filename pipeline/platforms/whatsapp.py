@@ -41,6 +41,7 @@ _TITLE = re.compile(
     re.IGNORECASE,
 )
 # browsers number what is downloaded twice
+_SUFFIX = re.compile(r"\.(?:txt|zip)$", re.IGNORECASE)
 _COPY = re.compile(r"\s?\(\d{1,2}\)$")
 
 
@@ -52,7 +53,7 @@ def title_from_name(file_name: str) -> str | None:
     >>> title_from_name("WhatsApp-Chat mit Jörg.txt"), title_from_name("WhatsApp Chat - Ana.zip")
     ('Jörg', 'Ana')
     """
-    stem = _COPY.sub("", re.sub(r"\.(?:txt|zip)$", "", file_name, flags=re.IGNORECASE)).strip()
+    stem = _COPY.sub("", _SUFFIX.sub("", file_name)).strip()
     if stem.strip("_").lower() in {"chat", ""}:
         return None
     return found["title"].strip() if (found := _TITLE.match(stem)) else stem
