@@ -25,6 +25,7 @@ LEAST = 0.5
 # What counts less than this, in percent, is left out.
 LEAST_PERCENT = 5
 # Near each other, and never the same.
+_PLAIN = re.compile("[a-z]{3,}")
 _SERIES = frozenset(
     "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august"
     " september october november december one two three four five six seven eight nine ten eleven twelve twenty"
@@ -44,7 +45,7 @@ def vocabulary() -> list[str]:
 
 def whole_words(vocabulary: Iterable[str]) -> list[str]:
     """Without pieces of words, names of special tokens, numbers and what stands in a series."""
-    return [word for word in vocabulary if re.fullmatch("[a-z]{3,}", word) and word not in _SERIES]
+    return [word for word in vocabulary if _PLAIN.fullmatch(word) and word not in _SERIES]
 
 
 def stemmed(words: list[str]) -> dict[str, str]:

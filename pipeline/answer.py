@@ -9,6 +9,7 @@ from pipeline.assemble import Section
 from pipeline.blocks import Remembered
 from pipeline.exchanges import exchanged
 from pipeline.explain import explanation
+from pipeline.fence import harmless, visible
 from pipeline.likeness import Scale
 from pipeline.recall import Found
 from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate_line
@@ -59,14 +60,27 @@ class Page:
         return [self.blocks[kind] for kind in ORDER if kind in self.blocks]
 
 
+def question_block(query: ContextQuery, budget: int, tokenizer: Tokenizer = ESTIMATE) -> Block:
+    """The question as it stands in the context.
+
+    Raises `InvalidInput` for a budget that is too small for it alone, which is known before anything is searched.
+    """
+    block = assemble.plain("question", blocks.QUESTION + query.query, tokenizer.count)
+    if block.tokens > budget:
+        raise InvalidInput(
+            f"budget_tokens is {budget}, but the question alone takes {block.tokens}: raise it or ask shorter",
+            field="budget_tokens",
+        )
+    return block
+
+
 def answer(
     query: ContextQuery, asked: Asked, found: Found, budget: int, tokenizer: Tokenizer = ESTIMATE
 ) -> Context:
     """The context, within `budget` tokens as `tokenizer` counts them.
 
     What must be there comes first to the budget (the question, the guardrails), then what is said anyway (recent
-    talk), then what is known, and what was found takes the rest. Raises `InvalidInput` for a budget that is too
-    small for the question alone.
+    talk), then what is known, and what was found takes the rest. Raises `InvalidInput` as `question_block` does.
     """
     parameters = asked.parameters
     count = tokenizer.count
@@ -75,12 +89,7 @@ def answer(
         # no more than the number, and that whatever was asked: the rest is not for whoever is here
         detail = f"{found.hidden_memories:,} learned in other chats, where not everybody here was"
         page.dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
-    closing = assemble.plain("question", blocks.QUESTION + query.query, count)
-    if not page.put(closing):
-        raise InvalidInput(
-            f"budget_tokens is {budget}, but the question alone takes {closing.tokens}: raise it or ask shorter",
-            field="budget_tokens",
-        )
+    page.put(question_block(query, budget, tokenizer))
     degraded = list(asked.degraded)
     if not page.put(assemble.plain("guardrails", blocks.GUARDRAILS, count)):
         degraded.append("guardrails: the budget has no room for them")
@@ -166,10 +175,11 @@ def _chat_messages(
     spoken = []
     for item in history:
         message = said[item.id]
-        text = assemble.within_tokens(message.content, count(item.text), count)
+        text = assemble.within_tokens(harmless(visible(message.content)), count(item.text), count)
         if message.role == "assistant":
             spoken.append(ChatMessage(role="assistant", content=text))
         else:
-            spoken.append(ChatMessage(role="user", content=f"{message.speaker}: {text}"))
+            speaker = assemble.one_line(message.speaker)
+            spoken.append(ChatMessage(role="user", content=f"{speaker}: {text}"))
     system = [ChatMessage(role="system", content=told)] if told else []
     return [*system, *spoken, ChatMessage(role="user", content=query.query)]

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.fence import CLOSE, OPEN, harmless
+from pipeline.fence import CLOSE, OPEN, harmless, visible
 from pipeline.tokens import Count, estimate_line
 from schemas.context import Block, BlockKind, Dropped, DropReason, Item
 
@@ -147,8 +147,8 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
 
 
 def one_line(text: str) -> str:
-    """A message on one line that can break neither its fence nor its line."""
-    return harmless(" ".join(text.split()))
+    """A message on one line that can break neither its fence nor its line, and that says what it shows."""
+    return harmless(" ".join(visible(text).split()))
 
 
 def _render(section: Section, entries: Sequence[Entry]) -> str:

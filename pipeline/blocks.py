@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from pipeline import assemble, excerpt
 from pipeline.assemble import Entry, Section
 from pipeline.dates import MONTHS
-from pipeline.fence import CLOSE, OPEN, harmless
+from pipeline.fence import CLOSE, OPEN, harmless, visible
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS
 from pipeline.tokens import Count, estimate, estimate_line
@@ -177,7 +177,7 @@ def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
     entries = []
     for number, memory in enumerate(found):
         citation = f"- Doc {assemble.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
-        told = excerpt.about(harmless(memory.content), asked, max(half - estimate(citation), 1))
+        told = excerpt.about(harmless(visible(memory.content)), asked, max(half - estimate(citation), 1))
         item = Item(
             kind="document",
             id=memory.id,

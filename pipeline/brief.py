@@ -25,7 +25,7 @@ _GOES_ON = re.compile(
 )
 _REFERS = re.compile(
     r"\b(?:it|its|they|them|their|he|him|his|she|her|hers|there)\b"
-    r"|\b(?:that|this|those|these)(?=\s*(?:\W*$|[?!.,]|(?:is|was|are|were|did|does|do|one|ones|again|then)\b))",
+    r"|\b(?:that|this|those|these)(?=\s*+(?:\W*$|[?!.,]|(?:is|was|are|were|did|does|do|one|ones|again|then)\b))",
     re.IGNORECASE,
 )
 

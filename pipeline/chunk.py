@@ -10,7 +10,7 @@ from pipeline import tokens
 _BREAKS = (
     re.compile(r"\n[^\S\n]*\n\s*"),
     re.compile(
-        "\\n+|[.!?…\u061f\u0964]+[\"'\u201d\u2019»)\\]]*\\s+|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*"
+        "(?<=[.!?…\u061f\u0964])[\"'\u201d\u2019»)\\]]*+\\s+|\\n+|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*"
     ),
     re.compile(r"\s+"),
 )

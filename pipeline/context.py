@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline import asking, querylog, recall
-from pipeline.answer import answer
+from pipeline.answer import answer, question_block
 from pipeline.asking import Asked
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
@@ -50,11 +50,12 @@ def build_context(
     `InvalidInput` for a profile, parameter or budget that cannot be, `DatabaseUnavailable`.
     """
     started = monotonic()
+    budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
+    question_block(query, budget, tokenizer)
     asked = asking.ask(database, tenant_id, query, embedder, settings)
     found = recall.find(database, tenant_id, query, asked, settings, reranker)
     with asked.timed("assemble"):
-        budget = query.budget_tokens or settings.context_budget_tokens
-        context = answer(query, asked, found, budget, tokenizer_for(query.model))
+        context = answer(query, asked, found, budget, tokenizer)
     with asked.timed("note"):
         _note(database, tenant_id, query, context, asked, found, settings, monotonic() - started)
     if context.explain is not None:

@@ -37,7 +37,8 @@ class Sentence:
         return _QUESTION.search(self.text) is not None
 
 
-_QUESTION = re.compile("[?\uff1f\u061f]+[\"'\u201d)\\s]*\\W*$")
+# A question mark with no word after it; read from the last word on, so that each run of marks is gone through once.
+_QUESTION = re.compile(r"(?<!\W)[^\w?\uff1f\u061f]*+[?\uff1f\u061f]\W*+\Z")
 
 
 def _any(*alternatives: str) -> re.Pattern[str]:

@@ -42,6 +42,8 @@ _CALENDAR = re.compile(
     r"(?:mon|tues?|wed(?:nes)?|thurs?|fri|sat(?:ur)?|sun)(?:day)?s?|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?"
     r"|apr(?:il)?|june?|july?|aug(?:ust)?|sep(?:t|tember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?"
 )
+_LETTERS = re.compile(r"[^\W\d_]+")
+_POSSESSIVE = re.compile("['\u2019]s$")
 _OPENS = frozenset('.!?:;\n"([\u2026\u201c\u2013\u2014-')  # a word after these begins a sentence
 _MAX_CHARS = 120
 _SHORT_FORM = 3
@@ -59,7 +61,7 @@ def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24
     inside: Counter[str] = Counter()
     opening: Counter[str] = Counter()
     spelling: dict[str, str] = {}
-    lower = {word for text in texts for word in re.findall(r"[^\W\d_]+", text) if word.islower()}
+    lower = {word for text in texts for word in _LETTERS.findall(text) if word.islower()}
     skipped = {part.lower() for name in known for part in (name, *name.split())}
     for text in texts:
         for found, begins in _found(text):
@@ -99,7 +101,7 @@ def _found(text: str) -> list[tuple[str, bool]]:
             parts.pop(0)  # "The Santa Preguiça", but "in New York"
         while parts and (_plain(parts[-1]) or parts[-1].islower()):  # "Friday I"
             parts.pop()
-        name = re.sub("['\u2019]s$", "", " ".join(parts))
+        name = _POSSESSIVE.sub("", " ".join(parts))
         if name and not (name.isupper() and len(name) > _LONGEST_ACRONYM):
             found.append((match.start(), name, begins))
     return [(name[:_MAX_CHARS], begins) for _, name, begins in sorted(found) if len(name) > 1]

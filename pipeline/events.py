@@ -7,6 +7,7 @@ the question's words, English alone; `timed` says what the question then prefers
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from math import inf
 from typing import Literal
 
@@ -54,7 +55,7 @@ _END = re.compile(
 )
 # Times of the clock or the calendar, which are read as dates or mean every day, and words that only point.
 _NO_EVENT = re.compile(
-    rf"(?:the )?(?:\d[\d:.]*(?:st|nd|rd|th|h|am|pm)?(?: (?:of )?(?:{_M}))?\W*$|(?:{_M})\b(?: \d.*)?\W*$"
+    rf"(?:the )?(?:\d[\d:.]*+(?:st|nd|rd|th|h|am|pm)?(?: (?:of )?(?:{_M}))?\W*$|(?:{_M})\b(?: \d.*+)?\W*$"
     r"|\d{1,2}(?::\d\d)? ?(?:h|am|pm)\b|(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|(?:this|last|next|the past)\b"
     r"|(?:noon|midnight|dark|now|then|that|it|this|all|each|one|both|us|them|him|her|me|you|tomorrow|yesterday|today|when|what|which"
     r"|first|second|third|other|week|weekend|month|year|day|night|summer|winter|spring|autumn|fall)\W*$)",
@@ -67,8 +68,11 @@ _LENGTH = re.compile(
     r"\bhow (?:long|many (?:days|weeks|months|years)|much time)(?: \w+){0,3} (?:before|after|since|between|prior)\b",
     re.IGNORECASE,
 )
+_BEFORE_A_MARK = re.compile(r"\s+(?=[?!.,;])")
 # An event said in fewer letters is none.
 _SHORTEST = 4
+# Of so many words that an event may follow, the first, each is tried: what comes after them is read to its end.
+_LEADS_TRIED = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +144,7 @@ def mention(text: str) -> Mention | None:
         events = (found["first"].strip(), found["second"].strip())
         if all(map(_is_event, events)):
             return _mention(text, found.start(), found.end(), "between", events, None)
-    for found in _LEAD.finditer(text):
+    for found in islice(_LEAD.finditer(text), _LEADS_TRIED):
         stop = _END.search(text, found.end())
         end = stop.start() if stop else len(text)
         event = text[found.end() : end].strip()
@@ -188,7 +192,7 @@ def _mention(
         events=events,
         days=days,
         text=text[start:end].strip(),
-        rest=re.sub(r"\s+(?=[?!.,;])", "", " ".join(rest.split())).lstrip("?!.,; "),
+        rest=_BEFORE_A_MARK.sub("", " ".join(rest.split())).lstrip("?!.,; "),
     )
 
 

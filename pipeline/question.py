@@ -14,6 +14,7 @@ from pipeline import verbatim
 from pipeline.dates import MONTHS
 from pipeline.events import Timed
 from pipeline.verbatim import Verbatim
+from pipeline.wordless import pattern
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _WHEN = re.compile(
@@ -37,8 +38,8 @@ _LEAD = (
     r"(?:the )?)"
 )
 _DATES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
+    re.compile(source, re.IGNORECASE)
+    for source in (
         rf"{_LEAD}?\b(?P<y>\d{{4}})-(?P<n>\d{{2}})-(?P<d>\d{{2}})\b",
         rf"{_LEAD}?\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m>{_M})\b(?:,? (?P<y>\d{{4}})\b)?",
         rf"{_LEAD}?\b(?P<m>{_M}) (?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<y>\d{{4}})\b)?",
@@ -70,6 +71,8 @@ _RELATIVE = re.compile(
     rf"|(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}|a couple of) (?P<ago>day|week|month|year)s? ago)\b",
     re.IGNORECASE,
 )
+# So many different times of one question count, the first ones named: each is compared with every candidate.
+MOST_SPANS = 16
 # Words that open a question more often than they are names.
 _OPENERS = frozenset({"will", "may", "can", "might"})
 
@@ -94,7 +97,7 @@ class Question:
     asks_who: bool = False
     # it asks how things stand in the end
     asks_now: bool = False
-    # the times that it names, each from … until, the end not included
+    # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
     # the time that it counts from an event, once that was found in the talk
     event: Timed | None = None
@@ -122,14 +125,14 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     # their words stay in what is searched: "the camping trip last year" may be called that in the talk
     spans += [_relative(match.groupdict(), now) for match in _RELATIVE.finditer(content)]
     dated, content = _dates(content, earliest, now)
-    spans += dated
+    spans = sorted(list(dict.fromkeys(spans + dated))[:MOST_SPANS])
     named = set()
     # of the hundreds who may have spoken few stand in the question, and only these are worth a pattern
     folded = content.casefold()
     for speaker in speakers:
         for part in filter(lambda part: part.casefold() in folded, _WORD.findall(speaker)):
             spellings = "|".join(map(re.escape, sorted(_spellings(part, text), key=len, reverse=True)))
-            mention = re.compile(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
+            mention = pattern(rf"@?\b(?:{spellings})\b(?:['’]s\b)?")
             found = mention.search(content) if len(part) > 1 else None
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
@@ -152,17 +155,20 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
 
 
 def dates(text: str, earliest: datetime, now: datetime) -> list[tuple[datetime, datetime]]:
-    """The times that a text names by the calendar, as in `read`."""
-    return _dates(text, earliest, now)[0]
+    """The times that a text names by the calendar, as in `read`, each once."""
+    return list(dict.fromkeys(_dates(text, earliest, now)[0]))
 
 
 def _dates(text: str, earliest: datetime, now: datetime) -> tuple[list[tuple[datetime, datetime]], str]:
     """The times that a text names by the calendar, and the text without them."""
-    spans = []
-    for pattern in _DATES:
-        while match := pattern.search(text):
-            spans += _spans(match.groupdict(), earliest, now)
-            text = text[: match.start()] + " " + text[match.end() :]
+    spans: list[tuple[datetime, datetime]] = []
+
+    def taken(match: re.Match[str]) -> str:
+        spans.extend(_spans(match.groupdict(), earliest, now))
+        return " "
+
+    for date_pattern in _DATES:
+        text = date_pattern.sub(taken, text)
     return spans, text
 
 
@@ -181,7 +187,8 @@ def _spans(
         month = int(found["n"] or 0)
     elif found.get("m"):
         month = MONTHS.index((found["m"] or "").lower()) + 1
-    years = [int(found["y"] or 0)] if found.get("y") else range(earliest.year, now.year + 1)
+    # the newest first: of a chat of many years the last ones are meant
+    years = [int(found["y"] or 0)] if found.get("y") else range(now.year, earliest.year - 1, -1)
     spans = []
     for year in years:
         if not 1 < year < 9998 or (month is not None and not 1 <= month <= 12):

@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from pipeline.stopwords import STOPWORDS
 
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
 _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")
-# What looks like an end but is none: abbreviations, initials, the number of a list item.
-_NO_END = re.compile(
-    r"(?:\b(?:mr|mrs|ms|dr|st|sr|sra|prof|no|vs|e\.g|i\.e|etc|approx|ca)|\b[A-Z]|^\s*\d+)\.$", re.I
-)
+# What looks like an end but is none: abbreviations and initials, of no more characters than these …
+_NO_END = re.compile(r"\b(?:mr|mrs|ms|dr|st|sr|sra|prof|no|vs|e\.g|i\.e|etc|approx|ca|[A-Z])\.$", re.I)
+_LONGEST_NO_END = len("approx.")
+# … and the number of a list item.
+_ITEM_NUMBER = re.compile(r"\s*\d+\.")
 # A number with its fraction and unit sign, or a run of letters with inner apostrophes and hyphens.
 _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9]*")
 _FIRST_UNSPACED = "\u0e00"
@@ -24,13 +24,19 @@ def sentences(text: str) -> list[str]:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    start = 0
+    start, number = 0, _ITEM_NUMBER.match(text)
     for match in _END.finditer(text):
-        if "\n" not in match[0] and _NO_END.search(text[start : match.start()].rstrip("\"')")):
+        end = match.start()
+        # only the last word before it is looked at: a text may have no end for long
+        if "\n" not in match[0] and (
+            (number is not None and number.end() == end)
+            or _NO_END.search(text, max(start, end - _LONGEST_NO_END), end)
+        ):
             continue
         if sentence := text[start : match.end()].strip():
             yield sentence
         start = match.end()
+        number = _ITEM_NUMBER.match(text, start)
     if rest := text[start:].strip():
         yield rest
 
@@ -50,7 +56,6 @@ def words(text: str) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """The form under which a word's variants are counted together: lower case, no plural, no possessive.
 
@@ -69,7 +74,6 @@ def stem(word: str) -> str:
     return low
 
 
-@lru_cache(maxsize=16_384)
 def is_content(word: str) -> bool:
     """Whether a word can tell what a conversation is about."""
     low = word.lower().replace("\u2019", "'")

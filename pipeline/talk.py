@@ -5,10 +5,10 @@ English patterns; in another language they match nothing, and a message is judge
 """
 
 import re
-from functools import lru_cache
 from itertools import repeat
 
 from pipeline.dates import MONTHS
+from pipeline.wordless import cached
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _SELF = "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
@@ -38,8 +38,7 @@ _PERSON_WORD = re.compile(
     r"|doctor)\b",
     re.IGNORECASE,
 )
-# The description that imports append to a shared picture is not the speaker's.
-_PICTURE = re.compile(r"\s*\[picture: [^\]]*\]\s*$")
+_PICTURE = "[picture: "
 _SENTENCE = re.compile(r"[^.!?…]+[.!?…]*")
 _LEAD = r"^(?:(?:so|and|but|ok|okay|hey|hi|well|oh|btw|also|then)[,!. ]+)*"
 _VERB = (
@@ -56,7 +55,7 @@ _ASKING = re.compile(
 )
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def asks(text: str) -> float:
     """The share of the text that asks something, from 0 to 1.
 
@@ -68,7 +67,7 @@ def asks(text: str) -> float:
     if text.endswith((".", "!")) and "?" not in text and "…" not in text:
         return 0.0  # no sentence of it asks, and most need not be looked at
     asked = whole = 0
-    for found in _SENTENCE.findall(_PICTURE.sub("", text) if "[picture: " in text else text):
+    for found in _SENTENCE.findall(_without_picture(text) if _PICTURE in text else text):
         sentence = found.strip()
         whole += len(sentence)
         if sentence.endswith("?") or (not sentence.endswith((".", "!")) and _ASKING.match(sentence)):
@@ -76,19 +75,32 @@ def asks(text: str) -> float:
     return asked / max(whole, 1)
 
 
-@lru_cache(maxsize=65_536)
+def _without_picture(text: str) -> str:
+    """The text without the description that imports append to a shared picture: that is not the speaker's.
+
+    >>> _without_picture("Do you like it? [picture: a dog]")
+    'Do you like it?'
+    """
+    whole = text.rstrip()
+    if not whole.endswith("]"):
+        return text
+    at = whole.find(_PICTURE, whole.rfind("]", 0, -1) + 1)
+    return whole[:at].rstrip() if at >= 0 else text
+
+
+@cached
 def says_when(text: str) -> bool:
     """Whether it names a time."""
     return bool(_TIME.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def says_number(text: str) -> bool:
     """Whether it holds a number, in figures or as a word."""
     return bool(_NUMBER.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def says_where(text: str) -> bool:
     """Whether it names a place.
 
@@ -98,13 +110,13 @@ def says_where(text: str) -> bool:
     return bool(_PLACE.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def says_who(text: str) -> bool:
     """Whether it speaks of somebody by what they are to its speaker: names are known by no pattern."""
     return bool(_PERSON_WORD.search(text))
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def about_self(text: str) -> float:
     """The share of first-person words less that of second-person ones; few words are not taken at their word."""
     words = _WORD.findall(text.lower().replace("’", "'"))

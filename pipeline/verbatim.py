@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from pipeline.wordless import pattern
+
 # So many at most of one question, each of so many characters at most.
 MOST = 8
 MAX_CHARS = 200
@@ -42,6 +44,10 @@ _PHONE = re.compile(r"(?<![\w.,])\+?\(?\d(?:[ ().\-/]{0,2}\d){6,}(?!\w)")
 # two digits say little, and words find them
 _NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,'’]\d+)+(?![\w])|(?<!\w)\d{3,}(?!\w)")
 _TRAILING = ".,;:!?)]}'’-"
+_WORD_SIGN = re.compile(r"\w")
+_NO_FIGURE = re.compile(r"\D")
+_DECIMALS = re.compile(r"[.,]\d{1,2}$")
+_APOSTROPHE = re.compile("['’]")
 # A number of so many figures is one to call.
 _PHONE_DIGITS = 7
 # Scripts that put no space between words have no edge of a word to look for.
@@ -62,28 +68,28 @@ class Verbatim:
     @property
     def parts(self) -> list[str]:
         """Pieces that any message holding it has in this order, with white space or separators in between."""
-        return list(re.sub(r"\D", "", self.text)) if self.kind == "number" else self.text.split()
+        return list(_NO_FIGURE.sub("", self.text)) if self.kind == "number" else self.text.split()
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         if self.kind == "number":
             body = _figures(self.text)
-            return re.compile(rf"(?<!\w)(?<!\d[.,]){body}(?!\w|[.,]\d)")
-        body = re.sub("['’]", "['’]", r"\s+".join(map(re.escape, self.parts)))
+            return pattern(rf"(?<!\w)(?<!\d[.,]){body}(?!\w|[.,]\d)")
+        body = _APOSTROPHE.sub("['’]", r"\s+".join(map(re.escape, self.parts)))
         word = r"\w" if self.kind == "identifier" else r"[^\W_]"
         before = f"(?<!{word})" if _has_edge(self.text[0]) or self.text[0] in "@#" else ""
         after = f"(?!{word})" if _has_edge(self.text[-1]) else ""
         # v1.2 is not v1.2.3
         more = r"(?!\.\d)" if self.kind == "identifier" else ""
-        return re.compile(before + body + after + more, re.IGNORECASE)
+        return pattern(before + body + after + more, re.IGNORECASE)
 
 
 def _figures(number: str) -> str:
     """A pattern for a number however its figures are grouped: as telephone numbers are, or by thousands."""
-    digits = re.sub(r"\D", "", number)
+    digits = _NO_FIGURE.sub("", number)
     if len(digits) >= _PHONE_DIGITS:
         return r"(?:(?:\+|00)\d{1,3}[\s().-]{0,2})?" + r"[\s().,'’/-]{0,2}".join(digits)
-    decimals = re.search(r"[.,]\d{1,2}$", number)
+    decimals = _DECIMALS.search(number)
     whole = digits[: len(digits) - len(decimals[0]) + 1] if decimals else digits
     groups = "".join(
         ("[,.'’ ]?" if at and (len(whole) - at) % 3 == 0 else "") + digit for at, digit in enumerate(whole)
@@ -100,31 +106,35 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
 
     What is no more than one of `names` (in lower case) is left where it is: it tells who is asked about.
     """
-    found: list[Verbatim] = []
+    found: dict[Verbatim, None] = {}
     marked: list[str] = []
 
     def mark(piece: str, kind: Literal["phrase", "identifier"], whole: str) -> str:
+        if whole in marked:
+            # said twice, it is looked for once
+            return chr(_MARK + marked.index(whole))
         piece = " ".join(piece.split())
         known = piece.strip("@").casefold() in names
-        if len(found) >= MOST or known or not 2 <= len(piece) <= MAX_CHARS or not re.search(r"\w", piece):
+        if len(marked) >= MOST or known or not 2 <= len(piece) <= MAX_CHARS or not _WORD_SIGN.search(piece):
             return whole
-        found.append(Verbatim(piece, kind))
+        found[Verbatim(piece, kind)] = None
         marked.append(whole)
-        return chr(_MARK + len(found) - 1)
+        return chr(_MARK + len(marked) - 1)
 
     def identifier(match: re.Match[str]) -> str:
         whole = match[0]
         piece = whole.rstrip(_TRAILING) if not whole.endswith("()") else whole
         return mark(piece, "identifier", piece) + whole[len(piece) :]
 
-    text = re.sub(rf"[{chr(_MARK)}-{chr(_MARK + MOST)}]", " ", text)
+    text = _ANY_MARK.sub(" ", text)
     text = _QUOTED.sub(lambda m: mark(next(filter(None, m.groups())), "phrase", m[0]), text)
     text = _UNBROKEN.sub(lambda m: _IDENTIFIER.sub(identifier, m[0]), text)
-    return found, text, marked
+    return list(found), text, marked
 
 
 # The first of the characters that stand for what was taken out: they belong to no script.
 _MARK = 0xE000
+_ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MOST)}]")
 
 
 def put_back(text: str, marked: Sequence[str]) -> str:
@@ -136,7 +146,8 @@ def numbers(text: str) -> list[Verbatim]:
     """Telephone numbers, and numbers of three digits or more, that stand in a text."""
     found = [Verbatim(match[0].strip(), "number") for match in _PHONE.finditer(text)]
     found += [Verbatim(match[0], "number") for match in _NUMBER.finditer(_PHONE.sub(" ", text))]
-    return list(dict.fromkeys(found))
+    # a thousand figures in a row are no number that anybody looks for
+    return [piece for piece in dict.fromkeys(found) if len(piece.text) <= MAX_CHARS]
 
 
 def share(pieces: Sequence[Verbatim], message: str) -> float:

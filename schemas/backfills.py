@@ -5,16 +5,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from schemas.limits import Closed
 from schemas.messages import MAX_ID_CHARS, Time
 
 BackfillKind = Literal["embed", "summarize", "sessionize"]
 BackfillState = Literal["running", "paused", "cancelled", "completed", "failed"]
 
 
-class BackfillRequest(BaseModel):
+class BackfillRequest(Closed):
     """Do this kind of work again over what is stored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: BackfillKind
     # of one chat alone

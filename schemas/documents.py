@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from schemas.limits import Closed
 from schemas.messages import DEFAULT_LANGUAGE, LANGUAGES, MAX_ID_CHARS, Id, cleaned
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
@@ -29,10 +30,8 @@ def _known(value: str) -> str:
     return value
 
 
-class DocumentIn(BaseModel):
+class DocumentIn(Closed):
     """A document to keep: the body of `POST /v1/documents`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     v: Literal[1] = 1
     # what it is cited and replaced by
@@ -45,10 +44,8 @@ class DocumentIn(BaseModel):
     language: Annotated[str, AfterValidator(_known)] = DEFAULT_LANGUAGE
 
 
-class DocumentFilter(BaseModel):
+class DocumentFilter(Closed):
     """Which documents are listed: the parameters of `GET /v1/documents`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # the last of the page before
     after: DocumentId | None = None

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from schemas.limits import Closed
 from schemas.messages import MAX_ID_CHARS, Id
 
 ForgetKind = Literal["message", "user", "chat", "tenant"]
@@ -18,10 +19,8 @@ _NEEDED: dict[ForgetKind, tuple[str, ...]] = {
 }
 
 
-class Subject(BaseModel):
+class Subject(Closed):
     """What is to be forgotten: one message, all that a user said, a chat, or all that a tenant has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ForgetKind
     chat_id: _Name = None

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from schemas.messages import MAX_ID_CHARS, Content, Id, Metadata, Time
+from schemas.limits import Closed
+from schemas.messages import MAX_ID_CHARS, Content, Id, Metadata, SaidAt, Time
 
 MemoryScope = Literal["session", "user", "agent", "organization"]
 MemoryType = Literal[
@@ -34,10 +35,8 @@ def _said(value: str) -> str:
     return value
 
 
-class MemoryIn(BaseModel):
+class MemoryIn(Closed):
     """A statement to remember."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scope: MemoryScope
     type: MemoryType = "fact"
@@ -50,7 +49,7 @@ class MemoryIn(BaseModel):
     # 0 to 10: 1 by default, 5 for what is written by hand, facts as they are judged
     importance: Annotated[float, Field(ge=0, le=10)] = 1.0
     # when it was said or learned; none: now. What was forgotten since does not come back by it
-    said_at: Time | None = None
+    said_at: SaidAt | None = None
     expires_at: Time | None = None
     source: Annotated[str, Field(max_length=MAX_ID_CHARS)] = ""
     document_id: OptionalId = None
@@ -81,10 +80,8 @@ class MemoryPayload(MemoryIn):
         return value
 
 
-class MemoryFilter(BaseModel):
+class MemoryFilter(Closed):
     """Which memories are listed: the parameters of `GET /v1/memories`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scope: MemoryScope | None = None
     # of this person, by any of their ids

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+
+from schemas.limits import Closed
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
@@ -23,9 +25,12 @@ Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]
 
 # Postgres stores neither NUL nor halves of surrogate pairs; both come out of broken clients.
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # Below this many seconds since 1970 a number is seconds (the year 5138), above it milliseconds.
 _MILLISECONDS_FROM = 1e11
+_NO_SUCH_TIME = "is not a time that a calendar knows"
+FIRST_YEAR, LAST_YEAR = 2, 9998
 
 
 def clean_text(text: str) -> str:
@@ -47,14 +52,14 @@ def parse_time(value: object) -> object:
     """
     if isinstance(value, bool):
         raise ValueError("must be ISO 8601 with an offset, or epoch seconds or milliseconds")  # noqa: TRY004
-    if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value.strip()):
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, int | float):
-        seconds = value / 1000 if abs(value) >= _MILLISECONDS_FROM else value
         try:
+            seconds = value / 1000 if abs(value) >= _MILLISECONDS_FROM else value
             return datetime.fromtimestamp(seconds, UTC)
         except (OverflowError, ValueError, OSError) as error:
-            raise ValueError("is not a time that a calendar knows") from error
+            raise ValueError(_NO_SUCH_TIME) from error
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip())
@@ -63,7 +68,17 @@ def parse_time(value: object) -> object:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("has no time zone: add an offset such as Z or +02:00")
-        return value.astimezone(UTC)
+        try:
+            return value.astimezone(UTC)
+        except (OverflowError, ValueError) as error:
+            # in UTC it would lie before the year 1 or after the year 9999
+            raise ValueError(_NO_SUCH_TIME) from error
+    return value
+
+
+def _has_room(value: datetime) -> datetime:
+    if not FIRST_YEAR <= value.year <= LAST_YEAR:
+        raise ValueError(f"must lie in the years {FIRST_YEAR} to {LAST_YEAR}")
     return value
 
 
@@ -73,6 +88,8 @@ def cleaned(value: Any) -> Any:
 
 
 Time = Annotated[datetime, BeforeValidator(parse_time)]
+# When something was said: clocks of other zones must be able to show it, and gaps of days be added to it.
+SaidAt = Annotated[Time, AfterValidator(_has_room)]
 Id = Annotated[
     str,
     BeforeValidator(lambda value: value.strip() if isinstance(value, str) else value),
@@ -123,10 +140,8 @@ def _modest(value: dict[str, Any]) -> dict[str, Any]:
 Metadata = Annotated[dict[str, Any], AfterValidator(_modest)]
 
 
-class ChatIn(BaseModel):
+class ChatIn(Closed):
     """What is known of a chat beside its messages; unknown fields keep what is stored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # the platform's id with its platform in front, `telegram:-100…`
     chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
@@ -159,10 +174,8 @@ class ChatIn(BaseModel):
         return value
 
 
-class MessageIn(BaseModel):
+class MessageIn(Closed):
     """One utterance in a chat, as a platform or a bot tells it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # the platform's own id of this message, unique within its chat
     external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
@@ -172,7 +185,7 @@ class MessageIn(BaseModel):
     role: Role = "user"
     content: Content
     # the sender's time
-    sent_at: Time
+    sent_at: SaidAt
     # orders messages of one instant, such as the parts of one long answer
     position: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     # the bot or persona that spoke or was spoken to

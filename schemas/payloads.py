@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from schemas.errors import InvalidInput
+from schemas.limits import Closed, at_most
 from schemas.messages import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -25,7 +26,7 @@ from schemas.messages import (
     Content,
     Id,
     MessageIn,
-    Time,
+    SaidAt,
     cleaned,
 )
 
@@ -71,6 +72,7 @@ class IngestPayload(BaseModel):
     messages: Annotated[
         list[MessageIn],
         BeforeValidator(_several),
+        at_most(MAX_BATCH),
         Field(min_length=1, max_length=MAX_BATCH),
         AfterValidator(_not_too_much),
     ]
@@ -85,7 +87,7 @@ class QueuedIngest(IngestPayload):
         if not isinstance(value, dict):
             return value
         messages = _several(value.get("messages"))
-        if isinstance(messages, list):
+        if isinstance(messages, list) and len(messages) <= MAX_BATCH:
             messages = [_known(MessageIn, each) for each in messages]
         return value | {"chat": _known(ChatIn, value.get("chat")), "messages": messages}
 
@@ -120,10 +122,8 @@ class ContextAddress(BaseModel):
     context_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
-class MemorySwitch(BaseModel):
+class MemorySwitch(Closed):
     """Whether something is remembered: the body of `PUT /v1/chats/{chat_id}/memory`, and of the same of a user."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     memory: Annotated[bool, Field(strict=True)]
 
@@ -136,13 +136,11 @@ class EditPayload(BaseModel):
     v: Literal[1] = 1
     content: Content
     # when it was edited, by the platform's clock: the newest edit wins; none: now
-    edited_at: Time | None = None
+    edited_at: SaidAt | None = None
 
 
-class ContextQuery(BaseModel):
+class ContextQuery(Closed):
     """What a bot asks when it must answer: the body of `POST /v1/context`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # the chat that the bot answers in
     chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from schemas.limits import at_most
 from schemas.messages import Content
 
 MAX_USED = 1000
@@ -21,7 +22,10 @@ class AnswerIn(BaseModel):
     v: Literal[1] = 1
     answer: Content
     # the items that the answer rests on, as `kind:id` with an item's `kind` and `id`; none: not known
-    used: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MAX_USED)] | None = None
+    used: (
+        Annotated[list[Annotated[str, Field(max_length=100)]], at_most(MAX_USED), Field(max_length=MAX_USED)]
+        | None
+    ) = None
     # whether question and answer become a memory of whoever asked; none: as BACKSCROLL_REMEMBER_ANSWERS says
     remember: bool | None = None
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from schemas.context import Hit
+from schemas.limits import Closed, at_most
 from schemas.messages import MAX_ID_CHARS, Id, Role, Time, cleaned
 from schemas.vectors import VectorSearch
 
@@ -21,14 +22,12 @@ SomeId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 
 
-class SearchQuery(BaseModel):
+class SearchQuery(Closed):
     """What to look for, and where: the body of `POST /v1/search`.
 
     A search never leaves its chat. What narrows it may be left out: then all of the chat is searched, over all
     its sessions. A filter that is there and empty (`"roles": []`) matches nothing.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # the chat that the bot answers in
     chat_id: SomeId
@@ -45,8 +44,8 @@ class SearchQuery(BaseModel):
     session_id: int | None = None
     # of one thread that an agent named
     session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
-    roles: Annotated[list[Role], Field(max_length=4)] | None = None
-    sender_ids: Annotated[list[SomeId], Field(max_length=MAX_NAMED)] | None = None
+    roles: Annotated[list[Role], at_most(4), Field(max_length=4)] | None = None
+    sender_ids: Annotated[list[SomeId], at_most(MAX_NAMED), Field(max_length=MAX_NAMED)] | None = None
     # said (sessions: going on) from then …
     since: Time | None = None
     # … until then, that moment not included
@@ -123,16 +122,14 @@ class SearchResult(BaseModel):
     degraded: list[str] = Field(default_factory=list)
 
 
-class MoreQuery(BaseModel):
+class MoreQuery(Closed):
     """A follow-up to an answer, "tell me more": the body of `POST /v1/more`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     chat_id: SomeId
     # of an item or a hit of the earlier answer
     session_id: int
     # ids of the session's messages that were shown already, as items and hits name them
-    shown: Annotated[list[int], Field(max_length=MAX_SHOWN)] = Field(default_factory=list)
+    shown: Annotated[list[int], at_most(MAX_SHOWN), Field(max_length=MAX_SHOWN)] = Field(default_factory=list)
     # messages of one page
     limit: Limit = 10
 

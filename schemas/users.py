@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.limits import at_most
 from schemas.messages import MAX_ID_CHARS, Id
 
 MAX_MEMBERS = 10_000
@@ -54,7 +55,7 @@ class MembersPayload(BaseModel):
 
     v: Literal[1] = 1
     # senders, without the bots; whoever speaks later is added
-    members: Annotated[list[UserId], Field(max_length=MAX_MEMBERS)]
+    members: Annotated[list[UserId], at_most(MAX_MEMBERS), Field(max_length=MAX_MEMBERS)]
 
 
 class Members(BaseModel):

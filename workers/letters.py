@@ -188,7 +188,7 @@ def _refused(headers: dict[str, Any]) -> tuple[str | None, datetime | None]:
     try:
         told = headers[REFUSED]
         return str(told["error"]), datetime.fromisoformat(told["at"]).astimezone(UTC)
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         return None, None
 
 

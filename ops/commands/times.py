@@ -18,8 +18,10 @@ def read(given: str | None, field: str, zone: tzinfo = UTC) -> datetime | None:
         return None
     try:
         at = datetime.fromisoformat(given.strip())
-    except ValueError as error:
+        at = at if at.tzinfo else at.replace(tzinfo=zone)
+        at.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise InvalidInput(
             f"--{field} {given} is no date or time such as 2026-01-31 or 2026-01-31T18:00+01:00", field=field
         ) from error
-    return at if at.tzinfo else at.replace(tzinfo=zone)
+    return at

@@ -21,6 +21,7 @@ from schemas.errors import InvalidInput
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
 State = Literal["dead", "pending", "running", "retrying"]
+_DURATION = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([a-z]+)")
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
 
 KindArgument = Annotated[
@@ -232,7 +233,7 @@ def seconds(given: str) -> float:
     >>> [seconds(text) for text in ("90s", "30 min", "2h", "7d")]
     [90.0, 1800.0, 7200.0, 604800.0]
     """
-    parts = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([a-z]+)", given.strip().lower())
+    parts = _DURATION.fullmatch(given.strip().lower())
     if parts is None or parts[2] not in _UNITS:
         raise InvalidInput(f"--older-than {given} is no length of time such as 90s, 30min, 2h or 7d")
     return float(parts[1]) * _UNITS[parts[2]]

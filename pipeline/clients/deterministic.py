@@ -6,10 +6,10 @@ not shared meaning.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
 
+from pipeline.wordless import cached
 from schemas.vectors import EmbeddingSpace, Vector
 
 MODEL = "deterministic-hash-v1"
@@ -34,7 +34,7 @@ def fnv1a_utf16(text: str) -> int:
     return value
 
 
-@lru_cache(maxsize=65_536)
+@cached
 def _hash_of(token: str) -> int:
     return fnv1a_utf16(token)
 

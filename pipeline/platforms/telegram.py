@@ -138,7 +138,7 @@ class _Reader:
             return Broken(where=where, reason=sentence(error))
         except KeyError as error:
             return Broken(where=where, reason=f"{error.args[0]} is missing")
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, OSError) as error:
             return Broken(where=where, reason=str(error))
         return Record(chat_id=self.chat.chat_id, message=message, where=where)
 

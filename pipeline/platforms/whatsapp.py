@@ -37,9 +37,11 @@ HEAD_LINES = 10_000
 _HEAD_CHARS = 4_000_000
 
 _TITLE = re.compile(
-    r"whats\s?app.*?(?:\s(?:with|mit|con|avec|com|met|с контактом|с|ile)\s|\s-\s)(?P<title>.+)", re.IGNORECASE
+    r"(?>.*?whats\s?app).*?(?:\s(?:with|mit|con|avec|com|met|с контактом|с|ile)\s|\s-\s)(?P<title>.+)",
+    re.IGNORECASE,
 )
 # browsers number what is downloaded twice
+_SUFFIX = re.compile(r"\.(?:txt|zip)$", re.IGNORECASE)
 _COPY = re.compile(r"\s?\(\d{1,2}\)$")
 
 
@@ -51,10 +53,10 @@ def title_from_name(file_name: str) -> str | None:
     >>> title_from_name("WhatsApp-Chat mit Jörg.txt"), title_from_name("WhatsApp Chat - Ana.zip")
     ('Jörg', 'Ana')
     """
-    stem = _COPY.sub("", re.sub(r"\.(?:txt|zip)$", "", file_name, flags=re.IGNORECASE)).strip()
+    stem = _COPY.sub("", _SUFFIX.sub("", file_name)).strip()
     if stem.strip("_").lower() in {"chat", ""}:
         return None
-    return found["title"].strip() if (found := _TITLE.search(stem)) else stem
+    return found["title"].strip() if (found := _TITLE.match(stem)) else stem
 
 
 @dataclass(kw_only=True)
@@ -179,7 +181,10 @@ class _Reader:
         return self._message(where, sender, local, said)
 
     def _message(self, where: str, sender: str, local: datetime, said: whatsapp_text.Said) -> Record | Broken:
-        sent_at = whatsapp_time.instant(local, self._zone, self._latest)
+        try:
+            sent_at = whatsapp_time.instant(local, self._zone, self._latest)
+        except OverflowError:
+            return Broken(where=where, reason=f"{local} is not a time that a calendar knows")
         sender_id = whatsapp_text.sender_id(sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text

@@ -16,6 +16,8 @@ Style = Literal["dash", "bracket", "colon"]
 _MARKS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 _SPACES = re.compile("[\u00a0\u2000-\u200a\u202f\u3000\t]")
 
+_DOTS = re.compile(r"[.\s]+")
+
 _AM = "a m|am|vorm|fm|ص|上午|凌晨|早上|오전|午前|π μ|πμ|öö|pg|पूर्वाह्न|сутра|д п|de|sa|ق ظ"
 _PM = "p m|pm|nachm|em|م|下午|晚上|中午|오후|午後|μ μ|μμ|ös|ptg|अपराह्न|поподне|п п|du|ch|ب ظ"
 _HALVES = dict.fromkeys(_AM.split("|"), "am") | dict.fromkeys(_PM.split("|"), "pm")
@@ -79,7 +81,7 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
 def _half(word: str | None) -> Literal["am", "pm"] | None:
     if word is None:
         return None
-    plain = re.sub(r"[.\s]+", " ", word).strip().lower()
+    plain = _DOTS.sub(" ", word).strip().lower()
     return "am" if _HALVES.get(plain) == "am" or _HALVES.get(plain.replace(" ", "")) == "am" else "pm"
 
 

@@ -1,0 +1,70 @@
+"""The worst messages and questions known: each made a pattern or a search take seconds before it was mended."""
+
+import json
+from collections.abc import Mapping
+
+from schemas.messages import MAX_CONTENT_BYTES
+
+MAX_QUESTION_CHARS = 8000
+# So many empty items fit into a body with room to spare, and each was an error of its own.
+EMPTY_ITEMS = 900_000
+
+_REPEATED_IN_MESSAGES = (
+    "A. ",
+    "Mr. ",
+    "1 may ",
+    "1/1/",
+    "1.1.",
+    "i'll ",
+    "a@b.",
+    "'",
+    "`",
+    "[",
+    "\n",
+    "please ",
+    "decision ",
+    "[picture: ",
+)
+_REPEATED_IN_QUESTIONS = (
+    "in May ",
+    "in 1999 ",
+    "1 may ",
+    "2024-05-01 ",
+    "yesterday ",
+    "3 days ago ",
+    "before the trip ",
+    "between the trip and ",
+    "12345678 ",
+    "1.1.1.",
+    "1/1/",
+    "1",
+    'a" "',
+    "E41 ",
+)
+
+
+def messages() -> list[str]:
+    """Texts of messages, each as long as one may be."""
+    spaces = " " * (MAX_CONTENT_BYTES - 64)
+    framed = [f"x{spaces}y[picture: a]", f"<{spaces}backscroll", f"what{spaces}?"]
+    return framed + [_repeated(piece, MAX_CONTENT_BYTES) for piece in _REPEATED_IN_MESSAGES]
+
+
+def questions() -> list[str]:
+    """Questions, each as long as one may be."""
+    words = " ".join(f"w{number}" for number in range(1600))[:MAX_QUESTION_CHARS]
+    return [words, *(_repeated(piece, MAX_QUESTION_CHARS) for piece in _REPEATED_IN_QUESTIONS)]
+
+
+def bodies(chat_id: str) -> Mapping[str, bytes]:
+    """Bodies of requests that are refused, by the path that they are sent to."""
+    items = ",".join(["{}"] * EMPTY_ITEMS)
+    chat = json.dumps(chat_id)
+    return {
+        "/v1/messages": f'{{"chat":{chat},"messages":[{items}]}}'.encode(),
+        "/v1/more": f'{{"chat_id":{chat},"session_id":1,"shown":[{items}]}}'.encode(),
+    }
+
+
+def _repeated(piece: str, chars: int) -> str:
+    return (piece * (chars // len(piece) + 1))[:chars]
