@@ -108,8 +108,9 @@ def merge(connection: Connection, into: int, losers: Sequence[int]) -> tuple[int
     ).one()
     connection.execute(
         text("""
-            UPDATE conversation_sessions SET status = 'merged', merged_into = :into, revision = revision + 1,
-                message_count = 0, token_count = 0, participants = '{}', search_text = '', summary_text = NULL,
+            UPDATE conversation_sessions SET status = 'merged', merged_into = :into, merged_at = now(),
+                revision = revision + 1, message_count = 0, token_count = 0, participants = '{}',
+                search_text = '', summary_text = NULL,
                 topic_tags = '[]', decisions = '[]', open_questions = '[]', action_items = '[]', entities = '[]'
             WHERE id = ANY(:losers)
         """),
