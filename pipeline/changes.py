@@ -7,15 +7,15 @@ in flight are fenced off, and what is to be made of the new text is owed. An edi
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from pipeline import derived, ranges, tombstones
 from pipeline.fence import without_recalled
 from pipeline.rules import Rules
 from pipeline.store import changes as store
-from pipeline.store import chats, counters, work
+from pipeline.store import chats, counters, receipts, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from pipeline.tokens import estimate as estimate_tokens
@@ -23,6 +23,10 @@ from schemas.messages import ChatIn
 
 AHEAD = timedelta(minutes=5)
 """A clock that runs further ahead would win over every later edit: its edits count as made now."""
+
+
+TAKEN_OVER_SECONDS = 60.0
+"""After which workers finish a deletion that its process has not: longer than it waits for any lock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,18 +52,20 @@ def edit(
 ) -> Changed:
     """Give a message its new text; the newest `edited_at` (none: now) wins, of equal ones what comes last.
 
-    An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then nothing was done and
-    the same call may be made again.
+    An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then the message says what it
+    said, and the same call may be made again.
     """
     content = without_recalled(content)
     tokens = estimate_tokens(content)
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id)
-        if tombstones.stands(connection, "message", chat_id, external_id):
-            return Changed(outcome="kept_out")
-        now = chats.database_now(connection)
-        at = now if edited_at is None or edited_at > now + AHEAD else edited_at
-        if tombstones.stopped(connection, at, ("chat", chat_id), ("tenant",)):
+        at = _edited_at(connection, chat_id, external_id, edited_at)
+        message = store.find(connection, chat_id, external_id, locked=False)
+        if at is not None and message is not None and _outcome(connection, message, content, at) == "edited":
+            derived.take_back_ahead(connection, tenant_id, chat_id, [message.id])
+    with database.tenant(tenant_id) as connection:
+        stones.lock(connection, tenant_id, chat_id)
+        at = _edited_at(connection, chat_id, external_id, edited_at)
+        if at is None:
             return Changed(outcome="kept_out")
         chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
         chat = chats.lock_alone(connection, chat_id)
@@ -67,16 +73,17 @@ def edit(
         if chat is None or message is None:
             store.put_pending(connection, tenant_id, chat_id, external_id, content, tokens, at)
             return Changed(outcome="pending")
-        if tombstones.stands(connection, "unremembered", message.sender_id):
-            return Changed(outcome="kept_out")
-        if message.edited_at is not None and message.edited_at > at:
-            return Changed(outcome="unchanged")
-        if message.content == content:
+        outcome = _outcome(connection, message, content, at)
+        if outcome == "unchanged" and message.content == content:
             store.set_edited_at(connection, message.id, at)
-            return Changed(outcome="unchanged")
+        if outcome != "edited":
+            return Changed(outcome=outcome)
         lexemes = store.set_content(connection, message.id, content, tokens, at)
+        counters.add(connection, tenant_id, {"messages_edited": 1})
         if message.waiting:
-            counters.add(connection, tenant_id, {"messages_edited": 1})
+            derived.take_back(
+                connection, tenant_id, chat_id, message_ids=[message.id], texts=[message.content]
+            )
             return Changed(outcome="edited", follows=frozenset({"ingest"}))
         chats.count_placed(connection, chat_id, 0, lexemes - message.lexemes)
         touched = store.sessions_at(connection, chat_id, [(message.session_key, message.sent_at)])
@@ -88,7 +95,6 @@ def edit(
         derived.take_back(
             connection, tenant_id, chat_id, message_ids=[message.id], session_ids=ids, texts=[message.content]
         )
-        counters.add(connection, tenant_id, {"messages_edited": 1})
 
         rules = rules.for_chat(chat)
         key = f"message:{message.id}"
@@ -104,6 +110,28 @@ def edit(
     return Changed(outcome="edited", follows=frozenset(follows))
 
 
+def _edited_at(
+    connection: Connection, chat_id: str, external_id: str, edited_at: datetime | None
+) -> datetime | None:
+    """When an edit was made; None: its message was deleted, or its chat or all was forgotten since."""
+    if tombstones.stands(connection, "message", chat_id, external_id):
+        return None
+    now = chats.database_now(connection)
+    at = now if edited_at is None or edited_at > now + AHEAD else edited_at
+    return None if tombstones.stopped(connection, at, ("chat", chat_id), ("tenant",)) else at
+
+
+def _outcome(
+    connection: Connection, message: Row[Any], content: str, at: datetime
+) -> Literal["edited", "unchanged", "kept_out"]:
+    """What becomes of an edit of a message that is there."""
+    if tombstones.stands(connection, "unremembered", message.sender_id):
+        return "kept_out"
+    if message.content == content or (message.edited_at is not None and message.edited_at > at):
+        return "unchanged"
+    return "edited"
+
+
 def delete(
     database: Database,
     tenant_id: str,
@@ -115,23 +143,39 @@ def delete(
 ) -> Changed:
     """Delete a message for good: its tombstone keeps it out, also when it has not come yet.
 
-    Raises `DatabaseUnavailable`; then the same call may, and must, be made again.
+    Raises `DatabaseUnavailable`; then the same call may be made again. From when the tombstone stands the rest is
+    owed: should this process end there, workers do it.
     """
     with database.tenant(tenant_id) as connection:
-        # What is being accepted comes to its end first, and what is accepted next sees the tombstone.
-        stones.lock(connection, tenant_id, alone=True)
+        # What is being accepted in this chat comes to its end first, and what is accepted next sees the tombstone.
+        stones.lock(connection, tenant_id, chat_id, alone=True)
         stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
         stones.put(connection, tenant_id, "message", [stone], None)
-    with database.tenant(tenant_id) as connection:
-        chat = chats.lock_alone(connection, chat_id)
-        if chat is None:
-            return Changed(outcome="deleted")
         store.drop_pending(connection, chat_id, [external_id])
-        message = store.find(connection, chat_id, external_id)
+        message = store.find(connection, chat_id, external_id, locked=False)
         if message is None:
             return Changed(outcome="deleted")
-        erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)
-        counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
+        named = {"kind": "message", "chat_id": chat_id, "external_id": external_id}
+        until = chats.database_now(connection)
+        owed = receipts.insert(connection, tenant_id, "message", named, stone, until)
+        work.raise_wanted(
+            connection,
+            tenant_id,
+            "forget",
+            [str(owed)],
+            delay_seconds=TAKEN_OVER_SECONDS,
+            trace_id=trace_id,
+        )
+    with database.tenant(tenant_id) as connection:
+        derived.take_back_ahead(connection, tenant_id, chat_id, [message.id])
+    with database.tenant(tenant_id) as connection:
+        chat = chats.lock_alone(connection, chat_id)
+        erased = Erased()
+        if chat is not None:
+            erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)
+            counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
+        work.drop(connection, tenant_id, "forget", [str(owed)])
+        receipts.drop(connection, owed)
     return Changed(outcome="deleted", follows=erased.follows)
 
 

@@ -84,7 +84,7 @@ def _note(
     try:
         with database.tenant(tenant_id) as connection:
             if settings.query_log_enabled:
-                stones.lock(connection, tenant_id)
+                stones.lock(connection, tenant_id, query.chat_id)
                 remembered = asking.remembers(asked.chat, settings)
                 querylog.record(
                     connection, tenant_id, query, context, asked.now, seconds, remembered=remembered

@@ -26,15 +26,14 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
 
     Raises `DatabaseUnavailable`; then nothing was done.
     """
-    known: dict[str, Any] = subject.model_dump(exclude_none=True)
+    known: dict[str, Any] = subject.model_dump(exclude_none=True, exclude={"confirm"})
     called = [subject.names]
-    if subject.sender_id is not None:
-        with database.tenant(tenant_id) as connection:
-            ids = users.ids_of(connection, subject.sender_id)
-            known |= {"senders": ids, "names": [*store.names_of(connection, ids), *ids]}
-            called = [(each,) for each in ids]
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, alone=True)
+        # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
+        stones.lock(connection, tenant_id, subject.chat_id, alone=True)
+        if subject.sender_id is not None:
+            known["senders"] = users.ids_of(connection, subject.sender_id)
+            called = [(each,) for each in known["senders"]]
         key = stones.ensure_key(connection, tenant_id)
         stone = tombstones.hash_of(key, subject.kind, *subject.names)
         until = store.clock(connection)

@@ -23,7 +23,11 @@ from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 
 BATCH = 100
-"""Messages, sessions or memories in one transaction: some 0.3 s, during which their chat's accepting waits."""
+"""Messages, sessions or memories in one transaction, during which their chat's accepting waits."""
+CHARS_AT_ONCE = 50_000
+"""Of messages in one transaction: each word is looked for in the query log."""
+SESSIONS = 20
+"""Sessions cut again in one transaction."""
 SECONDS_AT_ONCE = 40.0
 """Then the work is put back and claimed anew: well under a lease and a worker's time limit."""
 
@@ -50,8 +54,10 @@ class Forgetting:
             if known is None or receipt is None:
                 ledger.finish(connection, [self.claim])
                 return set()
-        names = known.pop("names", [])
-        self.senders = known.pop("senders", None)
+            self.senders = known.pop("senders", None)
+            names = known.pop("names", None)
+            if names is None:
+                names = self._names(connection)
         subject = Subject.model_validate(known)
         for _ in self._steps(subject, receipt, names):
             if monotonic() - started > SECONDS_AT_ONCE:
@@ -65,6 +71,14 @@ class Forgetting:
             counters.add(connection, self.tenant_id, {"forgotten": 1})
             ledger.finish(connection, [self.claim])
         return self.follows
+
+    def _names(self, connection: Connection) -> list[str]:
+        """What the person who is forgotten is called, looked up and kept before their first message goes."""
+        if self.senders is None:
+            return []
+        names = [*store.names_of(connection, self.senders), *self.senders]
+        receipts.name(connection, self.id, names)
+        return names
 
     def _steps(self, subject: Subject, receipt: Receipt, names: Sequence[str]) -> Iterator[None]:
         """Delete step by step, each in a transaction of its own; every step takes something away."""
@@ -95,11 +109,19 @@ class Forgetting:
             yield from self._memories(subject, receipt)
         if self.senders is not None:
             with self.database.tenant(self.tenant_id) as connection:
+                named_in = members.chats_to_unname(connection, self.senders)
+            for chat_id in named_in:
+                with self.database.tenant(self.tenant_id) as connection:
+                    stones.lock(connection, self.tenant_id, chat_id, alone=True)
+                    members.unname(connection, chat_id, self.senders)
+                yield
+            with self.database.tenant(self.tenant_id) as connection:
                 stones.lock(connection, self.tenant_id, alone=True)
-                members.unname(connection, senders=self.senders)
                 receipts.add(connection, self.id, {"links": users.forget(connection, self.senders)})
         if subject.kind == "tenant":
             with self.database.tenant(self.tenant_id) as connection:
+                # nobody may be linking people while those go
+                stones.lock(connection, self.tenant_id, alone=True)
                 store.empty_tenant(connection, self.tenant_id, receipt.until)
 
     def _messages(self, chat_id: str, subject: Subject, receipt: Receipt) -> Iterator[None]:
@@ -111,8 +133,10 @@ class Forgetting:
                 senders=self.senders,
                 external_id=subject.external_id,
             )
-        for start_at in range(0, len(doomed), BATCH):
-            ids = doomed[start_at : start_at + BATCH]
+        for ids in _batches(doomed):
+            with self.database.tenant(self.tenant_id) as connection:
+                taken = derived.take_back_ahead(connection, self.tenant_id, chat_id, ids)
+                self._count(connection, changes.Erased(memories=taken.memories, queries=taken.queries))
             with self.database.tenant(self.tenant_id) as connection:
                 chat = chats.lock_alone(connection, chat_id)
                 if chat is None:
@@ -138,30 +162,40 @@ class Forgetting:
 
     def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
         """Cut sessions again whose messages were pruned, and whose summaries may quote them still."""
-        with self.database.tenant(self.tenant_id) as connection:
-            chat = chats.lock_alone(connection, chat_id)
-            if chat is None:
+        while True:
+            with self.database.tenant(self.tenant_id) as connection:
+                chat = chats.lock_alone(connection, chat_id)
+                if chat is None:
+                    return
+                found = store.pruned_sessions_with(connection, chat_id, names, SESSIONS)
+                ids = [session.id for session in found]
+                taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
+                summaries = store_changes.clear(connection, ids)
+                for session in found:
+                    ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
+                keys = [f"session:{session_id}" for session_id in ids]
+                store_changes.fence(connection, self.tenant_id, keys)
+                store_changes.forget_errors(connection, self.tenant_id, keys)
+                if found and ranges.close_sessions(
+                    connection,
+                    self.tenant_id,
+                    chat_id,
+                    self.rules.for_chat(chat),
+                    trace_id=self.claim.trace_id,
+                ):
+                    self.follows.add("summarize")
+                self._count(
+                    connection,
+                    changes.Erased(
+                        sessions=len(found),
+                        summaries=summaries,
+                        memories=taken.memories,
+                        queries=taken.queries,
+                    ),
+                )
+            if not found:
                 return
-            found = store.pruned_sessions_with(connection, chat_id, names)
-            ids = [session.id for session in found]
-            taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
-            summaries = store_changes.clear(connection, ids)
-            for session in found:
-                ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
-            keys = [f"session:{session_id}" for session_id in ids]
-            store_changes.fence(connection, self.tenant_id, keys)
-            store_changes.forget_errors(connection, self.tenant_id, keys)
-            if found and ranges.close_sessions(
-                connection, self.tenant_id, chat_id, self.rules.for_chat(chat), trace_id=self.claim.trace_id
-            ):
-                self.follows.add("summarize")
-            self._count(
-                connection,
-                changes.Erased(
-                    sessions=len(found), summaries=summaries, memories=taken.memories, queries=taken.queries
-                ),
-            )
-        yield
+            yield
 
     def _chat(self, chat_id: str, receipt: Receipt) -> Iterator[None]:
         """Delete what a chat has beside its messages, and the chat when nobody has gone on talking there."""
@@ -186,10 +220,10 @@ class Forgetting:
             yield
         with self.database.tenant(self.tenant_id) as connection:
             # nobody may be storing a message there while the chat goes
-            stones.lock(connection, self.tenant_id, alone=True)
+            stones.lock(connection, self.tenant_id, chat_id, alone=True)
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
             if not gone:
-                members.unname(connection, chat_id=chat_id)
+                members.unname(connection, chat_id)
             receipts.add(connection, self.id, {"chats": gone})
         if gone:
             yield
@@ -208,7 +242,7 @@ class Forgetting:
                 key = stones.ensure_key(connection, self.tenant_id)
                 hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
                 stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
-                taken = derived.take_back_memories(connection, self.tenant_id, [str(row.id) for row in gone])
+                taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
                 receipts.add(
                     connection,
                     self.id,
@@ -229,3 +263,17 @@ class Forgetting:
         names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "work")
         receipts.add(connection, self.id, {name: getattr(erased, name) for name in names})
         self.follows |= erased.follows
+
+
+def _batches(doomed: Sequence[Row[Any]]) -> Iterator[list[int]]:
+    """The ids of messages `(id, chars)`, as many together as one transaction takes."""
+    batch: list[int] = []
+    chars = 0
+    for row in doomed:
+        if batch and (len(batch) >= BATCH or chars + row.chars > CHARS_AT_ONCE):
+            yield batch
+            batch, chars = [], 0
+        batch.append(row.id)
+        chars += row.chars
+    if batch:
+        yield batch

@@ -17,7 +17,7 @@ def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str
     Of those who are not to be remembered the name is not kept. Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, alone=True)
+        stones.lock(connection, tenant_id, chat_id, alone=True)
         if chats.get(connection, chat_id) is None:
             raise _unknown(chat_id)
         hidden = tombstones.unremembered(connection, senders)

@@ -38,14 +38,15 @@ def remember(database: Database, tenant_id: str, memory: MemoryIn) -> Written:
     that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id)
+        memory = _placed(connection, memory)
+        stones.lock(connection, tenant_id, memory.learned_in)
         return write(connection, tenant_id, memory)
 
 
 def write(
     connection: Connection, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
 ) -> Written:
-    """Write a memory in a transaction of the caller's, under the tenant's lock of `stones.lock`."""
+    """Write a memory in a transaction of the caller's, under `stones.lock` of the chat that it was learned in."""
     words = " ".join(memory.content.split()).casefold()
     digest = blake2b(words.encode(), digest_size=16).digest()
     memory = _placed(connection, memory)
@@ -111,7 +112,7 @@ def delete(database: Database, tenant_id: str, identity: UUID) -> None:
     with database.tenant(tenant_id) as connection:
         if not store.delete(connection, tenant_id, identity):
             raise NotFound(f"there is no memory {identity}")
-        derived.take_back_memories(connection, tenant_id, [str(identity)])
+        derived.take_back_memories(connection, tenant_id, [identity])
 
 
 def new_id() -> UUID:

@@ -66,7 +66,7 @@ def record(
     *,
     remembered: bool,
 ) -> None:
-    """Record a context, asked by the database's clock, that took so many seconds; under the lock of `stones.lock`.
+    """Record a context, asked by the database's clock, that took so many seconds; under `stones.lock` of its chat.
 
     Where memory is off (not `remembered`), or whoever asks is not to be remembered, the figures alone.
     """
@@ -119,8 +119,11 @@ def report(
     """
     answer = without_recalled(given.answer).strip()
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id)
         row = store.get(connection, context_id)
+        if row is not None:
+            # forgetting of its chat or of whoever asked comes to its end first
+            stones.lock(connection, tenant_id, row.chat_id)
+            row = store.get(connection, context_id)
         if row is None:
             raise NotFound(
                 f"there is no context {context_id} in the query log: it was served while "

@@ -40,7 +40,7 @@ class Admitted:
 
 
 def admit(connection: Connection, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
-    """Keep out what was forgotten; to be called under the tenant's lock."""
+    """Keep out what was forgotten; to be called under the chat's lock."""
     key = store.key(connection)
     if key is None:
         return Admitted(messages=list(given), kept_out=[])
@@ -93,8 +93,8 @@ def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
 def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> bool:
     """Whether a memory must not be written, as of somebody or of a place that was forgotten, or off.
 
-    To be called under the tenant's lock. A memory that does not say when it was learned counts as learned now,
-    unless the same was there when it was forgotten: then it is that which comes again.
+    To be called under the lock of the chat that it was learned in. A memory that does not say when it was learned
+    counts as learned now, unless the same was there when it was forgotten: then it is that which comes again.
     """
     key = store.key(connection)
     if key is None:

@@ -11,16 +11,27 @@ from pipeline.store.sessions import COLUMNS, as_session
 from schemas.sessions import Session
 
 
-def find(connection: Connection, chat_id: str, external_id: str) -> Row[Any] | None:
-    """A message by its platform's id, locked; `waiting` says that it has no place in a session yet."""
+def find(connection: Connection, chat_id: str, external_id: str, *, locked: bool = True) -> Row[Any] | None:
+    """A message by its platform's id, `locked` or as it is now; `waiting`: it has no place in a session yet."""
     return connection.execute(
-        text("""
+        text(f"""
             SELECT id, sender_id, session_key, content, token_count, sent_at, edited_at, length(tsv) AS lexemes,
                 EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS waiting
-            FROM messages m WHERE chat_id = :chat AND external_id = :external FOR NO KEY UPDATE
+            FROM messages m WHERE chat_id = :chat AND external_id = :external
+            {"FOR NO KEY UPDATE" if locked else ""}
         """),
         {"chat": chat_id, "external": external_id},
     ).one_or_none()
+
+
+def read(connection: Connection, chat_id: str, ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """Messages of a chat as they are now, not locked: rows of `(id, session_key, sent_at, content)`."""
+    return connection.execute(
+        text("""
+            SELECT id, session_key, sent_at, content FROM messages WHERE id = ANY(:ids) AND chat_id = :chat ORDER BY id
+        """),
+        {"chat": chat_id, "ids": list(ids)},
+    ).all()
 
 
 def set_content(
@@ -121,16 +132,16 @@ def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) ->
 
 
 def sessions_at(
-    connection: Connection, chat_id: str, places: Sequence[tuple[str, datetime]]
+    connection: Connection, chat_id: str, places: Sequence[tuple[str, datetime]], *, locked: bool = True
 ) -> list[Session]:
-    """The sessions of a chat that lie at these `(session key, time)`, locked."""
+    """The sessions of a chat that lie at these `(session key, time)`, `locked` or as they are now."""
     rows = connection.execute(
         text(f"""
             SELECT {COLUMNS} FROM conversation_sessions s
             WHERE chat_id = :chat AND status <> 'merged' AND EXISTS (
                 SELECT 1 FROM unnest(CAST(:keys AS text[]), CAST(:times AS timestamptz[])) AS place (key, at)
                 WHERE place.key = s.session_key AND place.at BETWEEN s.started_at AND s.ended_at)
-            ORDER BY id FOR NO KEY UPDATE
+            ORDER BY id {"FOR NO KEY UPDATE" if locked else ""}
         """),
         {"chat": chat_id, "keys": [key for key, _ in places], "times": [at for _, at in places]},
     )

@@ -1,79 +1,99 @@
-"""SQL of what was made of messages: memories, and those that were made of contexts which showed them."""
+"""SQL of memories that were made of messages, and of contexts that showed them: found by an index, and deleted."""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from pipeline.store.querylog import quotes
 
-_QUESTION = "left(m.content, (m.metadata->>'question_chars')::integer)"
+def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
+    """These sessions and those that were joined into them: a context may have shown either."""
+    return list(
+        connection.scalars(
+            text("""
+                SELECT id FROM conversation_sessions WHERE id = ANY(:sessions) OR merged_into = ANY(:sessions)
+                ORDER BY id
+            """),
+            {"sessions": list(session_ids)},
+        )
+    )
 
 
 def drop_memories(
     connection: Connection,
     tenant_id: str,
-    *,
     chat_id: str,
+    *,
     message_ids: Sequence[int],
     session_ids: Sequence[int],
     texts: Sequence[str],
-) -> list[str]:
+) -> list[UUID]:
     """Delete the memories made of messages of a chat, or of sessions that hold them; their ids.
 
     With them go question and answer of contexts that showed any of these, or whose question says what the `texts`
     say, and so on.
     """
-    return _drop(
-        connection,
-        tenant_id,
-        f"""
-            source_message_ids && CAST(:messages AS bigint[]) OR source_session_id IN (
-                SELECT id FROM conversation_sessions WHERE id = ANY(:sessions) OR merged_into = ANY(:sessions))
-            OR type = 'qa_turn' AND learned_in = :chat AND (
-                metadata->'recalled' ?| CAST(:items AS text[])
-                OR {quotes(_QUESTION, "CAST(:texts AS text[])")})
-        """,
-        chat=chat_id,
-        messages=list(message_ids),
-        sessions=list(session_ids),
-        items=[*(f"message:{each}" for each in message_ids), *(f"session:{each}" for each in session_ids)],
-        texts=list(texts),
+    found = connection.scalars(
+        text("""
+            WITH given AS MATERIALIZED (
+                SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
+            )
+            SELECT id FROM memories m CROSS JOIN LATERAL (
+                SELECT quotable(question_of(type, content, metadata)) AS asked OFFSET 0) AS question
+            WHERE id = ANY(ARRAY(SELECT memories_with(:chat, CAST(:items AS text[]), CAST(:texts AS text[]))))
+                AND (source_message_ids && CAST(:messages AS bigint[]) OR source_session_id = ANY(:sessions)
+                    OR type = 'qa_turn' AND learned_in = :chat AND (metadata->'recalled' ?| CAST(:items AS text[])
+                        OR EXISTS (SELECT 1 FROM given WHERE quotes(asked, said))))
+        """),
+        {
+            "chat": chat_id,
+            "messages": list(message_ids),
+            "sessions": list(session_ids),
+            "items": items_of(message_ids, session_ids),
+            "texts": list(texts),
+        },
     )
+    return drop(connection, tenant_id, found.all())
 
 
-def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[str]) -> list[str]:
+def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
     """Delete the questions and answers of contexts that showed these memories, and so on; their ids."""
     if not memory_ids:
         return []
-    items = [f"{kind}:{each}" for each in memory_ids for kind in ("memory", "document")]
-    return _drop(
-        connection,
-        tenant_id,
-        "type = 'qa_turn' AND metadata->'recalled' ?| CAST(:items AS text[])",
-        items=items,
+    found = connection.scalars(
+        text("""
+            SELECT id FROM memories
+            WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
+                AND type = 'qa_turn' AND metadata->'recalled' ?| CAST(:items AS text[])
+        """),
+        {"items": memory_items(memory_ids)},
     )
+    return drop(connection, tenant_id, found.all())
 
 
-def _drop(connection: Connection, tenant_id: str, condition: str, **given: object) -> list[str]:
-    """Delete the memories that fit, those that were made of contexts which showed them, and all their work."""
-    gone = [
-        str(each)
-        for each in connection.scalars(
-            text(f"""
-                WITH RECURSIVE doomed (id) AS (
-                    SELECT id FROM memories m WHERE {condition}
-                    UNION
-                    SELECT m.id FROM doomed d JOIN memories m ON m.type = 'qa_turn' AND m.metadata->'recalled' ?|
-                        ARRAY['memory:' || d.id, 'document:' || d.id]
-                )
-                DELETE FROM memories WHERE id IN (SELECT id FROM doomed) RETURNING id
-            """),
-            given,
-        )
-    ]
-    if gone:
-        connection.execute(
-            text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = ANY(:keys)"),
-            {"tenant": tenant_id, "keys": [f"memory:{each}" for each in gone]},
-        )
-    return gone
+def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
+    """Delete these memories, those that were made of contexts which showed them, and all their work; their ids."""
+    if not memory_ids:
+        return []
+    gone = connection.scalars(
+        text("""
+            WITH locked AS MATERIALIZED (SELECT id FROM memories WHERE id = ANY(:ids) ORDER BY id FOR UPDATE)
+            DELETE FROM memories m USING locked WHERE m.id = locked.id RETURNING m.id
+        """),
+        {"ids": list(memory_ids)},
+    ).all()
+    connection.execute(
+        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = ANY(:keys)"),
+        {"tenant": tenant_id, "keys": [f"memory:{each}" for each in gone]},
+    )
+    return [*gone, *drop_recalling(connection, tenant_id, gone)]
+
+
+def items_of(message_ids: Sequence[int], session_ids: Sequence[int]) -> list[str]:
+    """Messages and sessions as the query log and memories name them."""
+    return [*(f"message:{each}" for each in message_ids), *(f"session:{each}" for each in session_ids)]
+
+
+def memory_items(memory_ids: Sequence[UUID]) -> list[str]:
+    """Memories as the query log and other memories name them: a document's chunks are memories, too."""
+    return [f"{kind}:{each}" for each in memory_ids for kind in ("memory", "document")]

@@ -48,20 +48,18 @@ def doomed(
     *,
     senders: Sequence[str] | None,
     external_id: str | None,
-) -> list[int]:
-    """The ids of a chat's messages that are to go, those of one session together."""
-    return list(
-        connection.scalars(
-            text(f"""
-                SELECT id FROM messages WHERE chat_id = :chat
-                    AND (CAST(:external AS text) IS NOT NULL OR {_UNTIL})
-                    AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
-                    AND (CAST(:external AS text) IS NULL OR external_id = :external)
-                ORDER BY session_key, sent_at, id
-            """),
-            {"chat": chat_id, "until": until, "senders": senders, "external": external_id},
-        )
-    )
+) -> Sequence[Row[Any]]:
+    """A chat's messages that are to go, those of one session together: rows of `(id, chars)`."""
+    which = {"external_id = :external": external_id, "sender_id = ANY(:senders)": senders}
+    narrowed = " AND ".join(condition for condition, value in which.items() if value is not None)
+    return connection.execute(
+        text(f"""
+            SELECT id, length(content) AS chars FROM messages
+            WHERE chat_id = :chat AND {"true" if external_id else _UNTIL} AND {narrowed or "true"}
+            ORDER BY session_key, sent_at, id
+        """),
+        {"chat": chat_id, "until": until, "senders": senders, "external": external_id},
+    ).all()
 
 
 def external_ids(connection: Connection, ids: Sequence[int], after: datetime | None) -> list[str]:
@@ -106,14 +104,16 @@ def chats_with_pruned_sessions(connection: Connection, names: Sequence[str]) -> 
     )
 
 
-def pruned_sessions_with(connection: Connection, chat_id: str, names: Sequence[str]) -> list[Session]:
-    """The sessions of a chat with these people and without all their messages, locked."""
+def pruned_sessions_with(
+    connection: Connection, chat_id: str, names: Sequence[str], limit: int
+) -> list[Session]:
+    """Sessions of a chat with these people and without all their messages, locked, at most so many."""
     rows = connection.execute(
         text(f"""
             SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND {_PRUNED}
-            ORDER BY id FOR NO KEY UPDATE
+            ORDER BY id LIMIT :limit FOR NO KEY UPDATE
         """),
-        {"chat": chat_id, "names": list(names)},
+        {"chat": chat_id, "names": list(names), "limit": limit},
     )
     return [as_session(row) for row in rows]
 

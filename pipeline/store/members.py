@@ -59,21 +59,33 @@ def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
     )
 
 
-def unname(
-    connection: Connection, *, senders: Sequence[str] | None = None, chat_id: str | None = None
-) -> int:
-    """Name no more whom no message is left of: these senders, or those of a chat; how many rows that took.
+def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """The chats that name these senders though no message of theirs is left there."""
+    return list(
+        connection.scalars(
+            text("""
+                SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
+                    AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
+                        AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
+                ORDER BY chat_id
+            """),
+            {"senders": list(senders)},
+        )
+    )
 
-    They may be there still, so that each chat notes somebody unknown instead. To be called while nothing is
-    accepted.
+
+def unname(connection: Connection, chat_id: str, senders: Sequence[str] | None = None) -> int:
+    """Name no more whom no message of a chat is left of, among these senders or all; how many rows that took.
+
+    They may be there still, so that the chat notes somebody unknown instead. To be called while nothing is accepted
+    in the chat.
     """
     return int(
         connection.execute(
             text("""
                 WITH gone AS (
-                    DELETE FROM chat_members c WHERE sender_id <> :unknown
+                    DELETE FROM chat_members c WHERE sender_id <> :unknown AND chat_id = :chat
                         AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
-                        AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
                         AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
                             AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
                     RETURNING tenant_id, chat_id

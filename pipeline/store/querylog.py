@@ -1,6 +1,7 @@
 """SQL of the query log: what was asked and shown, what was answered, and what forgetting takes out of it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,9 +11,6 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.store.sql import text
-
-QUOTED_CHARS = 8
-"""A message as long as this that stands in a question, or such a question in a message, counts as quoted."""
 
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
@@ -82,52 +80,57 @@ def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[s
     return len(held) + len(remembered)
 
 
-def quotes(question: str, texts: str) -> str:
-    """A condition: whether a question says what one of these texts says, the whole of it or a long part."""
-    return f"""EXISTS (SELECT 1 FROM (SELECT btrim(lower(t)) AS said FROM unnest({texts}) t) given
-        WHERE said <> '' AND (said = btrim(lower({question}))
-            OR length(said) >= {QUOTED_CHARS} AND strpos(lower({question}), said) > 0
-            OR length(btrim({question})) >= {QUOTED_CHARS} AND strpos(said, btrim(lower({question}))) > 0))"""
-
-
 # What goes of a row that something was taken out of: the answer, as it may repeat what was shown. Its figures stay.
 _REDACT = """
     answer = NULL, used = NULL, answered_at = NULL, memory_id = NULL, redacted_at = coalesce(redacted_at, now())
 """
-_FRESH = "RETURNING CASE WHEN redacted_at = now() THEN context_id END"
 
 
-def redact_shown(connection: Connection, gone: Sequence[str], chat_id: str | None = None) -> set[str]:
-    """Take items, by `kind:id`, out of what a chat's (or all) contexts showed, with the answers to these.
+@dataclass(frozen=True, kw_only=True)
+class Redacted:
+    """What was taken out of the log."""
 
-    Returns the contexts that nothing was taken out of before.
+    # rows that nothing was taken out of before
+    fresh: int
+    # what question and answer of these rows were kept as
+    memories: frozenset[UUID]
+
+
+def redact(
+    connection: Connection, items: Sequence[str], chat_id: str | None, texts: Sequence[str]
+) -> Redacted:
+    """Take items, by `kind:id`, out of what contexts showed, and out of a chat's rows the questions that say a text.
+
+    The answers go with either. A bot asks with the very message that it reacts to, or with a part of it, and need
+    not say who wrote it.
     """
-    if not gone:
-        return set()
-    rows = connection.scalars(
+    rows = connection.execute(
         text(f"""
-            UPDATE query_log SET shown = shown - CAST(:gone AS text[]), {_REDACT}
-            WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat) AND shown ?| CAST(:gone AS text[]) {_FRESH}
+            WITH given AS MATERIALIZED (
+                SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
+            ), locked AS MATERIALIZED (
+                SELECT context_id, redacted_at IS NULL AS fresh, memory_id, says.quoted
+                FROM query_log l CROSS JOIN LATERAL (SELECT quotable(query) AS asked OFFSET 0) AS question
+                CROSS JOIN LATERAL (SELECT l.chat_id = :chat
+                    AND EXISTS (SELECT 1 FROM given WHERE quotes(asked, said)) AS quoted OFFSET 0) AS says
+                WHERE context_id = ANY(ARRAY(
+                        SELECT contexts_with(:chat, CAST(:items AS text[]), CAST(:texts AS text[]))))
+                    AND (shown ?| CAST(:items AS text[]) OR says.quoted)
+                ORDER BY context_id FOR UPDATE OF l
+            ), redacted AS (
+                UPDATE query_log l SET shown = shown - CAST(:items AS text[]),
+                    query = CASE WHEN quoted THEN NULL ELSE query END,
+                    user_id = CASE WHEN quoted THEN NULL ELSE user_id END, {_REDACT}
+                FROM locked WHERE l.context_id = locked.context_id
+            )
+            SELECT fresh, memory_id FROM locked
         """),
-        {"gone": list(gone), "chat": chat_id},
+        {"items": list(items), "chat": chat_id, "texts": list(texts)},
+    ).all()
+    return Redacted(
+        fresh=sum(row.fresh for row in rows),
+        memories=frozenset(row.memory_id for row in rows if row.memory_id is not None),
     )
-    return {context_id for context_id in rows if context_id}
-
-
-def redact_quoting(connection: Connection, chat_id: str, texts: Sequence[str]) -> set[str]:
-    """Take out of a chat's rows the questions that say what these messages said, with their answers.
-
-    A bot asks with the very message that it reacts to, or with a part of it, and need not say who wrote it.
-    Returns the contexts that nothing was taken out of before.
-    """
-    rows = connection.scalars(
-        text(f"""
-            UPDATE query_log SET query = NULL, user_id = NULL, {_REDACT}
-            WHERE chat_id = :chat AND query IS NOT NULL AND {quotes("query", "CAST(:texts AS text[])")} {_FRESH}
-        """),
-        {"chat": chat_id, "texts": list(texts)},
-    )
-    return {context_id for context_id in rows if context_id}
 
 
 def redact_askers(connection: Connection, user_ids: Sequence[str], until: datetime) -> int:

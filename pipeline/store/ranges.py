@@ -166,7 +166,8 @@ _BROUGHT = text(f"""
     FROM {_JOINED} JOIN conversation_sessions s ON s.id = joined.loser GROUP BY joined.survivor
 """)
 _MERGE = text(f"""
-    UPDATE conversation_sessions s SET status = 'merged', merged_into = joined.survivor, revision = s.revision + 1,
+    UPDATE conversation_sessions s SET status = 'merged', merged_into = joined.survivor, merged_at = now(),
+        revision = s.revision + 1,
         message_count = 0, token_count = 0, participants = '{{}}', search_text = '', summary_text = NULL,
         topic_tags = '[]', decisions = '[]', open_questions = '[]', action_items = '[]', entities = '[]'
     FROM {_JOINED} WHERE s.id = joined.loser

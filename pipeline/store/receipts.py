@@ -1,6 +1,6 @@
 """SQL of receipts: what was asked to be forgotten, and how much of it there was."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -78,3 +78,19 @@ def add(connection: Connection, receipt_id: int, counts: Mapping[str, int], *, d
         """).bindparams(bindparam("counts", type_=JSONB)),
         {"id": receipt_id, "counts": dict(counts), "done": done},
     )
+
+
+def name(connection: Connection, receipt_id: int, names: Sequence[str]) -> None:
+    """Keep with what a receipt is about the names that a person went by, as long as it is not forgotten."""
+    connection.execute(
+        text("""
+            UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
+            WHERE id = :id AND subject IS NOT NULL
+        """),
+        {"id": receipt_id, "names": list(names)},
+    )
+
+
+def drop(connection: Connection, receipt_id: int) -> None:
+    """Delete a receipt that nobody was given."""
+    connection.execute(text("DELETE FROM forget_receipts WHERE id = :id"), {"id": receipt_id})

@@ -149,6 +149,8 @@ conversation_sessions = Table(
     need("participants", ARRAY(Text)),
     need("status"),
     may("merged_into", BigInteger),
+    # since when it is a pointer to another; none: from before that was noted
+    may("merged_at", TIME),
     may("failure_reason"),
     # raised by every change of its messages
     need("revision", BigInteger),
