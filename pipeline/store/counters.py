@@ -1,5 +1,6 @@
 """SQL of the daily counters: what happened, for `status` and for monitoring."""
 
+import itertools
 import os
 import threading
 from collections.abc import Mapping
@@ -8,12 +9,24 @@ from sqlalchemy import Connection
 
 from pipeline.store.sql import text
 
-SLOTS = 8
+SLOTS = 16
 
 
-def _slot() -> int:
-    """One slot for each thread of each process: a transaction that adds twice locks the same rows again, no others."""
-    return hash((os.getpid(), threading.get_native_id())) % SLOTS
+class _Thread(threading.local):
+    """The number of a thread, in the order in which those of this process come to count."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+
+
+_numbers = itertools.count()
+_thread = _Thread()
+
+
+def slot() -> int:
+    """One slot for each thread of each process, so that two of them seldom wait for each other's commit."""
+    # threads follow one another, and so do the numbers of processes that were started together
+    return (os.getpid() * 5 + _thread.number) % SLOTS
 
 
 def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> None:
@@ -30,7 +43,7 @@ def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> 
         """),
         {
             "tenant": tenant_id,
-            "slot": _slot(),
+            "slot": slot(),
             "names": list(given),
             "values": list(given.values()),
         },
