@@ -17,6 +17,8 @@ class Door:
     """The tools of the door's process."""
 
     settings: Settings
+    # in which requests are worked on
+    threads: int
     # what callers must know
     api_key: str
     # as the role that sees one tenant at a time
