@@ -16,6 +16,9 @@ from workers import queues
 PYTHON = (sys.executable, "-P", "-m")
 ROOT = Path(__file__).parents[1]
 
+WEB_PROCESSES = 2
+"""Of the HTTP API, where nothing else is said: senders and askers do not wait for one another's interpreter."""
+
 # What children are told of, besides what they find in the environment themselves.
 TOLD = (
     "database_url",
@@ -74,12 +77,17 @@ def beat_command(directory: Path) -> list[str]:
 
 
 def web_command(settings: Settings) -> list[str]:
-    """The HTTP door, where the settings say."""
-    return [
-        *(*PYTHON, "uvicorn", "--factory", "workers.web.app:create", "--app-dir", str(ROOT)),
-        *("--host", settings.host, "--port", str(settings.port)),
-        *("--no-access-log", "--no-server-header", "--timeout-graceful-shutdown", "10"),
-    ]
+    """The HTTP door, where the settings say, in as many processes as they say."""
+    processes = settings.web_processes or min(WEB_PROCESSES, cores())
+    where = ("--host", settings.host, "--port", str(settings.port))
+    return [*PYTHON, "workers.web", *where, "--processes", str(processes)]
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def flower_command(port: int) -> list[str]:

@@ -12,12 +12,11 @@ from functools import partial
 
 import structlog
 
-from pipeline.ingest import Accepted, accept
+from pipeline.ingest import accept
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Broken, Notice, Parsed, Record, Skipped
 from pipeline.store import overview
 from pipeline.store.database import Database
-from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.messages import ChatIn, MessageIn
 
 log = structlog.get_logger(__name__)
@@ -27,9 +26,6 @@ BATCH = 500
 
 HELD = 10 * BATCH
 """Messages kept back at most, in a file that has many chats in turns."""
-
-# A victim of a deadlock or of a lock's timeout is accepted at the next try.
-TRIES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +175,7 @@ def _flush(database: Database, tenant_id: str, settle: timedelta, held: _Chat) -
             held.others = overview.times_of_others(
                 connection, held.chat.chat_id, PREFIX, with_prefix=not derived
             )
-    accepted = _accept(database, tenant_id, held.chat, messages, settle)
+    accepted = accept(database, tenant_id, held.chat, messages, settle=settle)
     held.stored, held.changed = True, False
     times = [message.sent_at for message in messages]
     first, last = held.others or (None, None)
@@ -192,20 +188,3 @@ def _flush(database: Database, tenant_id: str, settle: timedelta, held: _Chat) -
         first_at=min(times, default=None),
         last_at=max(times, default=None),
     )
-
-
-def _accept(
-    database: Database,
-    tenant_id: str,
-    chat: ChatIn,
-    messages: list[MessageIn],
-    settle: timedelta,
-) -> Accepted:
-    for _ in range(TRIES - 1):
-        try:
-            return accept(database, tenant_id, chat, messages, settle=settle)
-        except DatabaseUnavailable:
-            raise
-        except Retryable as error:
-            log.info("accept_again", chat_id=chat.chat_id, error=str(error))
-    return accept(database, tenant_id, chat, messages, settle=settle)

@@ -8,15 +8,16 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
 from pipeline import ledger, placing, suspects, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
+from pipeline.retry import persistently
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, counters, members, messages, sessions, work
-from pipeline.store import tombstones as stones
+from pipeline.store import accepting, changes, chats, members, sessions, work
 from pipeline.store.database import Database
 from pipeline.tokens import estimate as estimate_tokens
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
@@ -32,6 +33,10 @@ OUTAGES = (DatabaseUnavailable, SchemaOutdated)
 
 PUT_OFF_SECONDS = 1.0
 """When a chat is tried again that was locked for longer, as by a deletion or while it is cut anew."""
+
+
+SLICE_MESSAGES, SLICE_BYTES = 250, 256 * 1024
+"""Messages accepted in one transaction, and the bytes of their texts: some 0.1 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,43 +62,81 @@ def accept(
 ) -> Accepted:
     """Store messages of one chat; when this returns they are durable and found by keyword.
 
-    `settle` says that they belong to a history being imported, whose summaries may wait that long.
-    Raises `DatabaseUnavailable`; then nothing was stored and the same call may be made again.
+    Many or large ones are stored in slices, each a transaction of its own, so that no lock is held for long.
+    `settle` says that they belong to a history being imported: live messages go before them, and summaries may
+    wait that long.
+    Raises `Retryable`: `DatabaseUnavailable` in an outage. Slices before it are stored then, and the same call may
+    be made again: what is there already is known by its id.
     """
     # One message of each id: which of two in one call wins must not depend on the database.
     unique = {message.external_id: _without_recalled(message) for message in given}
-    with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, chat.chat_id)
-        admitted = tombstones.admit(connection, chat.chat_id, list(unique.values()))
+    new = out = 0
+    for some in _slices(list(unique.values())):
+        stored, kept_out = persistently(
+            partial(_accept, database, tenant_id, chat, some, settle=settle, trace_id=trace_id)
+        )
+        new, out = new + stored, out + kept_out
+    if out == len(unique):
+        return Accepted(new=0, duplicates=0, kept_out=len(given))
+    return Accepted(new=new, duplicates=len(given) - new - out, kept_out=out)
+
+
+def _slices(messages: Sequence[MessageIn]) -> Iterator[list[MessageIn]]:
+    """The messages in order, in parts that are stored within some 0.1 s; one message is a part at least."""
+    some: list[MessageIn] = []
+    size = 0
+    for message in messages:
+        bytes_more = len(message.content.encode())
+        if some and (len(some) == SLICE_MESSAGES or size + bytes_more > SLICE_BYTES):
+            yield some
+            some, size = [], 0
+        some.append(message)
+        size += bytes_more
+    if some:
+        yield some
+
+
+def _accept(
+    database: Database,
+    tenant_id: str,
+    chat: ChatIn,
+    given: Sequence[MessageIn],
+    *,
+    settle: timedelta | None,
+    trace_id: str | None,
+) -> tuple[int, int]:
+    """Store a slice in one transaction; `(new, kept out)`."""
+    priority = work.LIVE if settle is None else work.LATER
+    with database.undecided() as connection:
+        key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+        admitted = tombstones.admit(connection, key, chat.chat_id, given)
         if admitted.kept_out:
             changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
         if admitted.unnamed:
             members.note_unknown(connection, tenant_id, chat.chat_id)
         if not admitted.messages:
-            return Accepted(new=0, duplicates=0, kept_out=len(given))
-        sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]
-        stored = chats.ensure(connection, tenant_id, chat)
+            return 0, len(admitted.kept_out)
+        if stored is None or not chats.is_as_said(stored, chat):
+            chats.ensure(connection, tenant_id, chat)
+            stored = accepting.hold(connection, chat.chat_id)
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
-        new = messages.insert(connection, tenant_id, chat.chat_id, stored.language, sized)
-        changes.apply_pending(connection, chat.chat_id, [m.external_id for m in admitted.messages])
         closing = [
             (m.session_key, m.sent_at) for m in admitted.messages if m.closes_session and m.session_key
         ]
-        sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
-        if new or closing:
-            counters.add(connection, tenant_id, {"messages_accepted": new})
-            work.raise_wanted(
-                connection,
-                tenant_id,
-                "ingest",
-                [chat.chat_id],
-                lane=chat.chat_id,
-                priority=work.LIVE if settle is None else work.LATER,
-                trace_id=trace_id,
-            )
-    out = len(admitted.kept_out)
-    return Accepted(new=new, duplicates=len(given) - new - out, kept_out=out)
+        if closing:
+            sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
+        sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]
+        new = accepting.put(
+            connection,
+            tenant_id,
+            stored,
+            sized,
+            closes=bool(closing),
+            priority=priority,
+            trace_id=trace_id,
+        )
+    return new, len(admitted.kept_out)
 
 
 def _without_recalled(message: MessageIn) -> MessageIn:

@@ -39,9 +39,8 @@ class Admitted:
     unnamed: bool = False
 
 
-def admit(connection: Connection, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
-    """Keep out what was forgotten; to be called under the chat's lock."""
-    key = store.key(connection)
+def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
+    """Keep out what was forgotten; to be called under the chat's lock, with the key read under it."""
     if key is None:
         return Admitted(messages=list(given), kept_out=[])
     around = [hash_of(key, "tenant"), hash_of(key, "chat", chat_id)]

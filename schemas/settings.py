@@ -54,6 +54,8 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = None
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
+    # processes of the door, each with a model of its own; none: two, where there are as many cores
+    web_processes: Annotated[int, Field(ge=1, le=16)] | None = None
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -24,6 +24,15 @@ def web(
         int | None,
         typer.Option(min=1, max=65535, help="Where to listen; default: BACKSCROLL_PORT.", show_default=False),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=16,
+            help="How many serve; default: BACKSCROLL_WEB_PROCESSES, else two where there are as many cores.",
+            show_default=False,
+        ),
+    ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Run the HTTP door in the foreground: messages in, contexts out.
@@ -36,5 +45,11 @@ def web(
         raise SettingsError(
             "BACKSCROLL_API_KEY is not set: without one, nobody could tell whose request it is"
         )
-    chosen = settings.model_copy(update={"host": host or settings.host, "port": port or settings.port})
+    chosen = settings.model_copy(
+        update={
+            "host": host or settings.host,
+            "port": port or settings.port,
+            "web_processes": processes or settings.web_processes,
+        }
+    )
     run_instead(chosen, web_command(chosen))

@@ -86,22 +86,6 @@ def put_pending(
     )
 
 
-def apply_pending(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> None:
-    """Edit the messages, just stored and not yet placed, whose edits came before them."""
-    connection.execute(
-        text("""
-            WITH waiting AS (
-                DELETE FROM pending_changes WHERE chat_id = :chat AND external_id = ANY(:externals) RETURNING *
-            )
-            UPDATE messages m SET content = w.content, token_count = w.token_count, edited_at = w.edited_at,
-                revision = m.revision + 1
-            FROM waiting w
-            WHERE m.tenant_id = w.tenant_id AND m.chat_id = w.chat_id AND m.external_id = w.external_id
-        """),
-        {"chat": chat_id, "externals": list(external_ids)},
-    )
-
-
 def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> None:
     """Forget edits whose message is kept out or gone."""
     connection.execute(

@@ -40,12 +40,9 @@ def get(connection: Connection, chat_id: str) -> Chat | None:
     return Chat(**row._mapping) if row else None
 
 
-def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
-    """The chat as stored, made or brought up to date by what is said of it now.
-
-    Reads first: an upsert would lock the row and so wait for whoever places messages in this chat.
-    """
-    said = {
+def said(chat: ChatIn) -> dict[str, Any]:
+    """What is said of a chat, by column; what is not said is left out."""
+    given = {
         "kind": chat.kind,
         "title": chat.title,
         "time_zone": chat.time_zone,
@@ -53,7 +50,20 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
         "platform": chat.platform or None,
         "memory": chat.memory,
     }
-    said = {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def is_as_said(stored: Chat, chat: ChatIn) -> bool:
+    """Whether what is said of a chat is stored already."""
+    return all(getattr(stored, name) == value for name, value in said(chat).items())
+
+
+def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
+    """The chat as stored, made or brought up to date by what is said of it now.
+
+    Reads first: an upsert would lock the row and so wait for whoever places messages in this chat.
+    """
+    given = said(chat)
     stored = get(connection, chat.chat_id)
     if stored is None:
         connection.execute(
@@ -75,14 +85,14 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
                 "time_zone": "UTC",
                 "language": DEFAULT_LANGUAGE,
                 "memory": True,
-                **said,
+                **given,
             },
         )
-    elif any(getattr(stored, name) != value for name, value in said.items()):
-        assignments = ", ".join(f"{name} = :{name}" for name in said)
+    elif not is_as_said(stored, chat):
+        assignments = ", ".join(f"{name} = :{name}" for name in given)
         connection.execute(
             text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),
-            {"chat": chat.chat_id, **said},
+            {"chat": chat.chat_id, **given},
         )
     else:
         return stored

@@ -1,5 +1,6 @@
 """SQL of the daily counters: what happened, for `status` and for monitoring."""
 
+import itertools
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -9,13 +10,25 @@ from sqlalchemy import Connection
 
 from pipeline.store.sql import text
 
-SLOTS = 8
 _COUNTED = "counted"
+SLOTS = 16
 
 
-def _slot() -> int:
-    """One slot for each thread of each process, so that two of them seldom wait for each other's figures."""
-    return hash((os.getpid(), threading.get_native_id())) % SLOTS
+class _Thread(threading.local):
+    """The number of a thread, in the order in which those of this process come to count."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)
+
+
+_numbers = itertools.count()
+_thread = _Thread()
+
+
+def slot() -> int:
+    """One slot for each thread of each process, so that two of them seldom wait for each other's commit."""
+    # threads follow one another, and so do the numbers of processes that were started together
+    return (os.getpid() * 5 + _thread.number) % SLOTS
 
 
 def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> None:
@@ -54,7 +67,7 @@ def collected(connection: Connection) -> Iterator[None]:
             ORDER BY tenant, name
             ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
         """),
-        {"slot": _slot(), "tenants": list(tenants), "names": list(names), "values": list(values)},
+        {"slot": slot(), "tenants": list(tenants), "names": list(names), "values": list(values)},
     )
 
 

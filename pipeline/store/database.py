@@ -69,6 +69,12 @@ class Database:
                 yield connection
 
     @contextmanager
+    def undecided(self) -> Iterator[Connection]:
+        """As `tenant`, for whoever says in the first statement which one, together with more (`accepting.begin`)."""
+        with self._fitting(self._app) as connection:
+            yield connection
+
+    @contextmanager
     def maintenance(self) -> Iterator[Connection]:
         """A transaction over all tenants' work, without their texts; commits at the end. Raises as `check` does."""
         if self._maintenance is None:
@@ -137,12 +143,12 @@ class Database:
         try:
             with _transaction(engine) as connection:
                 yield connection
-        except ProgrammingError as error:
-            if getattr(error.orig, "sqlstate", None) in _MISSING:
+        except (ProgrammingError, psycopg.ProgrammingError) as error:
+            if getattr(_orig(error), "sqlstate", None) in _MISSING:
                 self._blame_the_tables(error)
             raise
 
-    def _blame_the_tables(self, error: ProgrammingError) -> None:
+    def _blame_the_tables(self, error: Exception) -> None:
         """Raise `SchemaOutdated` where a table or column is missing because of the database's migration."""
         self.check()
         with self.unscoped() as connection:
@@ -206,8 +212,8 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
         raise
     except PoolTimeout as error:
         raise DatabaseUnavailable("all connections to Postgres are taken; try again") from error
-    except (OperationalError, InterfaceError) as error:
-        if (getattr(error.orig, "sqlstate", None) or "").startswith(_LIMITS):
+    except (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError) as error:
+        if (getattr(_orig(error), "sqlstate", None) or "").startswith(_LIMITS):
             raise
         raise _translated(error) from error
     except DBAPIError as error:
@@ -216,8 +222,14 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
         raise
 
 
-def _translated(error: DBAPIError) -> Retryable:
-    reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
-    if getattr(error.orig, "sqlstate", None) in _TRY_AGAIN:
+def _orig(error: Exception) -> BaseException:
+    """The driver's error, with SQLAlchemy around it or without."""
+    return getattr(error, "orig", None) or error
+
+
+def _translated(error: Exception) -> Retryable:
+    orig = _orig(error)
+    reason = str(orig).strip().splitlines()[0] if str(orig).strip() else type(orig).__name__
+    if getattr(orig, "sqlstate", None) in _TRY_AGAIN:
         return Retryable(f"Postgres asks to try again: {reason}")
     return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")

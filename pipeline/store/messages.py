@@ -6,11 +6,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store.sql import text
-from schemas.messages import MessageIn
 from schemas.sessions import Message, Stamp
 
 COLUMNS = (
@@ -18,44 +15,6 @@ COLUMNS = (
     "agent_id, metadata"
 )
 ORDER = 'sent_at, position, external_id COLLATE "C"'
-
-# A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
-_INSERT = text("""
-    WITH given AS (
-        SELECT * FROM jsonb_to_recordset(:messages) AS m (
-            external_id text, sender_id text, sender_name text, role text, content text, sent_at timestamptz,
-            position integer, agent_id text, session_key text, metadata jsonb, token_count integer)
-    ), stored AS (
-        INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
-            role, content, token_count, sent_at, position, language, metadata)
-        SELECT :tenant, :chat, external_id, session_key, sender_id, sender_name, agent_id, role, content,
-            token_count,
-            CASE WHEN ahead THEN now() ELSE sent_at END, position, :language,
-            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END
-        FROM (SELECT *, sent_at > now() + interval '5 minutes' AS ahead FROM given) g
-        ORDER BY external_id COLLATE "C"
-        ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
-        RETURNING id
-    )
-    INSERT INTO arrivals (tenant_id, chat_id, message_id) SELECT :tenant, :chat, id FROM stored
-""").bindparams(bindparam("messages", type_=JSONB))
-
-
-def insert(
-    connection: Connection,
-    tenant_id: str,
-    chat_id: str,
-    language: str,
-    messages: Sequence[tuple[MessageIn, int]],
-) -> int:
-    """Store messages `(message, tokens)` that are not there yet and note them as arrivals; how many were new."""
-    rows = [
-        {**message.model_dump(mode="json", exclude={"closes_session"}), "token_count": tokens}
-        for message, tokens in messages
-    ]
-    return connection.execute(
-        _INSERT, {"tenant": tenant_id, "chat": chat_id, "language": language, "messages": rows}
-    ).rowcount
 
 
 class Arrival(NamedTuple):
@@ -141,15 +100,23 @@ def quarantine(
     )
 
 
-def waiting(connection: Connection, limit: int) -> int:
-    """How many accepted messages wait for their place, counted up to `limit`; not those in quarantine."""
-    return int(
-        connection.scalar(
-            text("SELECT count(*) FROM (SELECT 1 FROM arrivals WHERE quarantined_at IS NULL LIMIT :limit) w"),
-            {"limit": limit},
-        )
-        or 0
-    )
+_WAITING = text("""
+    SELECT count(*) FROM (
+        SELECT 1 FROM arrivals
+        WHERE quarantined_at IS NULL AND chat_id <> ALL(ARRAY(
+            SELECT key FROM work WHERE tenant_id = :tenant AND kind = 'ingest' AND dead_at IS NOT NULL))
+        LIMIT :limit
+    ) w
+""")
+
+
+def waiting(connection: Connection, tenant_id: str, limit: int) -> int:
+    """How many accepted messages wait for their place, counted up to `limit`.
+
+    Not those in quarantine, nor those of chats that have been given up: they wait for an operator, and what the
+    workers can place goes on.
+    """
+    return int(connection.execute(_WAITING, {"tenant": tenant_id, "limit": limit}).scalar_one())
 
 
 def stamps(

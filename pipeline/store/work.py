@@ -51,6 +51,10 @@ _RAISE = text("""
 """)
 
 
+AGAIN = _RAISE.text[_RAISE.text.index("ON CONFLICT") :]
+"""What raising does with a row that is there, for statements that raise what they have just stored."""
+
+
 def raise_all(connection: Connection, tenant_id: str, owed: Iterable[Owed]) -> None:
     """Note that this work is owed, in the transaction of the change that asks for it."""
     # of several of one key the last one counts

@@ -18,6 +18,7 @@ from schemas.settings import Settings
 from tests.conftest import copied
 from workers.queues import INGEST
 from workers.web.app import make_web_app
+from workers.web.protocol import Protocol
 
 CHAT = "test:house"
 
@@ -26,7 +27,8 @@ CHAT = "test:house"
 def served(settings: Settings) -> Iterator[httpx.Client]:
     """A client, with its API key, of a door that serves with these settings."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(make_web_app(settings), log_config=None, access_log=False))
+    config = uvicorn.Config(make_web_app(settings), http=Protocol, log_config=None, access_log=False)
+    server = uvicorn.Server(config)
 
     def run() -> None:
         # uvicorn exits when the application refuses to start

@@ -16,6 +16,7 @@ from pipeline.store.database import Database
 from tests.conftest import TENANT
 from tests.web.conftest import CHAT, body, problem_of, said
 from workers.queues import INGEST
+from workers.web.hints import APART_SECONDS
 
 
 def stored(database: Database) -> list[str]:
@@ -103,10 +104,28 @@ def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     assert sent["headers"]["request_id"] == "bot-7/41"
 
 
-def test_each_hint_carries_the_id_of_its_own_request(client: httpx.Client, hints: redis_client.Redis) -> None:
+def test_each_hint_carries_the_id_of_the_request_that_asked_for_it(
+    client: httpx.Client, hints: redis_client.Redis
+) -> None:
     for n in range(3):
         client.post("/v1/messages", json=body(said(n)), headers={"X-Request-ID": f"request-{n}"})
-    assert [hint(hints)["headers"]["request_id"] for _ in range(3)] == ["request-0", "request-1", "request-2"]
+        assert hint(hints)["headers"]["request_id"] == f"request-{n}"
+
+
+def test_a_flood_of_requests_is_ten_hints_a_second_and_the_last_one_is_not_lost(
+    client: httpx.Client, hints: redis_client.Redis
+) -> None:
+    # Given requests as fast as they can be sent
+    began = time.monotonic()
+    for n in range(100):
+        assert client.post("/v1/messages", json=body(said(n))).status_code == 202
+    took = time.monotonic() - began
+    # When the time of the last hint is up
+    time.sleep(3 * APART_SECONDS)
+    sent = hints.llen(INGEST.full_name)
+    # Then there is at least the first one and one after the last request, and no more than the time allows
+    assert 2 <= sent <= 2 + took / APART_SECONDS
+    assert sent < 100
 
 
 def test_a_hint_holds_no_text(client: httpx.Client, hints: redis_client.Redis) -> None:

@@ -1,5 +1,6 @@
 """What a sender sees while Postgres or Redis is away, or the workers are behind."""
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +9,12 @@ import httpx
 import psycopg
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import placing
+from pipeline.retry import persistently
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable
@@ -19,9 +22,8 @@ from schemas.settings import Settings
 from tests.conftest import TENANT
 from tests.web.conftest import CHAT, body, problem_of, said
 from workers.app import make_app
-from workers.web.door import persistently
 from workers.web.errors import as_problem
-from workers.web.hints import MAX_PENDING, Hinter
+from workers.web.hints import Hinter
 
 Serve = Callable[[Settings], httpx.Client]
 
@@ -137,7 +139,7 @@ def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Setting
     away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
     hinter = Hinter(make_app(away))
     started = time.monotonic()
-    for _ in range(10 * MAX_PENDING):
+    for _ in range(1000):
         hinter.hint("ingest")
     assert time.monotonic() - started < 1
     # and the door's end waits for the one on its way alone
@@ -225,3 +227,58 @@ def test_senders_wait_while_the_workers_are_behind(
         placing.place(connection, TENANT, {CHAT: None}, rules)
     time.sleep(1.1)
     assert client.post("/v1/messages", json=body(said(5))).status_code == 202
+
+
+def test_a_chat_that_is_given_up_closes_the_door_to_nobody(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
+    # Given more messages than may wait, of a chat that cannot be placed
+    assert client.post("/v1/messages", json=body(*(said(n) for n in range(4)))).status_code == 202
+    with database.maintenance() as connection:
+        connection.execute(text("UPDATE work SET due_at = NULL, dead_at = now() WHERE kind = 'ingest'"))
+    time.sleep(1.1)
+    # Then other chats are heard
+    assert client.post("/v1/messages", json=body(said(5), chat="test:other")).status_code == 202
+
+
+def test_a_large_request_that_ends_midway_goes_on_where_it_ended(
+    serve: Serve, settings: Settings, database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    client = serve(settings)
+    assert client.post("/v1/messages", json=body(said(0))).status_code == 202
+    request = body(*(said(n) for n in range(1, 1001)))
+    answers: list[httpx.Response] = []
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+        # Given somebody who keeps the last message from being stored
+        rival.execute(
+            """
+            INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at)
+            VALUES (%s, %s, 'm1000', 'test:rival', 'user', 'mine', 1, now())
+            """,
+            [TENANT, CHAT],
+        )
+        sending = threading.Thread(target=lambda: answers.append(client.post("/v1/messages", json=request)))
+        sending.start()
+        # When the connection to Postgres is lost while it waits
+        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+            while not (waits := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
+                time.sleep(0.01)
+            observer.execute("SELECT pg_terminate_backend(%s)", [waits[0]])
+        sending.join()
+        rival.rollback()
+    # Then the sender is told to come again, and nothing that is not so
+    problem = problem_of(answers[0], 503)
+    assert "send the same request again" in problem["detail"].lower()
+    assert "nothing was" not in problem["detail"].lower()
+    with database.tenant(TENANT) as connection:
+        stored = connection.execute(text("SELECT count(*) FROM messages")).scalar_one()
+    assert 1 < stored < 1001
+    # and the same again stores the rest, once
+    again = client.post("/v1/messages", json=request).json()
+    assert (again["accepted"], again["duplicates"]) == (1001 - stored, stored - 1)
+    with database.tenant(TENANT) as connection:
+        assert connection.execute(text("SELECT count(*) FROM messages")).scalar_one() == 1001
+        assert connection.execute(text("SELECT count(*) FROM arrivals")).scalar_one() == 1001
+        counted = connection.execute(text("SELECT sum(value) FROM daily_counters")).scalar_one()
+    assert counted == 1001

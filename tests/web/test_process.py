@@ -35,8 +35,8 @@ def environment(settings: Settings, **changes: str) -> dict[str, str]:
     }
 
 
-def start(port: int, environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "uvicorn", "--factory", "workers.web.app:create", "--port", str(port)]
+def start(port: int, environment: dict[str, str], log: Path, processes: int = 1) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "workers.web", "--port", str(port), "--processes", str(processes)]
     with log.open("wb") as out:
         return subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=out, stderr=out)
 
@@ -68,9 +68,8 @@ def door(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes
 
 
 def records(log: Path) -> list[dict[str, Any]]:
-    # every line of it, from its first; uvicorn's own are those before the settings were read
-    lines = [line for line in log.read_text().splitlines() if not line.startswith("INFO:  ")]
-    return [json.loads(line) for line in lines]
+    # every line of it, from its first
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
@@ -93,6 +92,7 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
         assert secret not in log.read_text()
 
 
+@pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -101,9 +101,9 @@ def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
     ],
 )
 def test_wrong_settings_end_it_with_one_clear_line(
-    settings: Settings, log: Path, change: dict[str, str], told: str
+    settings: Settings, log: Path, change: dict[str, str], told: str, processes: int
 ) -> None:
-    process = start(free_port(), environment(settings, **change), log)
+    process = start(free_port(), environment(settings, **change), log, processes)
     assert process.wait(timeout=60) == 1
     assert told in log.read_text()
     assert "Traceback" not in log.read_text()

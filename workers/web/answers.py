@@ -3,11 +3,12 @@
 from fastapi import APIRouter
 
 from pipeline import querylog
+from pipeline.retry import persistently
 from schemas.payloads import ContextAddress, parse_payload
 from schemas.querylog import Answered, AnswerIn
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.door import HeldDoor
 from workers.web.errors import responses
 from workers.web.openapi import ANSWER_BODY
 from workers.web.routes import IdRoute

@@ -1,8 +1,8 @@
 """The HTTP door as an ASGI application: what it holds, when it is opened and closed.
 
-    uvicorn --factory workers.web.app:create
+    python -m workers.web --processes 2
 
-or, with options and the embedded servers found, `backscroll web`. Endpoints are plain functions that run in
+or, with the embedded servers found, `backscroll web`. Endpoints are plain functions that run in
 threads: everything behind them is synchronous.
 """
 
@@ -48,11 +48,13 @@ from workers.web.linger import Linger
 log = structlog.get_logger(__name__)
 
 THREADS = 20
-"""Requests worked on at once; each has a connection to Postgres, so that none waits for another's."""
+"""Requests that a process works on at once; each has a connection to Postgres, so that none waits for another's."""
+ALL_THREADS = 40
+"""In all processes together: Postgres has connections for so many, beside the workers'."""
 
 
-def make_web_app(settings: Settings) -> FastAPI:
-    """The door with these settings; connects to Postgres and Redis at their first use.
+def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
+    """The door with these settings, one of so many processes; connects to Postgres and Redis at their first use.
 
     Raises `SettingsError` when there is no API key, no Postgres or no Redis to go to. Starting it raises
     `SettingsError` for a login that row-level security does not bind.
@@ -65,9 +67,11 @@ def make_web_app(settings: Settings) -> FastAPI:
         )
     # claiming work is the workers' business: the door does not even connect as the role that may
     restricted = settings.model_copy(update={"maintenance_database_url": None, "owner_database_url": None})
-    database = Database.from_settings(restricted, pool_size=THREADS)
+    threads = min(THREADS, max(1, ALL_THREADS // processes))
+    database = Database.from_settings(restricted, pool_size=threads)
     door = Door(
         settings=settings,
+        threads=threads,
         api_key=key,
         database=database,
         reranker=make_reranker(settings.reranker_model),
@@ -100,8 +104,8 @@ def make_web_app(settings: Settings) -> FastAPI:
     return app
 
 
-def create() -> FastAPI:
-    """The door as the environment configures it, with JSON logs, for `uvicorn --factory`.
+def create(processes: int = 1) -> FastAPI:
+    """The door as the environment configures it, with JSON logs: one of so many processes.
 
     Ends the process with the reason, and not with a traceback, when the settings are wrong.
     """
@@ -109,7 +113,7 @@ def create() -> FastAPI:
         settings = load_settings()
         configure_logging(settings.log_level)
         _silence_uvicorn()
-        return make_web_app(settings)
+        return make_web_app(settings, processes)
     except BackscrollError as error:
         raise SystemExit(f"Error: {error}") from None
 
@@ -128,7 +132,7 @@ def _silence_uvicorn() -> None:
 @asynccontextmanager
 async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     door: Door = app.state.door
-    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+    anyio.to_thread.current_default_thread_limiter().total_tokens = door.threads
     warming = threading.Thread(target=_warm, args=[door.embedder], name="warm-embedder")
     try:
         await anyio.to_thread.run_sync(_check, door.database)

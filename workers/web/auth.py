@@ -2,12 +2,12 @@
 
 import hmac
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Security
+from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from workers.web.door import HeldDoor
+from workers.web.door import Door, HeldDoor, door_of
 from workers.web.errors import HttpError
 
 _BEARER = HTTPBearer(auto_error=False, description="The value of BACKSCROLL_API_KEY.")
@@ -18,6 +18,19 @@ async def _authorize(
     door: HeldDoor,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
 ) -> str:
+    return _tenant(door, credentials)
+
+
+async def authorize(request: Request) -> str:
+    """The tenant that the request's key opens, for an endpoint without dependencies. Raises `HttpError`."""
+    return _tenant(door_of(request), await _BEARER(request))
+
+
+SECURED: dict[str, Any] = {"security": [{_BEARER.scheme_name: []}]}
+"""What such an endpoint's description says."""
+
+
+def _tenant(door: Door, credentials: HTTPAuthorizationCredentials | None) -> str:
     if credentials is None:
         raise _unauthorized("There is no API key: send it as `Authorization: Bearer …`.")
     if not _equal(credentials.credentials, door.api_key):

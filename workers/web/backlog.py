@@ -41,7 +41,7 @@ class Backlog:
         if stale and self._counting.acquire(blocking=False):
             try:
                 with self._database.tenant(self._tenant_id) as connection:
-                    self._waiting = messages.waiting(connection, self._limit + 1)
+                    self._waiting = messages.waiting(connection, self._tenant_id, self._limit + 1)
                 self._counted_at = time.monotonic()
             finally:
                 self._counting.release()

@@ -23,7 +23,8 @@ BODY_SECONDS = 30.0
 
 
 # async: a thread for each slow sender would soon leave none for the others
-async def _read(request: Request) -> bytes:
+async def read(request: Request) -> bytes:
+    """The body of a request. Raises `HttpError` for one that is too large or too slow."""
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > MAX_BODY_BYTES:
         raise _too_large()
@@ -45,7 +46,7 @@ def _too_large() -> HttpError:
     return HttpError(413, "too-large", detail)
 
 
-Body = Annotated[bytes, Depends(_read)]
+Body = Annotated[bytes, Depends(read)]
 
 
 def parse(model: type[T], body: bytes) -> T:

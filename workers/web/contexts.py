@@ -3,11 +3,12 @@
 from fastapi import APIRouter, Response
 
 from pipeline.context import build_context
+from pipeline.retry import persistently
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.door import HeldDoor
 from workers.web.errors import responses
 from workers.web.openapi import CONTEXT_BODY
 

@@ -1,24 +1,15 @@
 """What the endpoints work with, one of each for the process."""
 
-import random
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import Depends, Request
 
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.store.database import Database
-from schemas.errors import Retryable
 from schemas.settings import Settings
 from workers.web.backlog import Backlog
 from workers.web.hints import Hinter
-
-T = TypeVar("T")
-
-ATTEMPTS = 3
-"""How often a transaction is made in all before its sender is told to come again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +17,8 @@ class Door:
     """The tools of the door's process."""
 
     settings: Settings
+    # in which requests are worked on
+    threads: int
     # what callers must know
     api_key: str
     # as the role that sees one tenant at a time
@@ -38,25 +31,15 @@ class Door:
     reranker: Reranker | None = None
 
 
-def _held(request: Request) -> Door:
+def door_of(request: Request) -> Door:
+    """What the endpoint of this request works with."""
     door: Door = request.app.state.door
     return door
 
 
+# async: a plain function would be sent to a thread for it
+async def _held(request: Request) -> Door:
+    return door_of(request)
+
+
 HeldDoor = Annotated[Door, Depends(_held)]
-
-
-def persistently(act: Callable[[], T]) -> T:
-    """What `act` returns, made anew when Postgres chose its transaction to end a deadlock.
-
-    An outage (any subclass of `Retryable`) is raised at once: waiting for it is the sender's part.
-    """
-    for attempt in range(1, ATTEMPTS):
-        try:
-            return act()
-        except Retryable as error:
-            if type(error) is not Retryable:
-                raise
-            # two victims of one another must not meet again in step
-            time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
-    return act()

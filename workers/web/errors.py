@@ -132,15 +132,13 @@ def as_problem(error: Exception) -> HttpError:
             return HttpError(404, "not-found", str(error))
         case DatabaseUnavailable():
             log.warning("database_unavailable", error=str(error))
-            return _unavailable("Postgres cannot be reached. Nothing was done.", OUTAGE_SECONDS)
+            return _unavailable("Postgres cannot be reached.", OUTAGE_SECONDS)
         case SchemaOutdated():
             log.warning("waits_for_upgrade", error=str(error))
-            return _unavailable(
-                "The tables are not those that this version needs. Nothing was done.", OUTAGE_SECONDS
-            )
+            return _unavailable("The tables are not those that this version needs.", OUTAGE_SECONDS)
         case Retryable():
             log.warning("try_again", error=str(error))
-            return _unavailable("Others are changing the same chat. Nothing was done.", SOON_SECONDS)
+            return _unavailable("Others are changing the same chat.", SOON_SECONDS)
     tell_defect(error)
     return internal_problem()
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from pipeline import export, forget, tombstones
+from pipeline.retry import persistently
 from pipeline.store import chats
 from schemas.forgetting import Receipt, Subject
 from schemas.messages import ChatIn
@@ -17,7 +18,7 @@ from schemas.payloads import ChatAddress, MemorySwitch, ReceiptAddress, parse_pa
 from schemas.users import UserAddress
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.door import HeldDoor
 from workers.web.errors import request_id, responses
 from workers.web.openapi import FORGET_BODY, SWITCH_BODY
 from workers.web.routes import IdRoute

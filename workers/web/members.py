@@ -3,11 +3,12 @@
 from fastapi import APIRouter
 
 from pipeline import members
+from pipeline.retry import persistently
 from schemas.payloads import ChatAddress, parse_payload
 from schemas.users import Members, MembersPayload
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.door import HeldDoor
 from workers.web.errors import responses
 from workers.web.openapi import MEMBERS_BODY
 from workers.web.routes import IdRoute

@@ -7,11 +7,12 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from pipeline import memories
+from pipeline.retry import persistently
 from schemas.memories import Memory, MemoryFilter, MemoryPayload
 from schemas.payloads import parse_payload
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.door import HeldDoor
 from workers.web.errors import request_id, responses
 from workers.web.openapi import MEMORY_BODY, MEMORY_FILTER
 

@@ -2,18 +2,19 @@
 
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from pipeline import changes, ingest
 from pipeline.changes import Changed
-from pipeline.ingest import Accepted
+from pipeline.retry import persistently
 from pipeline.rules import Rules
 from schemas.errors import InvalidInput
 from schemas.payloads import EditPayload, IngestPayload, MessageAddress, parse_payload
-from workers.web.auth import Tenant
-from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.auth import SECURED, Tenant, authorize
+from workers.web.bodies import Body, parse, read
+from workers.web.door import Door, HeldDoor, door_of
 from workers.web.errors import request_id, responses
 from workers.web.openapi import EDIT_BODY, MESSAGES_BODY
 from workers.web.routes import IdRoute
@@ -41,29 +42,34 @@ class Change(BaseModel):
     request_id: str
 
 
+# Without dependencies: FastAPI's way to find them would be a good part of what a message costs here.
 @router.post(
     "/v1/messages",
     status_code=202,
+    response_model=Receipt,
     summary="Hand over messages of a chat",
     responses=responses(401, 408, 413, 422, 503),
-    openapi_extra=MESSAGES_BODY,
+    openapi_extra=MESSAGES_BODY | SECURED,
 )
-def post_messages(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
+async def post_messages(request: Request) -> Response:
     """Store one message or many of one chat, each once.
 
     With the 202 they are durable and found by keyword; sessions, summaries and vectors follow. Sending the
     same again is harmless: a message is known by its chat and `external_id`.
     """
+    tenant = await authorize(request)
+    body = await read(request)
+    receipt = await run_in_threadpool(_accept, door_of(request), tenant, body)
+    return Response(receipt.model_dump_json(), 202, media_type="application/json")
+
+
+def _accept(door: Door, tenant: str, body: bytes) -> Receipt:
     payload = parse(IngestPayload, body)
     if payload.tenant not in (None, tenant):
         raise InvalidInput(f"tenant: the API key belongs to {tenant}; leave it out", field="tenant")
     door.backlog.require_room()
     trace_id = request_id()
-
-    def accept() -> Accepted:
-        return ingest.accept(door.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
-
-    accepted = persistently(accept)
+    accepted = ingest.accept(door.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
     # For duplicates too: whoever sent them first may have died before the hint.
     door.hinter.hint("ingest")
     return Receipt(

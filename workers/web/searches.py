@@ -3,10 +3,11 @@
 from fastapi import APIRouter, Response
 
 from pipeline.context import more, search
+from pipeline.retry import persistently
 from schemas.search import MoreQuery, MoreResult, SearchQuery, SearchResult
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.door import HeldDoor
 from workers.web.errors import responses
 from workers.web.openapi import MORE_BODY, SEARCH_BODY
 

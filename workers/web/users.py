@@ -6,12 +6,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from pipeline import users
+from pipeline.retry import persistently
 from pipeline.users import Linked
 from schemas.payloads import parse_payload
 from schemas.users import MergePayload, User, UserAddress
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor, persistently
+from workers.web.door import HeldDoor
 from workers.web.errors import request_id, responses
 from workers.web.openapi import MERGE_BODY
 from workers.web.routes import IdRoute

@@ -1,0 +1,150 @@
+"""SQL of accepting: two trips to the server, each with all that can be said in it.
+
+It goes past SQLAlchemy, whose part would be most of what a message costs, to psycopg's pipeline on the same
+connection.
+"""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+from sqlalchemy import Connection
+
+from pipeline.store.chats import Chat
+from pipeline.store.counters import slot
+from pipeline.store.tombstones import FORGETTING
+from pipeline.store.work import AGAIN
+from schemas.messages import MessageIn
+
+_CHAT = [field.name for field in fields(Chat)]
+
+# What `Database.tenant` and `tombstones.lock` say one after the other.
+_BEGIN = f"""
+    SELECT set_config('app.tenant_id', %(tenant)s, true),
+        pg_advisory_xact_lock_shared(hashtextextended(%(tenant)s, {FORGETTING})),
+        pg_advisory_xact_lock_shared(hashtextextended(%(chat)s, hashtextextended(%(tenant)s, {FORGETTING})))
+"""
+
+# A statement of its own: it sees what was committed while the locks were waited for.
+_HOLD = f"""
+    SELECT (SELECT key FROM tenant_keys) AS key, c.*
+    FROM (SELECT) always LEFT JOIN LATERAL (
+        SELECT {", ".join(_CHAT)} FROM chats WHERE chat_id = %(chat)s FOR KEY SHARE) c ON true
+"""
+
+# A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
+# An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
+# Work, then counters: each reads what the one before it returns, so that rows are locked in this order.
+_PUT = f"""
+    WITH edits AS (
+        DELETE FROM pending_changes WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
+        RETURNING external_id, content, token_count, edited_at
+    ), given AS (
+        SELECT m.*, edits.edited_at, coalesce(edits.content, m.said) AS content,
+            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + interval '5 minutes' AS ahead
+        FROM jsonb_to_recordset(%(messages)s) AS m (
+            external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
+            position integer, agent_id text, session_key text, metadata jsonb, tokens integer)
+        LEFT JOIN edits USING (external_id)
+    ), stored AS (
+        INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
+            role, content, token_count, sent_at, position, edited_at, revision, language, metadata)
+        SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
+            role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
+            CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, %(language)s,
+            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END
+        FROM given ORDER BY external_id COLLATE "C"
+        ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
+        RETURNING id
+    ), arrived AS (
+        INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
+        SELECT %(tenant)s, %(chat)s, id, %(priority)s FROM stored
+        RETURNING message_id
+    ), owed AS (
+        INSERT INTO work (tenant_id, kind, key, lane, priority, due_at, trace_id)
+        SELECT %(tenant)s, 'ingest', %(chat)s, hashtext(%(chat)s) & 32767, %(priority)s, now(), %(trace)s
+        FROM arrived HAVING count(*) > 0 OR %(closes)s
+        {AGAIN}
+        RETURNING key
+    )
+    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+    SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', %(slot)s, count(*)
+    FROM owed CROSS JOIN arrived HAVING count(*) > 0
+    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+    RETURNING (SELECT count(*) FROM arrived)
+"""
+
+
+def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
+    """Begin to store: `(key of the tenant's tombstones, chat)`, each None where there is none yet.
+
+    First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting is held off from now, and
+    whoever must see every message of the chat (`chats.lock_alone`); placing goes on.
+    """
+    driver = _driver(connection)
+    with driver.pipeline():
+        driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat_id})
+        held = driver.execute(_HOLD, {"chat": chat_id})
+    return _as_held(held)
+
+
+def hold(connection: Connection, chat_id: str) -> Chat:
+    """A chat that was made or changed in this transaction, held as by `begin`."""
+    _, chat = _as_held(_driver(connection).execute(_HOLD, {"chat": chat_id}))
+    if chat is None:
+        raise RuntimeError(f"chat {chat_id} vanished while it was written")
+    return chat
+
+
+def put(
+    connection: Connection,
+    tenant_id: str,
+    chat: Chat,
+    messages: Sequence[tuple[MessageIn, int]],
+    *,
+    closes: bool,
+    priority: int,
+    trace_id: str | None,
+) -> int:
+    """Store messages `(message, tokens)` that are not there yet, and commit; how many were new.
+
+    They are arrivals, and placing them is owed; also without any when something `closes` a session. The chat is
+    held; edits that came before their messages are applied to them.
+    """
+    rows = [
+        {**message.model_dump(mode="json", exclude=_ELSEWHERE), "said": message.content, "tokens": tokens}
+        for message, tokens in messages
+    ]
+    given = {
+        "tenant": tenant_id,
+        "chat": chat.chat_id,
+        "language": chat.language,
+        "messages": Jsonb(rows),
+        "externals": [message.external_id for message, _ in messages],
+        "closes": closes,
+        "priority": priority,
+        "slot": slot(),
+        "trace": trace_id,
+    }
+    driver = _driver(connection)
+    with driver.pipeline():
+        stored = driver.execute(_PUT, given)
+        driver.commit()
+    row = stored.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+_ELSEWHERE = {"closes_session", "content"}
+
+
+def _as_held(cursor: "psycopg.Cursor[Any]") -> tuple[bytes | None, Chat | None]:
+    key, *found = cursor.fetchone() or (None, None)
+    chat = None if found[0] is None else Chat(**dict(zip(_CHAT, found, strict=True)))
+    return (None if key is None else bytes(key)), chat
+
+
+def _driver(connection: Connection) -> "psycopg.Connection[Any]":
+    driver: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
+    return driver

@@ -1,0 +1,191 @@
+"""Accepting: in slices, with what is owed and how soon, and beside whoever edits, places or counts."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline import ingest
+from pipeline.store import counters, work
+from pipeline.store.database import Database
+from schemas.errors import DatabaseUnavailable
+from schemas.messages import MAX_CONTENT_BYTES, ChatIn
+from tests.conftest import TENANT, message
+
+CHAT = ChatIn(chat_id="test:house")
+
+
+def slices(database: Database) -> list[tuple[int, int]]:
+    """`(messages, bytes)` of each transaction that has stored some."""
+    with database.tenant(TENANT) as connection:
+        rows = connection.execute(
+            text("SELECT count(*), sum(octet_length(content)) FROM messages GROUP BY xmin::text")
+        )
+        return [(count, size) for count, size in rows]
+
+
+def in_the_background(act: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def wait_for_a_lock(observer: psycopg.Connection) -> int:
+    """The number of the server process that waits for somebody."""
+    while not (found := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
+        time.sleep(0.01)
+    return int(found[0])
+
+
+def test_no_transaction_stores_more_than_a_slice(database: Database) -> None:
+    small = [message(n, id=f"small{n}") for n in range(1000)]
+    assert ingest.accept(database, TENANT, CHAT, small).new == 1000
+    assert max(count for count, _ in slices(database)) <= ingest.SLICE_MESSAGES
+    # 8 MB, as large as a request may be
+    large = [message(n, "x" * MAX_CONTENT_BYTES, id=f"large{n}") for n in range(128)]
+    assert ingest.accept(database, TENANT, CHAT, large).new == 128
+    assert max(size for _, size in slices(database)) <= ingest.SLICE_BYTES
+    assert sum(count for count, _ in slices(database)) == 1128
+
+
+def test_others_are_heard_while_a_large_request_waits(
+    database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    large = [message(n, "x" * MAX_CONTENT_BYTES, id=f"large{n:03}") for n in range(40)]
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+        # Given a request of which the last message is held up by somebody
+        rival.execute(
+            """
+            INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at)
+            VALUES (%s, %s, 'large039', 'test:rival', 'user', 'mine', 1, now())
+            """,
+            [TENANT, CHAT.chat_id],
+        )
+        accepting = in_the_background(lambda: ingest.accept(database, TENANT, CHAT, large))
+        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+            wait_for_a_lock(observer)
+            # Then what came before is stored already
+            found = observer.execute(
+                "SELECT count(*) FROM messages WHERE external_id LIKE 'large%'"
+            ).fetchone()
+        assert found is not None
+        assert found[0] >= 32
+        rival.rollback()
+    accepting.join()
+    assert sum(count for count, _ in slices(database)) == 41
+
+
+def test_what_an_import_brings_is_placed_after_what_people_say_now(database: Database) -> None:
+    def owed(chat: str) -> tuple[int, int, bool]:
+        with database.tenant(TENANT) as connection:
+            row = connection.execute(
+                text("""
+                    SELECT w.priority, max(a.priority), w.lane = hashtext(w.key) & 32767
+                    FROM work w JOIN arrivals a ON a.chat_id = w.key
+                    WHERE w.kind = 'ingest' AND w.key = :chat GROUP BY w.priority, w.lane, w.key
+                """),
+                {"chat": chat},
+            ).one()
+            return row[0], row[1], row[2]
+
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:import"), [message(0)], settle=timedelta(seconds=10))
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    assert owed("test:import") == (work.LATER, work.LATER, True)
+    assert owed(CHAT.chat_id) == (work.LIVE, work.LIVE, True)
+    # and one live message makes its chat live
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:import"), [message(1)])
+    assert owed("test:import") == (work.LIVE, work.LATER, True)
+
+
+def test_an_edit_that_comes_while_its_message_is_stored_is_applied(
+    database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as editor:
+        # Given an edit of a message that has not come, and is not committed
+        editor.execute("SELECT 1 FROM chats FOR UPDATE")
+        accepting = in_the_background(
+            lambda: ingest.accept(database, TENANT, CHAT, [message(1, "old", id="m")])
+        )
+        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+            # When the message comes and waits for the edit
+            wait_for_a_lock(observer)
+        editor.execute(
+            """
+            INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at)
+            VALUES (%s, %s, 'm', 'new', 1, now())
+            """,
+            [TENANT, CHAT.chat_id],
+        )
+        editor.commit()
+    accepting.join()
+    # Then it is stored with its new text
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(
+            text("SELECT content, revision, edited_at IS NOT NULL FROM messages WHERE external_id = 'm'")
+        ).one()
+        assert tuple(row) == ("new", 2, True)
+        assert connection.execute(text("SELECT count(*) FROM pending_changes")).scalar_one() == 0
+
+
+def test_a_session_is_closed_by_a_message_that_is_there_already(database: Database) -> None:
+    said = message(0, session_key="task")
+    ingest.accept(database, TENANT, CHAT, [said])
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM work"))
+    again = said.model_copy(update={"closes_session": True})
+    accepted = ingest.accept(database, TENANT, CHAT, [again])
+    assert (accepted.new, accepted.duplicates) == (0, 1)
+    with database.tenant(TENANT) as connection:
+        assert connection.execute(text("SELECT kind, key FROM work")).all() == [("ingest", CHAT.chat_id)]
+        # and only what was stored is counted
+        assert connection.execute(text("SELECT sum(value) FROM daily_counters")).scalar_one() == 1
+
+
+def test_a_connection_that_is_lost_while_storing_is_an_outage_and_the_next_one_works(
+    database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    failed: list[Exception] = []
+
+    def accept() -> None:
+        try:
+            ingest.accept(database, TENANT, CHAT, [message(1)])
+        except DatabaseUnavailable as error:
+            failed.append(error)
+
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+        rival.execute("SELECT 1 FROM chats FOR UPDATE")
+        accepting = in_the_background(accept)
+        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+            observer.execute("SELECT pg_terminate_backend(%s)", [wait_for_a_lock(observer)])
+        accepting.join()
+        rival.rollback()
+    assert len(failed) == 1
+    assert ingest.accept(database, TENANT, CHAT, [message(1)]).new == 1
+
+
+def test_threads_that_accept_at_once_have_slots_of_their_own() -> None:
+    found: list[int] = []
+    everybody = threading.Barrier(4)
+
+    def draw() -> None:
+        everybody.wait()
+        found.append(counters.slot())
+
+    threads = [in_the_background(draw) for _ in range(4)]
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 4
+
+
+@pytest.mark.parametrize("given", [[], [message(0), message(0)]])
+def test_what_is_given_twice_in_one_call_is_stored_once(database: Database, given: list) -> None:
+    accepted = ingest.accept(database, TENANT, CHAT, given)
+    assert (accepted.new, accepted.duplicates, accepted.kept_out) == (len(given) // 2, len(given) // 2, 0)

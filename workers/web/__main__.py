@@ -1,0 +1,124 @@
+"""The HTTP API as processes that share one listening socket: `python -m workers.web --processes 2`.
+
+One process serves by itself. With several, this one listens and watches, and its children serve: whichever is free
+takes the next connection. A child that was killed is replaced; one that ends by itself was refused its start, and
+all end with its exit code. TERM and INT end all, after the requests that they are working on; so does the end of this
+process, in whatever way.
+"""
+
+import argparse
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkProcess
+
+import structlog
+import uvicorn
+
+from workers.logging import configure_logging
+from workers.web.app import create
+from workers.web.protocol import Protocol
+
+log = structlog.get_logger(__name__)
+
+REQUEST_SECONDS = 10
+"""What requests have to be answered once the end is asked for."""
+STOP_SECONDS = REQUEST_SECONDS + 10.0
+STEADY_SECONDS = 1.0
+"""A child that ends sooner is replaced when they are over: one that dies at its start shall not keep a core busy."""
+_WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+
+# The parent has imported everything and runs no thread: a fork is ready in no time and shares that memory.
+_context = multiprocessing.get_context("fork")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until told to end."""
+    parser = argparse.ArgumentParser(prog="python -m workers.web", description="The HTTP API of Backscroll.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8420)
+    parser.add_argument("--processes", type=int, default=1)
+    given = parser.parse_args(arguments)
+    configure_logging()
+    config = uvicorn.Config(
+        partial(create, given.processes),
+        factory=True,
+        host=given.host,
+        port=given.port,
+        http=Protocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=REQUEST_SECONDS,
+    )
+    if given.processes == 1:
+        uvicorn.Server(config).run()
+    else:
+        _watch(config, config.bind_socket(), given.processes)
+
+
+def _watch(config: uvicorn.Config, listener: socket.socket, processes: int) -> None:
+    """Keep so many children serving; ends this process as the signal that it got, or the child's exit code, says."""
+    # without handlers of our own there is no moment at which a child has them, too
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    children = {_start(config, listener): time.monotonic() for _ in range(processes)}
+    while True:
+        got = signal.sigwait(_WATCHED)
+        if got != signal.SIGCHLD:
+            _stop(list(children))
+            # as uvicorn ends alone: by the signal
+            signal.signal(got, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+            signal.raise_signal(got)
+        for child in [child for child in children if child.exitcode is not None]:
+            started = children.pop(child)
+            code = child.exitcode or 0
+            if code >= 0:
+                _stop(list(children))
+                raise SystemExit(code or 1)
+            log.error("process_replaced", pid=child.pid, signal=signal.Signals(-code).name)
+            time.sleep(max(0.0, started + STEADY_SECONDS - time.monotonic()))
+            children[_start(config, listener)] = time.monotonic()
+
+
+def _start(config: uvicorn.Config, listener: socket.socket) -> ForkProcess:
+    child = _context.Process(target=_serve, args=(config, listener))
+    child.start()
+    return child
+
+
+def _serve(config: uvicorn.Config, listener: socket.socket) -> None:
+    """What a child does."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # noqa: S101 - a child has one
+    wait([parent.sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _stop(children: Sequence[ForkProcess]) -> None:
+    """End them: TERM, and KILL to what is left after `STOP_SECONDS`."""
+    for child in children:
+        child.terminate()
+    deadline = time.monotonic() + STOP_SECONDS
+    for child in children:
+        child.join(max(0.0, deadline - time.monotonic()))
+        if child.exitcode is None:
+            log.error("process_killed", pid=child.pid)
+            child.kill()
+            child.join()
+
+
+if __name__ == "__main__":
+    main()

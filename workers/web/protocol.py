@@ -1,0 +1,46 @@
+"""HTTP as uvicorn speaks it, with an end for requests whose headers do not come.
+
+uvicorn ends an idle connection, not one that has begun and sends a byte a minute. Bodies have their time in `bodies`.
+"""
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADER_SECONDS = 20.0
+"""In which the headers of a request must have arrived, from its first byte or from the connection's beginning."""
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._expect_headers()
+
+    def on_message_begin(self) -> None:
+        """Wait for the rest of the headers."""
+        super().on_message_begin()
+        if self._late is None:
+            self._expect_headers()
+
+    def on_headers_complete(self) -> None:
+        """Take the request."""
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _expect_headers(self) -> None:
+        self._late = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
