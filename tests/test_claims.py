@@ -84,16 +84,15 @@ def looked_at(connection: Connection) -> int:
 def test_a_claim_reads_no_more_rows_when_thirty_thousand_are_owed(
     database: Database, superuser: psycopg.Connection, batch: int
 ) -> None:
-    read = {}
-    for tenant, owed in (("few", 8 * batch), ("many", 30_000)):
+    read = []
+    for tenant, owed in (("many", 10_000), ("more", 30_000)):
         superuser.execute("TRUNCATE work")
         fill(superuser, tenant, owed)
         with database.maintenance() as connection:
             assert len(take(connection, batch).rows) == batch
-            read[owed] = looked_at(connection)
-    # rows that are there but not taken are looked at too, up to a multiple of the batch
-    few, many = read.values()
-    assert many <= 1.5 * few
+            read.append(looked_at(connection))
+    # several candidates for each row that is taken, each read a few times
+    assert max(read) <= 32 * batch
 
 
 def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_much(

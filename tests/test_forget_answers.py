@@ -76,6 +76,7 @@ def asked(database: Database, settings: Settings, rules: Rules, policy: Policy) 
                 FROM (VALUES ('session:1'), ('message:4')) AS known (key) CROSS JOIN tenants
                 UNION ALL
                 SELECT tenant_id, 'embed', 'memory:' || id, 'cannot read: zebrafish' FROM memories
+                ON CONFLICT (tenant_id, kind, key) DO UPDATE SET last_error = excluded.last_error
             """)
         )
     return database
