@@ -71,8 +71,12 @@ def asked(database: Database, settings: Settings, rules: Rules, policy: Policy) 
     with database.tenant(TENANT) as connection:
         connection.execute(
             text("""
-                UPDATE work SET last_error = 'cannot read: zebrafish' WHERE key IN ('session:1', 'message:4')
-                    OR key IN (SELECT 'memory:' || id FROM memories)
+                INSERT INTO work (tenant_id, kind, key, last_error)
+                SELECT tenant_id, 'embed', key, 'cannot read: zebrafish'
+                FROM (VALUES ('session:1'), ('message:4')) AS known (key) CROSS JOIN tenants
+                UNION ALL
+                SELECT tenant_id, 'embed', 'memory:' || id, 'cannot read: zebrafish' FROM memories
+                ON CONFLICT (tenant_id, kind, key) DO UPDATE SET last_error = excluded.last_error
             """)
         )
     return database

@@ -18,6 +18,11 @@ from tests.test_context import do_all
 
 # in one session of three hours' talk, and one after a long pause
 SAID = [message(minute, f"number {minute} and the harbor") for minute in (0, 10, 20, 25, 400, 410, 420, 425)]
+# what was done has no row any more
+WORK = (
+    "INSERT INTO work (tenant_id, kind, key, due_at, claimed, dead_at) "
+    "SELECT tenant_id, 'embed', 'message:' || id"
+)
 ORIGINALS = {(TENANT, "test:1", m.external_id): m for m in SAID}
 
 
@@ -55,9 +60,9 @@ def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules
         ("DELETE FROM messages WHERE external_id = 'm10'", "accepted and not stored"),
         ("UPDATE messages SET content = 'else' WHERE external_id = 'm10'", "nobody sent so"),
         ("UPDATE messages SET sent_at = sent_at + interval '1 s'", "nobody sent so"),
-        ("UPDATE work SET due_at = now() WHERE kind = 'embed'", "still owed or leased"),
-        ("UPDATE work SET claimed = 1 WHERE kind = 'embed'", "still owed or leased"),
-        ("UPDATE work SET dead_at = now() WHERE kind = 'embed'", "dead without a reason"),
+        (f"{WORK}, now(), NULL, NULL FROM messages", "still owed or leased"),
+        (f"{WORK}, NULL, 1, NULL FROM messages", "still owed or leased"),
+        (f"{WORK}, NULL, NULL, now() FROM messages", "dead without a reason"),
         ("UPDATE work SET dead_at = now(), last_error = 'x' WHERE kind = 'ingest'", "placing given up"),
         (
             "INSERT INTO arrivals (tenant_id, chat_id, message_id) SELECT tenant_id, chat_id, id FROM messages",

@@ -320,7 +320,9 @@ def test_arrivals_that_nobody_owes_are_found_and_placed(
 def test_work_that_was_dropped_is_not_owed_again(run: Run, memory: None, database: Database) -> None:
     as_tenant(database, "DELETE FROM message_vectors")
     as_tenant(
-        database, "UPDATE work SET dead_at = now() WHERE kind = 'embed' AND starts_with(key, 'message:')"
+        database,
+        "INSERT INTO work (tenant_id, kind, key, dead_at) "
+        "SELECT tenant_id, 'embed', 'message:' || id, now() FROM messages",
     )
     assert found(run) == {"dead": "warning"}
     assert run("work", "drop", "--all", "--yes").code == 0

@@ -19,7 +19,7 @@ from tests.conftest import TENANT
 from tests.processes.nodes import RedisProcess
 from workers import queues, resources
 from workers.app import make_app
-from workers.queues import OF_KIND
+from workers.queues import OF_KIND, SPARE_HINTS
 from workers.resources import Resources
 from workers.tasks.sweep import PILED_UP
 
@@ -94,25 +94,70 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
         b"[" * 10**5,
     ],
 )
-def test_what_somebody_else_put_into_the_queue_counts_as_no_sweep_and_stops_none(
+def test_what_somebody_else_put_into_the_queue_stops_no_sweep(
     app: Celery, broker: RedisProcess, database: Database, foreign: bytes
 ) -> None:
-    queue = queues.BACKFILL.full_name
-    # Given work that is owed, and before the sweep that comes to its turn more of something else than may pile up
+    queue = queues.SWEEP.full_name
+    # Given work that is owed, and something else before the sweep that comes to its turn
     with database.tenant(TENANT) as connection:
         connection.execute(
             text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
         )
         work.raise_wanted(connection, TENANT, "embed", ["message:1"])
     with redis_client.Redis.from_url(broker.url) as client:
-        client.rpush(queue, *[foreign] * (PILED_UP + 1))
+        client.rpush(queue, foreign)
         app.send_task("backscroll.sweep", queue=queue)
         # When it looks
         app.tasks["backscroll.sweep"]()
-        # Then it saw one sweep among them, did its own, and left them where they were
-        assert queues.waiting(app, queue, "backscroll.sweep", among=100) == 1
+        # Then it did its own, and left the others where they were
         assert client.llen(queues.EMBED.full_name) == 1
+        assert client.llen(queue) == 2
         assert client.lrange(queue, -1, -1) == [foreign]
+
+
+def test_sweeps_that_have_piled_up_are_left_but_for_the_last_ones(
+    app: Celery, broker: RedisProcess, database: Database
+) -> None:
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
+        )
+        work.raise_wanted(connection, TENANT, "embed", ["message:1"])
+    queue = queues.SWEEP.full_name
+    with redis_client.Redis.from_url(broker.url) as client:
+        # Given more sweeps than one outage needs
+        for _ in range(PILED_UP + 1):
+            app.send_task("backscroll.sweep", queue=queue)
+        # When one of them comes to its turn, then it does nothing, while so many wait behind
+        app.tasks["backscroll.sweep"]()
+        assert client.llen(queues.EMBED.full_name) == 0
+        client.rpop(queue)
+        app.tasks["backscroll.sweep"]()
+        assert client.llen(queues.EMBED.full_name) == 1
+
+
+def test_a_backfill_or_a_pruning_under_way_keeps_no_sweep_waiting(app: Celery) -> None:
+    calls = app.conf.beat_schedule
+    assert calls["sweep"]["options"]["queue"] == queues.SWEEP.full_name
+    assert calls["prune"]["options"]["queue"] != queues.SWEEP.full_name
+    assert queues.SWEEP not in OF_KIND.values()
+
+
+def test_thousands_of_hints_for_a_worker_that_is_busy_leave_a_bounded_queue(
+    app: Celery, broker: RedisProcess
+) -> None:
+    # Given a worker that takes nothing, as one that is stopped
+    with redis_client.Redis.from_url(broker.url) as client:
+        # When thousands of requests hint at the same kind of work
+        for _ in range(4000):
+            queues.hint(app, "ingest")
+        # Then what waits is enough for its workers, and Redis does not fill up
+        waiting = client.llen(queues.INGEST.full_name)
+        assert 2 * queues.INGEST.concurrency <= waiting <= 2 * queues.INGEST.concurrency + SPARE_HINTS
+        # And one that was taken makes room for the next
+        client.rpop(queues.INGEST.full_name)
+        queues.hint(app, "ingest", times=50)
+        assert client.llen(queues.INGEST.full_name) == waiting
 
 
 def test_what_a_worker_took_whose_clock_is_ahead_comes_back_as_soon_as_anything_else(

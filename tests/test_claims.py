@@ -1,0 +1,350 @@
+"""Claims cost the same however much is owed, lock what they take, and let nobody wait behind a flood."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from time import monotonic, sleep
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, text
+
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline import ingest, ledger
+from pipeline.ledger import Claim, Policy
+from pipeline.store import work
+from pipeline.store.claims import Claimed, Turn, claim
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from tests.conftest import TENANT, message
+from tests.test_ledger import done, failing, owe, pass_time, row, rows
+
+FILL = """
+    INSERT INTO work (tenant_id, kind, key, lane, priority, due_at)
+    SELECT %(tenant)s || t, 'embed', 'message:' || n, n %% %(lanes)s, %(priority)s,
+        now() + make_interval(secs => %(delay)s)
+    FROM generate_series(1, %(tenants)s) t CROSS JOIN generate_series(1, %(rows)s) n
+"""
+
+
+@pytest.fixture
+def superuser(postgres: EmbeddedPostgres, database_name: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
+        yield connection
+
+
+def fill(
+    superuser: psycopg.Connection,
+    tenant: str,
+    rows: int,
+    *,
+    tenants: int = 1,
+    lanes: int = 10,
+    priority: int = 0,
+    delay: float = 0,
+) -> None:
+    """Put so many rows in for each of so many tenants, called `tenant1` and so on."""
+    given = {
+        "tenant": tenant,
+        "rows": rows,
+        "tenants": tenants,
+        "lanes": lanes,
+        "priority": priority,
+        "delay": delay,
+    }
+    superuser.execute(
+        "INSERT INTO tenants (tenant_id) SELECT %(tenant)s || n FROM generate_series(1, %(tenants)s) n", given
+    )
+    superuser.execute(FILL, given)
+    superuser.execute("VACUUM ANALYZE work")
+
+
+def take(connection: Connection, batch: int = 32, after: Turn | None = None) -> Claimed:
+    return claim(connection, "embed", batch=batch, lease_seconds=60, max_attempts=3, after=after)
+
+
+def claimed(database: Database, batch: int = 32, after: Turn | None = None) -> Claimed:
+    with database.maintenance() as connection:
+        return take(connection, batch, after)
+
+
+def looked_at(connection: Connection) -> int:
+    """How many rows of `work` this transaction has read so far."""
+    found = connection.scalar(
+        text("""
+            SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
+            WHERE relname = 'work'
+        """)
+    )
+    return int(found or 0)
+
+
+@pytest.mark.parametrize("batch", [5, 32, 256])
+def test_a_claim_reads_no_more_rows_when_thirty_thousand_are_owed(
+    database: Database, superuser: psycopg.Connection, batch: int
+) -> None:
+    read = []
+    for tenant, owed in (("many", 10_000), ("more", 30_000)):
+        superuser.execute("TRUNCATE work")
+        fill(superuser, tenant, owed)
+        with database.maintenance() as connection:
+            assert len(take(connection, batch).rows) == batch
+            read.append(looked_at(connection))
+    # several candidates for each row that is taken, each read a few times
+    assert max(read) <= 32 * batch
+
+
+def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_much(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    # Given fewer rows of each tenant than a claim takes
+    fill(superuser, "tenant", rows=20, tenants=100)
+    with database.maintenance() as first:
+        mine = take(first)
+        # When others look while it is not committed
+        free = superuser.execute(
+            "SELECT count(*) FROM (SELECT FROM work FOR UPDATE SKIP LOCKED) free"
+        ).fetchone()
+        yours = claimed(database)
+    # Then all but its batch was free, and a second claim was full
+    assert free == (100 * 20 - 32,)
+    assert (len(mine.rows), len(yours.rows)) == (32, 32)
+    assert not {(r.tenant_id, r.key) for r in mine.rows} & {(r.tenant_id, r.key) for r in yours.rows}
+
+
+def test_a_claim_among_many_tenants_writes_little_into_the_log(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    def written() -> int:
+        found = superuser.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
+        assert found is not None
+        return int(found[0])
+
+    superuser.execute("CHECKPOINT")
+    fill(superuser, "tenant", rows=40, tenants=500)
+    taken = []
+    for _ in range(3):
+        before = written()
+        claimed(database)
+        taken.append(written() - before)
+    # the least of them: other databases of this server write, too
+    assert min(taken) < 64 * 1024
+
+
+def test_what_is_due_and_locked_by_others_is_looked_for_again(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    fill(superuser, "tenant", rows=3)
+    with database.maintenance() as connection:
+        connection.execute(text("SELECT FROM work FOR UPDATE"))
+        found = claimed(database)
+    assert (len(found.rows), found.more) == (0, True)
+    assert claimed(database).more is False
+
+
+def test_live_work_goes_before_what_an_import_brought(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    fill(superuser, "door", rows=1000, lanes=1, priority=work.LATER)
+    with database.tenant("door1") as connection:
+        work.raise_wanted(connection, "door1", "embed", ["message:live"], lane="test:1")
+    found = claimed(database)
+    assert "message:live" in {r.key for r in found.rows}
+    assert len(found.rows) == 32
+
+
+def test_a_chat_with_a_flood_does_not_keep_another_chat_of_its_tenant_waiting(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    fill(superuser, "door", rows=1000, lanes=1)
+    with database.tenant("door1") as connection:
+        work.raise_wanted(connection, "door1", "embed", ["message:other"], lane="test:1")
+    assert "message:other" in {r.key for r in claimed(database).rows}
+
+
+def test_tenants_take_turns_over_claims_that_are_smaller_than_their_number(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    fill(superuser, "tenant", rows=10, tenants=40)
+    turn, served = None, []
+    for _ in range(5):
+        found = claimed(database, batch=8, after=turn)
+        turn = found.turn
+        served += [r.tenant_id for r in found.rows]
+    assert len(served) == len(set(served)) == 40
+
+
+def test_chats_take_turns_over_claims_that_are_smaller_than_their_number(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    fill(superuser, "tenant", rows=400, lanes=40)
+    turns: dict[str, Turn] = {}
+    lanes: list[int] = []
+
+    def handle(tenant: str, claims: Sequence[Claim]) -> set[str]:
+        lanes.extend(int(c.key.removeprefix("message:")) % 40 for c in claims)
+        return done(database)(tenant, claims)  # type: ignore[return-value]
+
+    policy = Policy(batch=8, lease_seconds=60, max_attempts=3)
+    for _ in range(5):
+        ledger.run(database, "embed", handle, policy, turns=turns)
+    assert sorted(lanes) == list(range(40))
+
+
+def test_what_waits_for_a_later_moment_hides_nothing_that_is_due(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    # Given many more tenants and chats than a claim walks, whose work is put off
+    fill(superuser, "a-later", rows=20, tenants=100, lanes=20, delay=3600)
+    fill(superuser, "b-later", rows=500, lanes=500, delay=3600)
+    fill(superuser, "c-due", rows=50, lanes=1)
+    # When somebody claims, then what is due is found, as much as fits
+    found = claimed(database, batch=8)
+    assert [r.tenant_id for r in found.rows] == ["c-due1"] * 8
+    assert len(claimed(database, batch=64).rows) == 42
+
+
+def test_a_row_that_nobody_has_is_tried_once_more_though_the_setting_was_lowered(database: Database) -> None:
+    owe(database, "message:1")
+    generous = Policy(batch=10, lease_seconds=60, max_attempts=9)
+    for _ in range(5):
+        ledger.run(database, "embed", failing(ValueError("broken")), generous)
+        pass_time(database)
+    ledger.run(
+        database, "embed", failing(ValueError("broken")), Policy(batch=10, lease_seconds=60, max_attempts=3)
+    )
+    assert (row(database, "message:1")["attempts"], row(database, "message:1")["dead_at"] is None) == (
+        6,
+        False,
+    )
+
+
+def test_the_sweep_counts_no_more_than_matters(database: Database, superuser: psycopg.Connection) -> None:
+    fill(superuser, "tenant", rows=5000)
+    fill(superuser, "later", rows=5000, delay=3600)
+    with database.maintenance() as connection:
+        assert work.due_by_kind(connection, 100) == {"embed": 100}
+        assert looked_at(connection) < 1000
+
+
+# What is wanted anew while somebody is at it
+
+
+@contextmanager
+def beside() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def wait_until_stuck(superuser: psycopg.Connection, running: "Future[object]") -> None:
+    """Wait until somebody waits for the other's transaction."""
+    deadline = monotonic() + 30
+    while superuser.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (0,):
+        assert not running.done()
+        assert monotonic() < deadline
+        sleep(0.01)
+
+
+def test_what_is_raised_before_a_finish_gets_its_lock_stays_owed(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    # Given a claim, and a change of the same object that is not committed yet
+    owe(database, "session:1")
+    mine = claimed(database).rows[0]
+
+    def finish() -> int:
+        with database.tenant(TENANT) as connection:
+            return work.finish(connection, TENANT, "embed", ["session:1"], [mine.token])
+
+    with beside() as pool:
+        with database.tenant(TENANT) as connection:
+            work.raise_wanted(connection, TENANT, "embed", ["session:1"])
+            # When the worker finishes meanwhile, and the change commits after the worker has looked
+            finishing = pool.submit(finish)
+            wait_until_stuck(superuser, finishing)
+        # Then its result counts, and the change is owed
+        assert finishing.result() == 1
+    found = row(database, "session:1")
+    assert (found["due"], found["claimed"], found["attempts"]) == (True, None, 0)
+
+
+def test_what_is_raised_after_a_finish_has_its_lock_is_owed_anew(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    owe(database, "session:1")
+    mine = claimed(database).rows[0]
+    with beside() as pool:
+        with database.tenant(TENANT) as connection:
+            assert work.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 1
+            raising = pool.submit(owe, database, "session:1")
+            wait_until_stuck(superuser, raising)
+        raising.result()
+    found = row(database, "session:1")
+    assert (found["due"], found["token"]) == (True, None)
+    # and whoever had it before cannot finish what is owed now
+    with database.tenant(TENANT) as connection:
+        assert work.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 0
+
+
+def test_finished_work_leaves_no_row_but_the_one_of_each_chat(database: Database) -> None:
+    owe(database, "message:1")
+    owe(database, "test:1", kind="ingest")
+    for kind in ("embed", "ingest"):
+        ledger.run(database, kind, done(database), Policy(batch=10, lease_seconds=60, max_attempts=3))
+    assert not rows(database, "message:1")
+    assert row(database, "test:1")["due_at"] is None
+
+
+def test_work_that_fails_for_the_last_time_is_not_given_up_when_something_newer_is_wanted(
+    database: Database,
+) -> None:
+    owe(database, "session:1")
+
+    def handle(_tenant: str, _claims: Sequence[Claim]) -> set[str]:
+        owe(database, "session:1")
+        raise ValueError("broken")
+
+    once = Policy(batch=10, lease_seconds=60, max_attempts=1)
+    ledger.run(database, "embed", handle, once)
+    found = row(database, "session:1")
+    assert (found["dead_at"], found["attempts"], found["due_at"] is None) == (None, 0, False)
+    # and nothing newer: it is given up
+    pass_time(database)
+    ledger.run(database, "embed", failing(ValueError("broken")), once)
+    assert row(database, "session:1")["dead_at"] is not None
+
+
+def test_work_whose_workers_died_is_not_given_up_when_something_newer_is_wanted(database: Database) -> None:
+    owe(database, "session:1", "session:2")
+    claimed(database)
+    owe(database, "session:1")
+    pass_time(database)
+    with database.maintenance() as connection:
+        assert work.bury_exhausted(connection, max_attempts=1) == 2
+    assert (row(database, "session:1")["dead_at"], row(database, "session:1")["due"]) == (None, True)
+    assert row(database, "session:2")["dead_at"] is not None
+
+
+def test_placing_that_fails_for_the_last_time_is_given_up_though_more_has_come(database: Database) -> None:
+    owe(database, "test:1", kind="ingest")
+
+    def handle(_tenant: str, _claims: Sequence[Claim]) -> set[str]:
+        owe(database, "test:1", kind="ingest")
+        raise ValueError("broken")
+
+    ledger.run(database, "ingest", handle, Policy(batch=10, lease_seconds=60, max_attempts=1))
+    assert row(database, "test:1")["dead_at"] is not None
+
+
+def test_what_an_import_brings_is_placed_later_than_live_talk_and_in_its_chats_lane(
+    database: Database,
+) -> None:
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(1)], settle=timedelta(minutes=1))
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:now"), [message(1)])
+    old, now = row(database, "test:old"), row(database, "test:now")
+    assert (old["priority"], now["priority"]) == (work.LATER, work.LIVE)
+    assert old["lane"] != now["lane"]
+    # and a live message in a chat that is being imported makes it urgent
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(2)])
+    assert row(database, "test:old")["priority"] == work.LIVE
