@@ -1,7 +1,7 @@
 """Accept messages, once and for good; then place them into their chat's sessions.
 
 Accepting is one short transaction: the messages, the note that they have arrived, and the work that is owed.
-Placing reads what has arrived, asks the pure function what changes, and writes ranges, never messages.
+Placing is owed by chat; `placing` does it for several chats at once, and here is what happens when that fails.
 """
 
 import time
@@ -165,12 +165,13 @@ def placer(database: Database, rules: Rules, max_attempts: int = 5) -> ledger.Ha
         )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
-        turns = [[claim] for claim in claims if claim.attempts > 1]
-        fresh = [claim for claim in claims if claim.attempts == 1]
-        turns += [
+        fresh = [claim for claim in claims if claim.attempts == 1 and not claim.abandoned]
+        turns = [
             fresh[start : start + placing.CHATS_AT_ONCE]
             for start in range(0, len(fresh), placing.CHATS_AT_ONCE)
         ]
+        # last, so that what they fail of takes nothing with it
+        turns += [[claim] for claim in claims if claim.attempts > 1 or claim.abandoned]
         for turn in turns:
             if turn[0].abandoned:
                 put = alone(tenant_id, turn[0])

@@ -1,0 +1,335 @@
+"""Chats are placed together at a cost that does not grow with what is around them, and none holds up another."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, Engine, event, text
+
+from pipeline import ingest, ledger
+from pipeline.ledger import Policy
+from pipeline.rules import Rules
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_pipeline import place, rows
+
+CHAT = ChatIn(chat_id="test:1")
+
+
+@contextmanager
+def sent() -> Iterator[list[str]]:
+    """The statements that are sent meanwhile."""
+    statements: list[str] = []
+
+    def see(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(" ".join(statement.split()))
+
+    event.listen(Engine, "before_cursor_execute", see)
+    try:
+        yield statements
+    finally:
+        event.remove(Engine, "before_cursor_execute", see)
+
+
+@contextmanager
+def read(settings: Settings) -> Iterator[Counter[str]]:
+    """How many rows of each table the transaction that places reads, on tables that the planner knows."""
+    assert settings.owner_database_url is not None
+    with psycopg.connect(settings.owner_database_url.get_secret_value(), autocommit=True) as owner:
+        owner.execute("ANALYZE")
+    counted: Counter[str] = Counter()
+
+    def reads(connection: Connection) -> Counter[str]:
+        found = connection.exec_driver_sql(
+            "SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) AS read FROM pg_stat_xact_user_tables"
+        )
+        return Counter({each.relname: each.read for each in found})
+
+    def see(connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if "FROM chats WHERE" in statement and "FOR NO KEY UPDATE" in statement:
+            # what this connection has read before and not yet reported
+            counted.subtract(reads(connection))
+        elif "SET done = claimed" in statement:
+            counted.update(reads(connection))
+
+    event.listen(Engine, "before_cursor_execute", see)
+    try:
+        yield counted
+    finally:
+        event.remove(Engine, "before_cursor_execute", see)
+
+
+@contextmanager
+def locked(settings: Settings, chat_id: str) -> Iterator[None]:
+    """Somebody else has the chat, as a deletion does."""
+    assert settings.database_url is not None
+    with psycopg.connect(settings.database_url.get_secret_value()) as other:
+        other.execute("SELECT set_config('app.tenant_id', %s, true)", (TENANT,))
+        held = other.execute("SELECT 1 FROM chats WHERE chat_id = %s FOR UPDATE", (chat_id,)).fetchall()
+        assert len(held) == 1
+        yield
+
+
+def once(database: Database, rules: Rules, policy: Policy) -> ledger.Outcome:
+    return ledger.run(database, "ingest", ingest.placer(database, rules), policy)
+
+
+# What it costs
+
+
+def test_five_hundred_session_keys_cost_the_statements_of_one(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    counted = {}
+    for keys in (1, 500):
+        said = [message(n, session_key=f"k{n % keys}") for n in range(500)]
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{keys}"), said)
+        with sent() as statements:
+            once(database, rules, policy)
+        counted[keys] = len(statements)
+    assert rows(database, "SELECT count(*) FROM conversation_sessions WHERE chat_id = 'test:500'") == [(500,)]
+    assert counted[500] <= counted[1] + 1
+    assert counted[500] < 30
+
+
+def test_many_chats_are_placed_by_the_statements_of_one(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    counted = {}
+    for chats in (1, 50):
+        for number in range(chats):
+            ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{chats}-{number}"), [message(0)])
+        with sent() as statements:
+            assert once(database, rules, policy).finished == chats
+        counted[chats] = len(statements)
+    assert counted[50] == counted[1]
+    assert rows(database, "SELECT count(*), sum(message_count) FROM conversation_sessions") == [(51, 51)]
+
+
+def test_what_waits_behind_the_next_messages_is_not_read(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    for start in range(0, 20_000, 1000):
+        ingest.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
+    with read(settings) as counted:
+        once(database, rules, policy)
+    assert rows(database, "SELECT count(*) FROM arrivals") == [(19_500,)]
+    # those that are placed, each found and deleted, and one that says that there are more
+    assert counted["arrivals"] <= 2 * 501
+    assert counted["messages"] <= 2 * 501
+
+
+def test_messages_far_apart_in_time_leave_alone_what_lies_between(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    # Given a chat of many sessions
+    hours = 3000
+    for start in range(0, hours, 1000):
+        ingest.accept(database, TENANT, CHAT, [message(60 * n) for n in range(start, start + 1000)])
+    place(database, rules, policy)
+    # When one message belongs to the first and one to the last of them
+    ingest.accept(database, TENANT, CHAT, [message(1, id="old"), message(60 * hours - 59, id="new")])
+    with read(settings) as counted:
+        once(database, rules, policy)
+    # Then those two are read, some times over, and not the others
+    assert rows(
+        database,
+        "SELECT started_at, message_count FROM conversation_sessions WHERE message_count > 1 ORDER BY started_at",
+    ) == [(message(0).sent_at, 2), (message(60 * hours - 60).sent_at, 2)]
+    assert counted["conversation_sessions"] < 50
+
+
+def test_a_session_between_two_clusters_that_nobody_reads_is_not_joined_over(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    # Given sessions that a shorter gap has cut, of which the middle one is out of reach of what comes
+    short = Rules(**{**rules.__dict__, "gap": timedelta(minutes=2)})
+    ingest.accept(database, TENANT, CHAT, [message(n) for n in (0, 13, 26)])
+    place(database, short, policy)
+    # When the gap has grown, and messages come before the first and after the last
+    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=12)})
+    ingest.accept(database, TENANT, CHAT, [message(-11), message(37)])
+    place(database, longer, policy)
+    # Then each joins its neighbour alone
+    found = rows(database, "SELECT message_count FROM conversation_sessions ORDER BY started_at")
+    assert found == [(2,), (1,), (2,)]
+
+
+# Fairness
+
+
+def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    for start in (0, 1000):
+        ingest.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
+    for number in range(20):
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:small-{number}"), [message(0), message(1)])
+    outcome = once(database, rules, policy)
+    assert outcome.finished == 21
+    assert rows(database, "SELECT chat_id, count(*) FROM arrivals GROUP BY chat_id") == [
+        ("test:1", 2000 - (500 - 40))
+    ]
+    place(database, rules, policy)
+    assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
+
+
+def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(n) for n in range(600)])
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE arrivals SET priority = 1"))
+    ingest.accept(database, TENANT, CHAT, [message(9000, id="live")])
+    once(database, rules, policy)
+    assert rows(
+        database,
+        "SELECT count(*), min(priority) FROM arrivals",
+    ) == [(101, 1)]
+
+
+def test_what_follows_has_the_message_s_priority_and_the_chat_s_lane(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    for number in (1, 2):
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(100)])
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE arrivals SET priority = 1 WHERE chat_id = 'test:2'"))
+        connection.execute(
+            text("UPDATE chats SET settling_until = now() + interval '1 h' WHERE chat_id = 'test:2'")
+        )
+    place(database, rules, policy)
+    found = rows(
+        database,
+        """SELECT o.chat_id, w.kind, w.priority, w.lane = hashtext(o.chat_id) & 32767,
+            w.due_at > now() + interval '59 min', count(*)
+        FROM work w JOIN (
+            SELECT 'message:' || id AS key, chat_id FROM messages
+            UNION ALL SELECT 'session:' || id, chat_id FROM conversation_sessions) o USING (key)
+        GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2""",
+    )
+    assert found == [
+        ("test:1", "embed", 0, True, False, 2),
+        ("test:1", "summarize", 0, True, False, 2),
+        ("test:2", "embed", 1, True, False, 2),
+        ("test:2", "summarize", 1, True, True, 2),
+    ]
+
+
+# Locks
+
+
+def test_a_locked_chat_is_put_off_and_the_others_are_placed(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    # Given five chats, one of which somebody else has
+    for number in range(5):
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+    with locked(settings, "test:2"):
+        # When they are placed
+        outcome = once(database, rules, policy)
+        # Then four are, and the fifth has lost no attempt
+        assert (outcome.claimed, outcome.failed) == (5, 0)
+        assert rows(database, "SELECT chat_id FROM arrivals") == [("test:2",)]
+        assert rows(
+            database,
+            """SELECT key, attempts, claimed, due_at > now(), last_error FROM work
+            WHERE kind = 'ingest' AND due_at IS NOT NULL""",
+        ) == [("test:2", 0, None, True, "the chat is locked by somebody else")]
+    with database.maintenance() as connection:
+        connection.execute(text("UPDATE work SET due_at = now() WHERE due_at IS NOT NULL"))
+    place(database, rules, policy)
+    assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
+    assert rows(database, "SELECT DISTINCT last_error FROM work WHERE kind = 'ingest'") == [(None,)]
+
+
+def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    for number in range(3):
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+    placer = ingest.placer(database, rules)
+
+    def late(tenant_id: str, claims: Sequence[ledger.Claim]) -> Iterator[str]:
+        with database.maintenance() as connection:
+            connection.execute(text("UPDATE work SET token = token + 1000 WHERE key = 'test:1'"))
+        yield from placer(tenant_id, claims)
+
+    outcome = ledger.run(database, "ingest", late, policy)
+    assert outcome.claimed == 3
+    assert rows(database, "SELECT chat_id FROM arrivals") == [("test:1",)]
+
+
+def test_figures_are_written_once_and_when_nothing_else_is_waited_for(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    said = [message(n, session_key=f"k{n}") for n in range(10)]
+    ingest.accept(database, TENANT, CHAT, said)
+    with sent() as statements:
+        once(database, rules, policy)
+    [at] = [n for n, each in enumerate(statements) if each.startswith("INSERT INTO daily_counters")]
+    assert "SET done = claimed" in statements[at - 1]
+    # the next transaction begins behind it
+    assert at + 1 == len(statements)
+    assert rows(
+        database,
+        "SELECT name, sum(value) FROM daily_counters WHERE name LIKE 'sessions%' GROUP BY 1 ORDER BY 1",
+    ) == [("sessions_closed", 10), ("sessions_opened", 10)]
+
+
+def test_figures_of_a_transaction_that_fails_are_not_written(database: Database) -> None:
+    from pipeline.store import counters
+
+    with pytest.raises(ZeroDivisionError), database.tenant(TENANT) as connection:
+        connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:t)"), {"t": TENANT})
+        counters.add(connection, TENANT, {"messages_edited": 1})
+        raise ZeroDivisionError
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:t)"), {"t": TENANT})
+        counters.add(connection, TENANT, {"messages_deleted": 1})
+        counters.add(connection, TENANT, {"messages_deleted": 2})
+    assert rows(database, "SELECT name, value FROM daily_counters") == [("messages_deleted", 3)]
+
+
+def test_two_workers_place_chats_of_many_session_keys_without_a_deadlock(
+    database: Database, settings: Settings, rules: Rules
+) -> None:
+    # Given chats with ten session keys each
+    for number in range(60):
+        said = [message(n, session_key=f"k{n}") for n in range(10)]
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), said)
+    # When two workers place them at the same time, in small turns
+    few = Policy(batch=3, lease_seconds=60, max_attempts=3)
+    failed: list[int] = []
+
+    def work() -> None:
+        own = Database.from_settings(settings)
+        try:
+            while (outcome := once(own, rules, few)).claimed:
+                failed.append(outcome.failed)
+        finally:
+            own.close()
+
+    before = deadlocks(database)
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    # Then all are placed, and nobody was in anybody's way
+    assert sum(failed) == 0
+    assert rows(database, "SELECT count(*) FROM conversation_sessions") == [(600,)]
+    assert deadlocks(database) == before
+
+
+def deadlocks(database: Database) -> object:
+    with database.maintenance() as connection:
+        return connection.scalar(
+            text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        )

@@ -1,0 +1,227 @@
+"""Sessions are joined and cut again with all that hangs on them, chat by chat."""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import backfill, embed, ingest, ledger, ranges
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ledger import Policy
+from pipeline.rules import Rules
+from pipeline.store import work
+from pipeline.store.database import Database
+from schemas.backfills import BackfillRequest
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_pipeline import current, place, rows, run, state
+from tests.test_placing import locked, sent
+
+CHAT = ChatIn(chat_id="test:1")
+
+REMEMBER = """
+    INSERT INTO memories (tenant_id, id, scope, type, session_id, content, content_hash, importance, expires_at,
+        source_message_ids)
+    VALUES (:tenant, CAST(:id AS uuid), 'session', 'preference', :session, CAST(:content AS text),
+        sha256(convert_to(CAST(:content AS text), 'UTF8')),
+        :importance, CAST(:expires AS timestamptz), ARRAY[CAST(:source AS bigint)])
+"""
+FIRST, SECOND, OTHER, ANSWER = (f"00000000-0000-0000-0000-00000000000{n}" for n in (1, 2, 3, 4))
+
+
+@pytest.fixture
+def same_memory(database: Database, rules: Rules, policy: Policy) -> Database:
+    """Two sessions that hold the same memory, embedded; the later one holds another one too."""
+    ingest.accept(database, TENANT, CHAT, [message(0), message(50)])
+    place(database, rules, policy)
+    (first,), (second,) = rows(database, "SELECT id FROM conversation_sessions ORDER BY id")
+    with database.tenant(TENANT) as connection:
+        for identity, session, content, importance, expires, source in (
+            (FIRST, first, "Prefers tea.", 2, "2999-01-01", 1),
+            (SECOND, second, "Prefers tea.", 7, None, 2),
+            (OTHER, second, "Has a boat.", 3, "2999-01-01", 3),
+        ):
+            given = {"id": identity, "session": session, "content": content, "importance": importance}
+            connection.execute(
+                text(REMEMBER), given | {"tenant": TENANT, "expires": expires, "source": source}
+            )
+        keys = [f"memory:{each}" for each in (FIRST, SECOND, OTHER)]
+        work.raise_wanted(connection, TENANT, "embed", keys)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    assert rows(database, "SELECT count(*) FROM memory_vectors") == [(3,)]
+    return database
+
+
+def kept(database: Database) -> list[tuple[object, ...]]:
+    return rows(
+        database,
+        """SELECT m.content, m.importance, m.expires_at IS NULL, m.source_message_ids, count(v.*)
+        FROM memories m JOIN conversation_sessions s ON s.id = m.session_id AND s.status <> 'merged'
+            LEFT JOIN memory_vectors v ON v.memory_id = m.id
+        WHERE m.scope = 'session' GROUP BY 1, 2, 3, 4 ORDER BY 1""",
+    )
+
+
+BOTH = [("Has a boat.", 3.0, False, [3], 1), ("Prefers tea.", 7.0, True, [1, 2], 1)]
+
+
+def test_a_message_joins_two_sessions_that_hold_the_same_memory(
+    same_memory: Database, rules: Rules, policy: Policy
+) -> None:
+    ingest.accept(same_memory, TENANT, CHAT, [message(25)])
+    place(same_memory, rules, policy)
+    assert rows(same_memory, "SELECT status, message_count FROM conversation_sessions ORDER BY id") == [
+        ("closed", 3),
+        ("merged", 0),
+    ]
+    assert rows(same_memory, "SELECT count(*) FROM arrivals") == [(0,)]
+    assert kept(same_memory) == BOTH
+    assert rows(same_memory, f"SELECT count(*) FROM work WHERE key = 'memory:{SECOND}'") == [(0,)]
+
+
+def test_a_longer_gap_joins_two_sessions_that_hold_the_same_memory(
+    same_memory: Database, rules: Rules
+) -> None:
+    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    with same_memory.tenant(TENANT) as connection:
+        ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, longer)
+    assert kept(same_memory) == BOTH
+
+
+def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
+    same_memory: Database, rules: Rules, policy: Policy
+) -> None:
+    # Given a context that showed it, what was answered, and a memory that it had replaced
+    with same_memory.tenant(TENANT) as connection:
+        connection.execute(
+            text("""
+                INSERT INTO query_log (tenant_id, context_id, chat_id, profile, asked_at, query, shown, tokens, chars,
+                    used_tokens, budget, latency_ms, degraded)
+                VALUES (:tenant, 'c1', 'test:1', 'p', now(), 'tea?', jsonb_build_object('memory:' || :id, 'memories'),
+                    '{}', '{}', 1, 1, 1, '{}')
+            """),
+            {"tenant": TENANT, "id": SECOND},
+        )
+        connection.execute(
+            text("""
+                INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, metadata, learned_in)
+                VALUES (:tenant, CAST(:answer AS uuid), 'organization', 'qa_turn', 'Tea it is.', '\\x01',
+                    jsonb_build_object('recalled', jsonb_build_array('memory:' || :id)), 'test:1')
+            """),
+            {"tenant": TENANT, "answer": ANSWER, "id": SECOND},
+        )
+        connection.execute(
+            text("UPDATE memories SET superseded_by = CAST(:id AS uuid) WHERE id = CAST(:other AS uuid)"),
+            {"id": SECOND, "other": OTHER},
+        )
+    # When the sessions are joined
+    ingest.accept(same_memory, TENANT, CHAT, [message(25)])
+    place(same_memory, rules, policy)
+    # Then all of it leads to the memory that is kept
+    assert rows(same_memory, "SELECT shown FROM query_log") == [({f"memory:{FIRST}": "memories"},)]
+    assert rows(same_memory, f"SELECT metadata->'recalled' FROM memories WHERE id = '{ANSWER}'") == [
+        ([f"memory:{FIRST}"],)
+    ]
+    assert rows(same_memory, f"SELECT CAST(superseded_by AS text) FROM memories WHERE id = '{OTHER}'") == [
+        (FIRST,)
+    ]
+
+
+# Cutting all chats anew
+
+
+def start(database: Database, rules: Rules) -> None:
+    backfill.start(database, TENANT, BackfillRequest(kind="sessionize"), current(rules))
+
+
+def chats_cut(database: Database) -> list[tuple[object, ...]]:
+    return rows(
+        database,
+        """SELECT chat_id FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
+        HAVING count(*) = 1 ORDER BY chat_id""",
+    )
+
+
+def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
+    database: Database, settings: Settings, rules: Rules, policy: Policy
+) -> None:
+    # Given three chats, the second of which somebody else has
+    for number in range(3):
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(60)])
+    place(database, rules, policy)
+    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    start(database, longer)
+    backfiller = backfill.backfiller(database, current(longer))
+    turn = threading.Thread(target=lambda: ledger.run(database, "backfill", backfiller, policy))
+    with locked(settings, "test:1"):
+        # When they are cut anew
+        turn.start()
+        deadline = time.monotonic() + 10
+        while not chats_cut(database) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        # Then the first is done, its cursor saved and its lock gone while the second one is waited for
+        assert chats_cut(database) == [("test:0",)]
+        assert rows(database, "SELECT seen, \"cursor\"->>'after' FROM backfills") == [(1, "test:0")]
+        ingest.accept(database, TENANT, ChatIn(chat_id="test:0"), [message(1)])
+        assert ledger.run(database, "ingest", ingest.placer(database, longer), policy).finished == 1
+        assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
+    turn.join(30)
+    assert chats_cut(database) == [("test:0",), ("test:1",), ("test:2",)]
+
+
+def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
+    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.backfill.TURN_SECONDS", 0.0)
+    for number in range(3):
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+    place(database, rules, policy)
+    start(database, rules)
+    backfiller = backfill.backfiller(database, current(rules))
+    for done in (1, 2, 3):
+        assert ledger.run(database, "backfill", backfiller, policy).finished == 1
+        assert state(database)[2] == done
+
+
+def test_a_backfill_whose_claim_was_lost_saves_nothing(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    for number in range(2):
+        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+    place(database, rules, policy)
+    start(database, rules)
+    backfiller = backfill.backfiller(database, current(rules))
+
+    def late(tenant_id: str, claims: Sequence[ledger.Claim]) -> Iterable[str]:
+        with database.maintenance() as connection:
+            connection.execute(text("UPDATE work SET token = token + 1000 WHERE kind = 'backfill'"))
+        return backfiller(tenant_id, claims)
+
+    assert ledger.run(database, "backfill", late, policy).failed == 1
+    assert state(database)[2] == 0
+
+
+def test_a_thousand_sessions_are_cut_by_the_statements_of_two(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    counted = {}
+    for count in (2, 1000):
+        chat = f"test:{count}"
+        ingest.accept(database, TENANT, ChatIn(chat_id=chat), [message(60 * n) for n in range(count)])
+        place(database, longer, policy)
+        with sent() as statements, database.tenant(TENANT) as connection:
+            ranges.sessionize_anew(connection, TENANT, chat, rules)
+        assert rows(
+            database,
+            f"SELECT count(*) FROM conversation_sessions WHERE status <> 'merged' AND chat_id = '{chat}'",
+        ) == [(count,)]
+        # and joined again
+        with sent() as joining, database.tenant(TENANT) as connection:
+            ranges.sessionize_anew(connection, TENANT, chat, longer)
+        counted[count] = len(statements), len(joining)
+    assert counted[1000] == counted[2]

@@ -1,0 +1,217 @@
+"""Summaries keep up with chats that do not rest, and leave no message out."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import changes, ingest, ledger, summarize
+from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ledger import Policy
+from pipeline.rules import Rules
+from pipeline.store.database import Database
+from schemas.messages import MessageIn
+from schemas.sessions import Message
+from schemas.summaries import Summary
+from tests.conftest import TENANT, message
+from tests.test_pipeline import CHAT, place, rows, run, summarizer
+
+ROLLING = 4
+
+
+class Reading(ExtractiveSummarizer):
+    """Remembers which messages each call was given, and lets something happen during a call."""
+
+    def __init__(self, meanwhile: Callable[[int], None] = lambda _call: None) -> None:
+        self.calls: list[list[str]] = []
+        self._meanwhile = meanwhile
+
+    def summarize(
+        self, messages: Sequence[Message], previous: Summary | None = None, **options: object
+    ) -> Summary:
+        self.calls.append([each.external_id for each in messages])
+        self._meanwhile(len(self.calls))
+        return super().summarize(messages, previous, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def rolling(rules: Rules) -> Rules:
+    """An open session is summarized every few messages."""
+    return Rules(**{**rules.__dict__, "rolling_messages": ROLLING, "rolling_tokens": 10**6})
+
+
+def rolls(database: Database, client: Reading) -> ledger.Handler:
+    return summarize.summarizer(
+        database, client, min_messages=4, version=1, rolling_messages=ROLLING, rolling_tokens=10**6
+    )
+
+
+class Chat:
+    """Somebody who talks right now, a message every ten seconds."""
+
+    def __init__(self, database: Database, rules: Rules, policy: Policy) -> None:
+        self._database, self._rules, self._policy = database, rules, policy
+        with database.tenant(TENANT) as connection:
+            self._began = connection.execute(text("SELECT now() - interval '20 min'")).scalar_one()
+        self.said = 0
+
+    def say(self, count: int, *, late: float = 0) -> None:
+        """So many messages, sent so many seconds before the others."""
+        said: list[MessageIn] = []
+        for _ in range(count):
+            at = self._began + timedelta(seconds=10 * self.said - late)
+            content = f"the boat needs paint, part {self.said}"
+            said.append(message(0, content, id=f"s{self.said:04}").model_copy(update={"sent_at": at}))
+            self.said += 1
+        ingest.accept(self._database, TENANT, CHAT, said)
+        place(self._database, self._rules, self._policy)
+
+
+@pytest.fixture
+def chat(database: Database, rolling: Rules, policy: Policy) -> Chat:
+    """Nothing is said in it yet."""
+    return Chat(database, rolling, policy)
+
+
+def stored(database: Database) -> list[tuple[object, ...]]:
+    return rows(
+        database,
+        """SELECT summary_message_count, message_count, summary_ended_at < ended_at, summary_revision < revision, status
+        FROM conversation_sessions WHERE status <> 'merged' ORDER BY id""",
+    )
+
+
+def test_a_summary_is_saved_although_its_chat_goes_on_meanwhile(
+    database: Database, policy: Policy, chat: Chat
+) -> None:
+    # Given a chat in which more is said while the model works
+    chat.say(ROLLING)
+    client = Reading(lambda _call: chat.say(2))
+    # When its session is summarized
+    ledger.run(database, "summarize", rolls(database, client), policy)
+    # Then what was read is saved as what was read
+    assert stored(database) == [(ROLLING, ROLLING + 2, True, True, "open")]
+    assert rows(database, "SELECT kind FROM work WHERE key LIKE 'session:%' AND kind = 'embed'") == [
+        ("embed",)
+    ]
+
+
+def test_a_chat_that_never_rests_is_summarized_at_its_pace_and_no_message_is_left_out(
+    database: Database, policy: Policy, chat: Chat
+) -> None:
+    # Given a chat in which a message comes during each call, and another one before the next
+    client = Reading(lambda _call: chat.say(1))
+    for _ in range(40):
+        chat.say(1)
+        run(database, "summarize", rolls(database, client), policy)
+    # Then the model is asked once for so many messages, each time something is saved
+    assert len(client.calls) <= chat.said / ROLLING
+    created = rows(database, "SELECT sum(value) FROM daily_counters WHERE name = 'session_summaries_created'")
+    assert created == [(len(client.calls),)]
+    assert len(client.calls) >= 5
+    # and what was read last goes on where the one before ended
+    read = {each for call in client.calls for each in call}
+    assert read == {f"s{n:04}" for n in range(len(read))}
+    assert chat.said - len(read) <= ROLLING
+
+
+def test_an_open_session_that_has_hardly_grown_costs_no_call(
+    database: Database, policy: Policy, chat: Chat
+) -> None:
+    client = Reading()
+    chat.say(ROLLING)
+    run(database, "summarize", rolls(database, client), policy)
+    chat.say(1)
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'summarize'"))
+    assert run(database, "summarize", rolls(database, client), policy) == 1
+    assert len(client.calls) == 1
+
+
+def test_a_session_that_closed_and_grew_while_it_was_summarized_is_summarized_again(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    def more(call: int) -> None:
+        if call == 1:
+            ingest.accept(database, TENANT, CHAT, [message(20, "it was the fan", id="more")])
+            place(database, rules, policy)
+
+    ingest.accept(database, TENANT, CHAT, [message(n, f"the boiler shows E{n}") for n in range(5)])
+    place(database, rules, policy)
+    client = Reading(more)
+    ledger.run(database, "summarize", summarizer(database, client=client), policy)
+    assert stored(database) == [(5, 6, True, True, "closed")]
+    run(database, "summarize", summarizer(database, client=client), policy)
+    assert stored(database) == [(6, 6, False, False, "summarized")]
+    assert [len(call) for call in client.calls] == [5, 6]
+
+
+@pytest.mark.parametrize("change", ["edit", "join", "split"])
+def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
+    database: Database, rules: Rules, policy: Policy, change: str
+) -> None:
+    said = [message(n, f"the boiler shows E{n}", session_key="k") for n in range(5)]
+    ingest.accept(database, TENANT, CHAT, [message(-100, session_key="k", id="before"), *said])
+    place(database, rules, policy)
+
+    def meanwhile(call: int) -> None:
+        if call > 1:
+            return
+        if change == "edit":
+            changes.edit(database, TENANT, CHAT.chat_id, "m2", "Beatriz", None, rules)
+        elif change == "join":
+            ingest.accept(database, TENANT, CHAT, [message(-50, session_key="k", id="between")])
+        else:
+            closing = message(2, session_key="k", id="closing", closes_session=True)
+            ingest.accept(database, TENANT, CHAT, [closing])
+        place(database, rules, policy)
+
+    client = Reading(meanwhile)
+    with database.tenant(TENANT) as connection:
+        session = connection.scalar(text("SELECT max(id) FROM conversation_sessions"))
+        connection.execute(
+            text("UPDATE work SET due_at = NULL WHERE kind = 'summarize' AND key <> :key"),
+            {"key": f"session:{session}"},
+        )
+    ledger.run(database, "summarize", summarizer(database, client=client), policy)
+    assert len(client.calls) == 1
+    assert rows(database, "SELECT count(*) FROM conversation_sessions WHERE summary_text IS NOT NULL") == [
+        (0,)
+    ]
+
+
+# Equal times
+
+
+def test_messages_of_equal_times_are_all_read_at_the_edge_of_a_page(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    # Given a history that tells minutes alone, a hundred messages in each
+    said = [message(n // 100, f"part {n}", id=f"m{n:04}", position=n % 100) for n in range(1500)]
+    for start in (0, 1000):
+        ingest.accept(database, TENANT, CHAT, said[start : start + 1000])
+    place(database, rules, policy)
+    # When it is summarized by pages whose edges lie inside a minute
+    client = Reading()
+    pages = summarize.MESSAGES_AT_ONCE
+    assert pages == 1000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summarize, "MESSAGES_AT_ONCE", 350)
+        run(database, "summarize", summarizer(database, client=client), policy)
+    # Then each message is read once, in order
+    assert [each for call in client.calls for each in call] == [m.external_id for m in said]
+
+
+def test_a_rolling_summary_reads_what_came_in_the_very_second_of_the_one_before(
+    database: Database, policy: Policy, chat: Chat
+) -> None:
+    client = Reading()
+    chat.say(ROLLING)
+    run(database, "summarize", rolls(database, client), policy)
+    # the clock of the platform counts whole seconds: these are of the time of the last one that was read
+    chat.say(1, late=10)
+    chat.say(ROLLING)
+    run(database, "summarize", rolls(database, client), policy)
+    assert f"s{ROLLING:04}" in client.calls[1]
+    assert {each for call in client.calls for each in call} == {f"s{n:04}" for n in range(chat.said)}
