@@ -34,7 +34,7 @@ BEFORE, UNTIL_RESTORED = 0.2, 0.8
 STEP_SECONDS = 0.5
 SWEEP_SECONDS = 5.0
 # Until everything is sent and done.
-QUIET_SECONDS = 300.0
+QUIET_SECONDS = 120.0
 
 
 @dataclass(kw_only=True)
