@@ -8,8 +8,11 @@ from sqlalchemy import text
 
 from migrations import patience
 
-_VALID = text("""
-    SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)
+_VALID = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
+_PARTITIONED = text("SELECT relkind = 'I' FROM pg_class WHERE oid = to_regclass(:name)")
+_PARTITIONS = text("""
+    SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+    WHERE inhparent = to_regclass(:table) ORDER BY relname
 """)
 
 
@@ -31,15 +34,28 @@ def build(name: str, definition: str) -> None:
     """Build an index, as `CREATE INDEX … ON` has it; to be called inside `concurrently`.
 
     One that stands stays, so that a migration which was interrupted goes on where it was; one that an interrupted
-    build left invalid is replaced.
+    build left invalid is replaced. Of a partitioned table it is built partition by partition.
     """
-    valid = op.get_bind().scalar(_VALID, {"name": name})
-    if valid:
+    table, _, rest = definition.partition(" ")
+    partitions = op.get_bind().scalars(_PARTITIONS, {"table": table}).all()
+    if not partitions:
+        _build(name, definition)
         return
-    drop(name)
-    op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {definition}")
+    # not valid before each partition has its own
+    op.execute(f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {definition}")
+    for partition in partitions:
+        own = f"{partition}_{name}"
+        _build(own, f"{partition} {rest}")
+        op.execute(f"ALTER INDEX {name} ATTACH PARTITION {own}")
 
 
 def drop(name: str) -> None:
     """Drop an index if it is there; to be called inside `concurrently`."""
-    op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+    partitioned = op.get_bind().scalar(_PARTITIONED, {"name": name})
+    op.execute(f"DROP INDEX {'' if partitioned else 'CONCURRENTLY '}IF EXISTS {name}")
+
+
+def _build(name: str, definition: str) -> None:
+    if not op.get_bind().scalar(_VALID, {"name": name}):
+        drop(name)
+        op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {definition}")

@@ -31,9 +31,9 @@ def run() -> None:
     @event.listens_for(engine, "begin")
     def bound(connection: Connection) -> None:
         # Of transactions alone: what is built concurrently takes as long as its table is large, and holds nobody up.
-        connection.exec_driver_sql(
-            f"SET LOCAL statement_timeout = '{int(patience.STATEMENT_SECONDS * 1000)}ms'"
-        )
+        if connection.get_isolation_level() != "AUTOCOMMIT":
+            milliseconds = int(patience.STATEMENT_SECONDS * 1000)
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{milliseconds}ms'")
 
     def migrate() -> None:
         # those that are done stay done when a later one does not get its locks

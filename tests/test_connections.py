@@ -1,11 +1,17 @@
 """The pools of connections: whoever asks next does not pay for a server that went away meanwhile."""
 
+import socket
+import sys
+
 import psycopg
+import pytest
 from sqlalchemy import text
 
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline.store.database import Database
+from schemas.settings import Settings
 from tests.conftest import TENANT
+from workers.app import make_app
 
 
 def test_connections_that_the_server_ended_are_replaced_before_they_are_used(
@@ -27,3 +33,35 @@ def test_an_idle_connection_is_used_again(database: Database) -> None:
         with database.tenant(TENANT) as connection:
             used.add(connection.scalar(text("SELECT pg_backend_pid()")))
     assert len(used) == 1
+
+
+# Until a host that went away without a word is given up: idle, then three times this long.
+GIVEN_UP_SECONDS = 10 + 3 * 5
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems name these options otherwise")
+def test_a_network_that_goes_away_without_a_word_is_noticed_in_seconds_and_not_in_hours(
+    database: Database, settings: Settings
+) -> None:
+    """TCP asks an idle peer for the first time after two hours, unless it is told otherwise."""
+    options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    with make_app(settings) as app, app.connection_for_read() as broker:
+        redis = broker.default_channel.client.connection_pool.make_connection()
+        redis.connect()
+        assert redis._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, interval, count = (redis._sock.getsockopt(socket.SOL_TCP, option) for option in options)
+        assert idle + interval * count == GIVEN_UP_SECONDS
+        redis.disconnect()
+    with database.tenant(TENANT) as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, psycopg.Connection)
+        # to a server on this host there is no TCP, on which alone they count
+        asked = driver.info.get_parameters()
+        given = {
+            name: int(asked[name]) for name in ("keepalives_idle", "keepalives_interval", "keepalives_count")
+        }
+        assert (
+            given["keepalives_idle"] + given["keepalives_interval"] * given["keepalives_count"]
+            == GIVEN_UP_SECONDS
+        )
+        assert int(asked["tcp_user_timeout"]) == 20_000

@@ -4,6 +4,7 @@ Written against kombu 5.7 (`pyproject.toml` bounds it); what each mend is for st
 `tests/processes/test_losses.py` tells whether it is still needed.
 """
 
+import socket
 from typing import Any
 
 import structlog
@@ -14,12 +15,25 @@ from redis.exceptions import ResponseError
 
 log = structlog.get_logger(__name__)
 
+# A network that goes away without a word: after 25 s without an answer a connection is given up and made anew. By
+# default TCP asks for the first time after two hours.
+KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}.items()
+    if hasattr(socket, name)
+}
 # By default a worker waits 2 s longer after each try, up to 30 s: Redis would be back long before the worker.
 PAUSES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
 
 
 class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no types
-    """A connection that is tried again soon, and whose loss leaves tasks in hand able to be acknowledged."""
+    """A connection whose loss is noticed and soon mended, and leaves tasks in hand able to be acknowledged."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # not among the settings: a command line passes those as JSON, in which no key is a number
+        given: dict[str, Any] = vars(self)["transport_options"]
+        self.transport_options = {"socket_keepalive_options": KEEPALIVE} | given
 
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Connection:
         """Connect, trying again and again; the pauses between tries stay short."""

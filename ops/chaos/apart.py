@@ -34,7 +34,7 @@ BEFORE, UNTIL_RESTORED = 0.2, 0.8
 STEP_SECONDS = 0.5
 SWEEP_SECONDS = 5.0
 # Until everything is sent and done.
-QUIET_SECONDS = 300.0
+QUIET_SECONDS = 120.0
 
 
 @dataclass(kw_only=True)
@@ -51,6 +51,8 @@ class Play:
     # after the network was there again: seconds until all was taken up, and until it was done
     taken_up: float | None = None
     caught_up: float | None = None
+    # and until everything that was sent meanwhile and later was done as well
+    settled: float | None = None
     lost: int = 0
     doubled: int = 0
     stuck: int = 0
@@ -130,12 +132,14 @@ def _send_through_a_cut(
     finally:
         hosts.restore()
     say(f"{play.name}: restored")
+    restored = time.monotonic()
     mark = quiet.mark(cast)
     driver.allow(total)
     took = quiet.wait_recovered(cast, mark, QUIET_SECONDS)
     if took is not None:
         play.taken_up, play.caught_up = round(took.taken, 1), round(took.done, 1)
-    _wait(cast, play, lambda: driver.is_done() and not _left(cast))
+    if _wait(cast, play, lambda: driver.is_done() and not _left(cast)):
+        play.settled = round(time.monotonic() - restored, 1)
 
 
 def _wait(cast: Cast, play: Play, condition: Callable[[], bool]) -> bool:
@@ -197,6 +201,7 @@ def as_table(plays: Sequence[Play]) -> Table:
         "all done, messages a second": "done_per_second",
         "after the cut: seconds until taken up": "taken_up",
         "  and done": "caught_up",
+        "  and all that came later": "settled",
         "lost": "lost",
         "doubled": "doubled",
         "stuck": "stuck",

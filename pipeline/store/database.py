@@ -26,6 +26,14 @@ from schemas.settings import Settings
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
 # A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
 _LIMITS = "54"
+# A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
+# and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
+KEEPALIVE = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 # There is no such table or column.
 _MISSING = {"42P01", "42703"}
 
@@ -174,7 +182,7 @@ def _engine(url: str, pool_size: int) -> Engine:
         pool_timeout=10,
         # an error's text goes into logs, and what people wrote must not
         hide_parameters=True,
-        connect_args={"connect_timeout": 5, "application_name": "backscroll"},
+        connect_args={"connect_timeout": 5, "application_name": "backscroll", **KEEPALIVE},
     )
 
     @event.listens_for(engine, "connect")

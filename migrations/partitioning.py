@@ -1,0 +1,202 @@
+"""Turns `messages` into a table partitioned by hash of tenant and chat, with everything in it; for very large ones.
+
+    BACKSCROLL_OWNER_DATABASE_URL=postgresql://… python -m migrations.partitioning 32
+
+No part of the program needs to know: a chat's messages lie in one partition, what names the chat reads that one alone,
+and what names ids looks into each. All of it happens in one transaction, in which nobody gets at messages: stop
+workers and senders, or let them be told to come again. It takes Postgres 17 (identities of partitioned tables).
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, create_engine, pool, text
+
+from migrations import patience
+from schemas.errors import Permanent, SettingsError
+from schemas.settings import load_settings
+
+PARTITIONS = 32
+"""More than a database of a billion messages needs: some thirty million in each."""
+# The number of a message is unique by its sequence; partitions need the chat in every key.
+KEY = "tenant_id, id, chat_id"
+
+
+class CannotPartition(Permanent):
+    """The database is not one that can be partitioned; the message says why."""
+
+
+def partition(connection: Connection, partitions: int = PARTITIONS) -> int:
+    """Partition `messages`, as their owner, in a transaction of the caller's; how many messages there are.
+
+    Raises `CannotPartition`, and `OperationalError` when somebody keeps the table locked.
+    """
+    _require_plain(connection)
+    execute = connection.exec_driver_sql
+    execute(f"SET LOCAL lock_timeout = '{int(patience.LOCK_SECONDS * 1000)}ms'")
+    execute("SET LOCAL statement_timeout = 0")
+    children = _strings(
+        connection,
+        "SELECT conrelid::regclass::text FROM pg_constraint WHERE confrelid = 'messages'::regclass ORDER BY 1",
+    )
+    execute(f"LOCK TABLE {', '.join(['messages', *children])} IN ACCESS EXCLUSIVE MODE")
+    kept = _remember(connection)
+    for child in children:
+        execute(f"ALTER TABLE {child} DROP CONSTRAINT {_foreign_key(connection, child)}")
+    # its names are wanted by the new one
+    execute("ALTER TABLE messages RENAME TO messages_unpartitioned")
+    execute("ALTER SEQUENCE messages_id_seq RENAME TO messages_unpartitioned_id_seq")
+    # whoever owns a table is behind its walls, too
+    execute("ALTER TABLE messages_unpartitioned NO FORCE ROW LEVEL SECURITY")
+    _make(connection, partitions, kept)
+    columns = ", ".join(kept.columns)
+    count = execute(
+        f"INSERT INTO messages ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM messages_unpartitioned"
+    ).rowcount
+    execute("SELECT setval('messages_id_seq', last_value, is_called) FROM messages_unpartitioned_id_seq")
+    execute("DROP TABLE messages_unpartitioned")
+    _restore(connection, partitions, kept)
+    for child in children:
+        execute(
+            f"ALTER TABLE {child} ADD CONSTRAINT {child}_message FOREIGN KEY (tenant_id, message_id, chat_id) "
+            f"REFERENCES messages ({KEY}) ON DELETE CASCADE"
+        )
+    return count
+
+
+class _Kept(NamedTuple):
+    """What the new table is given of the old one, as statements and names."""
+
+    # those that are stored as they come, not computed
+    columns: Sequence[str]
+    # foreign keys and unique constraints by their names, but for the primary key
+    constraints: Sequence[tuple[str, str]]
+    indexes: Sequence[str]
+    triggers: Sequence[str]
+    policies: Sequence[str]
+    grants: Sequence[str]
+    options: Sequence[str]
+
+
+def _remember(connection: Connection) -> _Kept:
+    of = "'messages'::regclass"
+    rows = connection.exec_driver_sql(
+        f"SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = {of} AND contype IN ('f', 'u')"
+    )
+    return _Kept(
+        columns=_strings(
+            connection,
+            f"SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = {of} AND attnum > 0 "
+            "AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+        ),
+        constraints=[(str(name), str(definition)) for name, definition in rows],
+        indexes=_strings(
+            connection,
+            f"SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = {of} AND indisvalid AND NOT EXISTS "
+            "(SELECT 1 FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u'))",
+        ),
+        triggers=_strings(
+            connection,
+            f"SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = {of} AND NOT tgisinternal",
+        ),
+        policies=_strings(
+            connection,
+            "SELECT format('CREATE POLICY %I ON messages AS %s FOR %s TO %s', policyname, permissive, cmd, "
+            "array_to_string(roles, ', ')) || coalesce(' USING (' || qual || ')', '') "
+            "|| coalesce(' WITH CHECK (' || with_check || ')', '') FROM pg_policies WHERE tablename = 'messages'",
+        ),
+        grants=_strings(
+            connection,
+            f"""
+            SELECT format('GRANT %s ON messages TO %I', privilege_type, grantee::regrole::text) FROM pg_class,
+                aclexplode(relacl) WHERE oid = {of} AND grantee <> relowner
+            UNION ALL SELECT format('GRANT %s (%I) ON messages TO %I', privilege_type, attname, grantee::regrole::text)
+            FROM pg_attribute, aclexplode(attacl) WHERE attrelid = {of} AND attnum > 0
+            """,
+        ),
+        options=_strings(connection, f"SELECT unnest(reloptions) FROM pg_class WHERE oid = {of}"),
+    )
+
+
+def _make(connection: Connection, partitions: int, kept: _Kept) -> None:
+    execute = connection.exec_driver_sql
+    execute(
+        "CREATE TABLE messages (LIKE messages_unpartitioned INCLUDING DEFAULTS INCLUDING CONSTRAINTS "
+        "INCLUDING GENERATED INCLUDING IDENTITY INCLUDING STORAGE, "
+        f"CONSTRAINT messages_partitioned_pkey PRIMARY KEY ({KEY})) PARTITION BY HASH (tenant_id, chat_id)"
+    )
+    options = f" WITH ({', '.join(kept.options)})" if kept.options else ""
+    for number in range(partitions):
+        execute(
+            f"CREATE TABLE {_name(number)} PARTITION OF messages "
+            f"FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number}){options}"
+        )
+
+
+def _restore(connection: Connection, partitions: int, kept: _Kept) -> None:
+    """What is cheaper, or possible at all, once the rows are there and the old table is gone."""
+    execute = connection.exec_driver_sql
+    # Nobody is granted a partition, and nobody would see anything in one. First of all: the owner is behind these walls
+    # and those of chats, so rows that were looked at when they came are not looked at again for foreign keys.
+    for table in ("messages", *map(_name, range(partitions))):
+        execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+        execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+    execute("ALTER TABLE messages RENAME CONSTRAINT messages_partitioned_pkey TO messages_pkey")
+    for name, definition in kept.constraints:
+        execute(f"ALTER TABLE messages ADD CONSTRAINT {name} {definition}")
+    for statement in (*kept.indexes, *kept.triggers, *kept.policies, *kept.grants):
+        execute(statement)
+
+
+def _require_plain(connection: Connection) -> None:
+    if connection.dialect.server_version_info < (17,):  # type: ignore[operator]
+        raise CannotPartition(
+            "partitioning takes Postgres 17: before it partitioned tables had no identities"
+        )
+    kind = connection.scalar(text("SELECT relkind FROM pg_class WHERE oid = to_regclass('messages')"))
+    if kind == "p":
+        raise CannotPartition("messages are partitioned already")
+    if kind is None:
+        raise CannotPartition("there are no messages here: run `backscroll db upgrade` first")
+
+
+def _foreign_key(connection: Connection, child: str) -> str:
+    (name,) = _strings(
+        connection,
+        "SELECT quote_ident(conname) FROM pg_constraint "
+        f"WHERE confrelid = 'messages'::regclass AND conrelid = '{child}'::regclass",
+    )
+    return name
+
+
+def _name(number: int) -> str:
+    return f"messages_{number:03}"
+
+
+def _strings(connection: Connection, statement: str) -> list[str]:
+    return [str(value) for value in connection.exec_driver_sql(statement.replace("%", "%%")).scalars()]
+
+
+def main() -> None:
+    """Partition the database of BACKSCROLL_OWNER_DATABASE_URL."""
+    secret = load_settings().owner_database_url
+    if secret is None:
+        raise SettingsError("BACKSCROLL_OWNER_DATABASE_URL is not set: tables are changed as their owner")
+    url = "postgresql+psycopg://" + secret.get_secret_value().partition("://")[2]
+    partitions = int(sys.argv[1]) if len(sys.argv) > 1 else PARTITIONS
+    engine = create_engine(url, poolclass=pool.NullPool)
+    with engine.connect() as connection, patience.alone(connection):
+        found: list[int] = []
+
+        def act() -> None:
+            with connection.begin():
+                found.append(partition(connection, partitions))
+
+        patience.persistently(connection, act)
+    engine.dispose()
+    print(f"{found[-1]:,} messages in {partitions} partitions. Next: VACUUM (ANALYZE) messages")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Partitioning keeps what is there, behind the same walls, and what names a chat reads its partition alone."""
+
+import json
+import re
+import subprocess
+import sys
+
+import psycopg
+import pytest
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from psycopg.errors import InsufficientPrivilege
+from sqlalchemy import create_engine, text
+
+from migrations.concurrently import build, concurrently, drop
+from migrations.partitioning import CannotPartition
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline import ingest
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from schemas.settings import Settings
+from tests.conftest import CHECKOUT, TENANT, Templates, copied, message
+from tests.ops.running import backscroll
+from tests.partitioned.conftest import PARTITIONS, partition
+
+CHATS = [f"test:{number}" for number in range(12)]
+SECURITY = """
+    SELECT (SELECT json_agg(p ORDER BY policyname) FROM (SELECT policyname, permissive, roles, cmd, qual, with_check
+            FROM pg_policies WHERE tablename = 'messages') p),
+        (SELECT json_agg(g::text ORDER BY g::text) FROM pg_class, aclexplode(relacl) g
+            WHERE oid = 'messages'::regclass),
+        (SELECT json_agg(attname || g::text ORDER BY attname || g::text) FROM pg_attribute, aclexplode(attacl) g
+            WHERE attrelid = 'messages'::regclass),
+        (SELECT json_agg(pg_get_triggerdef(oid) ORDER BY tgname) FROM pg_trigger
+            WHERE tgrelid = 'messages'::regclass AND NOT tgisinternal),
+        (SELECT json_agg(replace(indexdef, ' ONLY ', ' ') ORDER BY indexname) FROM pg_indexes
+            WHERE tablename = 'messages' AND indexname <> 'messages_pkey'),
+        (SELECT json_agg(a ORDER BY attnum) FROM (SELECT attnum, attname, atttypid, attnotnull, attidentity,
+            attgenerated, attcollation, attstorage, pg_get_expr(adbin, adrelid) FROM pg_attribute
+            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+            WHERE attrelid = 'messages'::regclass AND attnum > 0) a),
+        (SELECT json_agg(d ORDER BY d) FROM (SELECT pg_get_constraintdef(oid) AS d FROM pg_constraint
+            WHERE conrelid = 'messages'::regclass AND contype IN ('c', 'f', 'u')) c),
+        (SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = 'messages'::regclass)
+"""
+
+
+def fill(database: Database) -> None:
+    for tenant in (TENANT, "other"):
+        for chat in CHATS:
+            said = [message(n, f"the boiler of {tenant} in {chat} number {n}") for n in range(10)]
+            ingest.accept(database, tenant, ChatIn(chat_id=chat), said)
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("spoken", fill)
+
+
+def test_what_is_there_stays_with_all_that_guards_and_finds_it(
+    postgres: EmbeddedPostgres, template: str
+) -> None:
+    rows = "SELECT * FROM messages ORDER BY tenant_id, id"
+    with copied(postgres, "partitioned_here", template) as name:
+        url = postgres.superuser_dsn(name)
+        with psycopg.connect(url, autocommit=True) as superuser:
+            before = superuser.execute(rows).fetchall(), superuser.execute(SECURITY).fetchone()
+            assert before[0]
+            assert partition(postgres.dsn("owner", database=name)) == len(before[0])
+            after = superuser.execute(rows).fetchall(), superuser.execute(SECURITY).fetchone()
+            assert after == before
+            held = superuser.execute(
+                "SELECT count(*) FROM pg_class WHERE relispartition AND relkind = 'r' AND relrowsecurity "
+                "AND relforcerowsecurity AND array_to_string(reloptions, ' ') ~ 'autovacuum_vacuum_scale_factor=0.02'"
+            )
+            assert held.fetchone() == (PARTITIONS,)
+            used = superuser.execute("SELECT count(DISTINCT tableoid) FROM messages").fetchone()
+            assert used
+            assert used[0] > 1
+        # and it is not done twice
+        with pytest.raises(CannotPartition, match="already"):
+            partition(postgres.dsn("owner", database=name))
+
+
+def test_a_partition_shows_nobody_anything(database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT count(DISTINCT tenant_id) FROM messages")) == 1
+        savepoint = connection.begin_nested()
+        with pytest.raises(Exception, match="permission denied") as denied:
+            connection.execute(text("SELECT 1 FROM messages_000"))
+        assert isinstance(denied.value.__cause__, InsufficientPrivilege)
+        savepoint.rollback()
+
+
+def test_what_names_a_chat_reads_one_partition_and_numbers_go_on(database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        newest = connection.scalar(text("SELECT max(id) FROM messages")) or 0
+    assert (
+        ingest.accept(database, TENANT, ChatIn(chat_id=CHATS[0]), [message(0), message(99, id="new")]).new
+        == 1
+    )
+    with database.tenant(TENANT) as connection:
+        found = connection.execute(
+            text("SELECT id, tableoid::regclass::text FROM messages WHERE external_id = 'new'")
+        )
+        number, where = found.one()
+        assert number > newest - 100
+        # the tenant is the wall's to say
+        plan = connection.scalars(text("EXPLAIN SELECT * FROM messages WHERE chat_id = 'test:0'")).all()
+    assert set(re.findall(r"on (messages_\d+)", "\n".join(plan))) == {where}
+
+
+def test_a_keyword_is_found_by_the_indexes_of_the_partitions(database: Database) -> None:
+    statistics = text("""
+        SELECT coalesce(sum(i.idx_scan), 0), coalesce(sum(t.seq_scan), 0) FROM pg_stat_user_tables t
+        LEFT JOIN pg_stat_user_indexes i ON i.relid = t.relid AND i.indexrelname LIKE '%lexeme_keys%'
+        WHERE t.relname LIKE 'messages\\_0%'
+    """)
+    with database.tenant(TENANT) as connection:
+        used, whole = connection.execute(statistics).one()
+    with database.tenant(TENANT) as connection:
+        scores = connection.scalar(
+            text("SELECT scores FROM keyword_search('test:3', NULL, ARRAY['boiler'], 10, 8, 100, 50)")
+        )
+        assert len(scores) == 10
+        connection.execute(text("SELECT pg_stat_force_next_flush()"))
+    with database.tenant(TENANT) as connection:
+        after = connection.execute(statistics).one()
+    assert after[0] > used
+    assert after[1] == whole
+
+
+def test_later_migrations_build_and_drop_indexes_beside_running_work_all_the_same(
+    postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    engine = create_engine(postgres.dsn("owner", database=database_name).replace("://", "+psycopg://"))
+    valid = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('messages_later')")
+    parts = text("SELECT count(*) FROM pg_indexes WHERE indexname LIKE 'messages\\_0%\\_messages\\_later'")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        with Operations.context(context), context.begin_transaction(), concurrently():
+            # a second time changes nothing
+            for _ in range(2):
+                build("messages_later", "messages (tenant_id, agent_id)")
+                assert connection.scalar(valid)
+                assert connection.scalar(parts) == PARTITIONS
+            drop("messages_later")
+            assert connection.scalar(valid) is None
+    engine.dispose()
+
+
+def test_the_command_partitions_and_everything_else_goes_on(
+    postgres: EmbeddedPostgres, template: str, settings: Settings
+) -> None:
+    with copied(postgres, "partitioned_by_command", template) as name:
+        urls = {
+            f"BACKSCROLL_{setting}DATABASE_URL": postgres.dsn(role, database=name)
+            for setting, role in {"": "app", "MAINTENANCE_": "maintenance", "OWNER_": "owner"}.items()
+        }
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "migrations.partitioning", "3"],
+            env=urls | {"PYTHONPATH": str(CHECKOUT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "240 messages in 3 partitions" in done.stdout
+        settings_too = {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_TENANT": TENANT}
+        folder = settings.data_dir.parent
+        # the tables are brought up to date as before, and the doctor finds nothing of them to mend
+        assert backscroll("db", "upgrade", cwd=folder, **urls, **settings_too).returncode == 0
+        told = backscroll("doctor", "--json", cwd=folder, **urls, **settings_too)
+        findings = json.loads(told.stdout)["findings"]
+        assert not [f for f in findings if "messages" in json.dumps(f) and f["severity"] == "error"], findings
+        found = backscroll(
+            "search", "boiler", "--chat", "test:3", "--json", cwd=folder, **urls, **settings_too
+        )
+        assert len(json.loads(found.stdout)["hits"]) > 0
