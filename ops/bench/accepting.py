@@ -5,6 +5,8 @@ measured is accepting alone. Bare and HTTP take turns in one run.
 """
 
 import contextlib
+import http.client
+import json
 import multiprocessing
 import os
 import secrets
@@ -15,10 +17,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import psycopg
 
@@ -39,6 +41,9 @@ ROUNDS = 5
 ROUND_SECONDS = 2.0
 LEAD_SECONDS = 0.3
 """From handing a round to the clients to its beginning: all of them are connected by then."""
+BESIDE_SECONDS = 12.0
+SMALL_PAUSE, DELETE_PAUSE, HEALTH_PAUSE = 0.01, 0.02, 0.01
+SMALL_P99_MS, HEALTH_MS = 50.0, 100.0
 AT_LEAST = 0.4
 """Of the bare insert and commit: what an HTTP API may cost."""
 
@@ -120,7 +125,11 @@ def measure(say: Say) -> list[Case]:
     say("starting Postgres, Redis and the HTTP API")
     context = multiprocessing.get_context("spawn")
     with serving() as served, ProcessPoolExecutor(max(CLIENTS) + 1, mp_context=context) as clients:
-        return _beside_bare(served, clients, say)
+        return [
+            *_beside_bare(served, clients, say),
+            *_beside_large(served, clients, say),
+            *_beside_worst(served, clients, say),
+        ]
 
 
 def _beside_bare(served: Served, clients: ProcessPoolExecutor, say: Say) -> list[Case]:
@@ -195,7 +204,74 @@ def _beside_bare(served: Served, clients: ProcessPoolExecutor, say: Say) -> list
     return cases
 
 
-def _rate(start: Callable[[float], Sequence["object"]]) -> float:
+def _beside_large(served: Served, clients: ProcessPoolExecutor, say: Say) -> list[Case]:
+    """Small requests while an 8 MB one and deletions in another chat are in flight."""
+    say("filling the chat that messages are deleted from")
+    _posted(served, "bench:deleted", int(BESIDE_SECONDS / DELETE_PAUSE))
+    say("small requests beside an 8 MB one and deletions")
+    at = time.time() + 2 * LEAD_SECONDS
+    port, key = served.port, served.key
+    large = clients.submit(senders.post_large, port, key, "bench:large", at, BESIDE_SECONDS)
+    deleted = clients.submit(
+        senders.delete_alone, port, key, "bench:deleted", at, BESIDE_SECONDS, DELETE_PAUSE
+    )
+    small = clients.submit(
+        senders.post_alone, port, key, "bench:small", 0, 1, at, BESIDE_SECONDS, SMALL_PAUSE
+    ).result()
+    return [
+        Case(case="8 MB request meanwhile, median", value=median(large.result()), unit="s"),
+        Case(case="deletion meanwhile, median", value=1000 * median(deleted.result()), unit="ms"),
+        Case(case="small request beside them, median", value=1000 * median(small), unit="ms"),
+        Case(
+            case="small request beside them, p99",
+            value=1000 * quantiles(small, n=100)[98],
+            unit="ms",
+            limit=SMALL_P99_MS,
+        ),
+    ]
+
+
+def _beside_worst(served: Served, clients: ProcessPoolExecutor, say: Say) -> list[Case]:
+    """`/healthz` while the worst questions and messages known are sent."""
+    from ops.bench import worst
+
+    chat = "bench:worst"
+    _posted(served, chat, 200)
+    said = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
+    sent = [
+        (
+            "/v1/messages",
+            json.dumps({"chat": chat, "messages": {**said, "external_id": f"worst-{n}", "content": content}}),
+        )
+        for n, content in enumerate(worst.messages())
+    ]
+    sent += [("/v1/context", json.dumps({"chat_id": chat, "query": each})) for each in worst.questions()]
+    sent += [(path, body.decode()) for path, body in worst.bodies(chat).items()]
+    say("/healthz beside the worst messages and questions")
+    with tempfile.TemporaryDirectory() as folder:
+        done = Path(folder) / "done"
+        at = time.time() + 2 * LEAD_SECONDS
+        health = clients.submit(senders.ask_health, served.port, at, HEALTH_PAUSE, str(done))
+        try:
+            took = clients.submit(senders.send_worst, served.port, served.key, sent, at).result()
+        finally:
+            done.touch()
+        answered = health.result()
+    return [
+        Case(case="worst message or question, slowest", value=max(took), unit="s"),
+        Case(case="/healthz meanwhile, median", value=1000 * median(answered), unit="ms"),
+        Case(case="/healthz meanwhile, slowest", value=1000 * max(answered), unit="ms", limit=HEALTH_MS),
+    ]
+
+
+def _posted(served: Served, chat: str, messages: int) -> None:
+    client = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    for start in range(0, messages, 500):
+        senders.post(client, served.key, chat, range(start, min(start + 500, messages)))
+    client.close()
+
+
+def _rate(start: Callable[[float], Sequence["Future[list[float]]"]]) -> float:
     """Calls a second of one round of all clients together."""
     rounds = start(time.time() + LEAD_SECONDS)
-    return sum(len(each.result()) for each in rounds) / ROUND_SECONDS  # type: ignore[attr-defined]
+    return sum(len(each.result()) for each in rounds) / ROUND_SECONDS
