@@ -140,7 +140,8 @@ class Forgetting:
                     taken = derived.take_back_ahead(connection, self.tenant_id, chat_id, ids)
                     self._count(connection, changes.Erased(memories=taken.memories, queries=taken.queries))
                 more = taken.more
-                yield
+                if more:
+                    yield
             with self.database.tenant(self.tenant_id) as connection:
                 chat = chats.lock_alone(connection, chat_id)
                 if chat is None:
