@@ -60,8 +60,9 @@ def edit(
     with database.tenant(tenant_id) as connection:
         at = _edited_at(connection, chat_id, external_id, edited_at)
         message = store.find(connection, chat_id, external_id, locked=False)
-        if at is not None and message is not None and _outcome(connection, message, content, at) == "edited":
-            derived.take_back_ahead(connection, tenant_id, chat_id, [message.id])
+        edited = at and message and _outcome(connection, message, content, at) == "edited"
+    if edited and message:
+        _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         stones.lock(connection, tenant_id, chat_id)
         at = _edited_at(connection, chat_id, external_id, edited_at)
@@ -166,8 +167,7 @@ def delete(
             delay_seconds=TAKEN_OVER_SECONDS,
             trace_id=trace_id,
         )
-    with database.tenant(tenant_id) as connection:
-        derived.take_back_ahead(connection, tenant_id, chat_id, [message.id])
+    _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         chat = chats.lock_alone(connection, chat_id)
         erased = Erased()
@@ -177,6 +177,13 @@ def delete(
         work.drop(connection, tenant_id, "forget", [str(owed)])
         receipts.drop(connection, owed)
     return Changed(outcome="deleted", follows=erased.follows)
+
+
+def _take_back_ahead(database: Database, tenant_id: str, chat_id: str, message_id: int) -> None:
+    more = True
+    while more:
+        with database.tenant(tenant_id) as connection:
+            more = derived.take_back_ahead(connection, tenant_id, chat_id, [message_id]).more
 
 
 @dataclass(frozen=True, kw_only=True)

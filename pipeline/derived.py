@@ -21,6 +21,9 @@ from sqlalchemy import Connection
 from pipeline.store import changes, querylog
 from pipeline.store import derived as store
 
+AT_ONCE = 1000
+"""Rows of the log or memories taken back in one transaction ahead: a second at most."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TakenBack:
@@ -29,6 +32,8 @@ class TakenBack:
     memories: int = 0
     # rows of the query log that nothing was taken out of before
     queries: int = 0
+    # there may be others
+    more: bool = False
 
 
 def take_back(
@@ -39,20 +44,39 @@ def take_back(
     message_ids: Sequence[int] = (),
     session_ids: Sequence[int] = (),
     texts: Sequence[str] = (),
+    limit: int | None = None,
 ) -> TakenBack:
-    """Take back what was made of a chat's messages and of sessions; `texts` is what the messages said."""
+    """Take back what was made of a chat's messages and of sessions; `texts` is what the messages said.
+
+    With a `limit` about so many rows, and `more` says that there may be others.
+    """
     sessions = store.with_pointers(connection, session_ids)
     gone = store.drop_memories(
-        connection, tenant_id, chat_id, message_ids=message_ids, session_ids=sessions, texts=texts
+        connection,
+        tenant_id,
+        chat_id,
+        message_ids=message_ids,
+        session_ids=sessions,
+        texts=texts,
+        limit=limit,
     )
-    items = [*store.items_of(message_ids, sessions), *store.memory_items(gone)]
-    return _redact(connection, tenant_id, chat_id, items, texts, gone)
+    of_memories = _redact(connection, tenant_id, store.memory_items(gone))
+    items = store.items_of(message_ids, sessions)
+    log = _redact(connection, tenant_id, items, chat_id, texts, limit)
+    return TakenBack(
+        memories=len(gone) + of_memories.memories + log.memories,
+        queries=of_memories.queries + log.queries,
+        more=limit is not None and (len(gone) >= limit or log.more),
+    )
 
 
 def take_back_ahead(
     connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]
 ) -> TakenBack:
-    """Take back what was made of messages that are about to be erased, without a lock on their chat."""
+    """Take back a part of what was made of messages that are about to be erased, without a lock on their chat.
+
+    To be called until there is no `more`, in a transaction each.
+    """
     rows = changes.read(connection, chat_id, message_ids)
     places = sorted({(row.session_key, row.sent_at) for row in rows})
     sessions = changes.sessions_at(connection, chat_id, places, locked=False)
@@ -63,33 +87,37 @@ def take_back_ahead(
         message_ids=[row.id for row in rows],
         session_ids=[session.id for session in sessions],
         texts=[row.content for row in rows],
+        limit=AT_ONCE,
     )
 
 
 def take_back_memories(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> TakenBack:
     """Take back what was made of memories that have been deleted."""
     gone = store.drop_recalling(connection, tenant_id, memory_ids)
-    return _redact(connection, tenant_id, None, store.memory_items([*memory_ids, *gone]), (), gone)
+    taken = _redact(connection, tenant_id, store.memory_items([*memory_ids, *gone]))
+    return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
 
 
 def _redact(
     connection: Connection,
     tenant_id: str,
-    chat_id: str | None,
     items: Sequence[str],
-    texts: Sequence[str],
-    gone: Sequence[UUID],
+    chat_id: str | None = None,
+    texts: Sequence[str] = (),
+    limit: int | None = None,
 ) -> TakenBack:
-    """Take items and quoted texts out of the query log; `gone` memories are counted with those that go now.
+    """Take items and quoted texts out of the query log.
 
     An answer that was being reported meanwhile may have become a memory since memories were looked for: it goes
     with its context's row.
     """
-    memories, contexts = set(gone), 0
-    while items or texts:
-        redacted = querylog.redact(connection, items, chat_id, texts)
-        contexts += redacted.fresh
-        late = store.drop(connection, tenant_id, sorted(redacted.memories - memories))
-        memories |= set(late)
-        items, texts = store.memory_items(late), ()
-    return TakenBack(memories=len(memories), queries=contexts)
+    if not items and not texts:
+        return TakenBack()
+    redacted = querylog.redact(connection, items, chat_id, texts, limit)
+    late = store.drop(connection, tenant_id, sorted(redacted.memories))
+    of_late = _redact(connection, tenant_id, store.memory_items(late))
+    return TakenBack(
+        memories=len(late) + of_late.memories,
+        queries=redacted.fresh + of_late.queries,
+        more=redacted.rows == limit,
+    )

@@ -48,24 +48,26 @@ FUNCTIONS = {
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN ARRAY(SELECT hashtextextended(item, hashtextextended(tenant, 0)) FROM unnest(items) AS item)
     """,
-    # What a question is found by in its chat: its long words and its pairs of words, for a text that it quotes;
+    # What a question is found by in its chat: its long words and its runs of two and three, for a text that it quotes;
     # its last four words, for a text that quotes it.
     "question_keys(text, text, text)": """
         CREATE OR REPLACE FUNCTION question_keys(tenant text, chat text, question text) RETURNS bigint[]
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN ARRAY(
             WITH split AS (SELECT string_to_array(btrim(quotable(question)), ' ') AS words),
-                placed AS (SELECT word, lead(word) OVER (ORDER BY place) AS next
-                    FROM split, unnest(words) WITH ORDINALITY AS each (word, place))
+                placed AS (SELECT word AS one, lead(word) OVER following AS two, lead(word, 2) OVER following AS three
+                    FROM split, unnest(words) WITH ORDINALITY AS each (word, place)
+                    WINDOW following AS (ORDER BY place))
             SELECT hashtextextended(part, hashtextextended(chat, hashtextextended(tenant, 0))) FROM (
-                SELECT word FROM placed WHERE length(word) >= 8
-                UNION ALL SELECT word || ' ' || next FROM placed WHERE next IS NOT NULL
+                SELECT one FROM placed WHERE length(one) >= 8
+                UNION ALL SELECT one || ' ' || two FROM placed WHERE two IS NOT NULL
+                UNION ALL SELECT one || ' ' || two || ' ' || three FROM placed WHERE three IS NOT NULL
                 UNION ALL SELECT '$' || array_to_string(words[greatest(cardinality(words) - 3, 1):], ' ')
                     FROM split WHERE cardinality(words) > 0
             ) AS parts (part))
     """,
-    # What texts that are erased look for questions by: each its longest pair of words, or its only word, and all its
-    # runs of up to four words that a question might end with.
+    # What texts that are erased look for questions by: each its longest run of three words, or of as many as it has,
+    # and all its runs of up to four words that a question might end with.
     "said_keys(text, text, text[])": """
         CREATE OR REPLACE FUNCTION said_keys(tenant text, chat text, texts text[]) RETURNS bigint[]
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -86,7 +88,7 @@ FUNCTIONS = {
                 UNION ALL SELECT 4, number, size, one || ' ' || two || ' ' || three || ' ' || four FROM placed
             )
             SELECT DISTINCT hashtextextended(part, hashtextextended(chat, hashtextextended(tenant, 0))) FROM (
-                (SELECT DISTINCT ON (number) part FROM runs WHERE part IS NOT NULL AND length = least(size, 2)
+                (SELECT DISTINCT ON (number) part FROM runs WHERE part IS NOT NULL AND length = least(size, 3)
                     ORDER BY number, length(part) DESC)
                 UNION ALL SELECT '$' || part FROM runs
                 WHERE part IS NOT NULL AND (length = 4 OR length(part) >= 8 OR length = size)
@@ -145,19 +147,18 @@ _SEARCH = """
     DECLARE
         tenant CONSTANT text := nullif(current_setting('app.tenant_id', true), '');
         wanted bigint[];
+        part bigint[];
     BEGIN
         IF tenant IS NULL THEN
             RETURN;
         END IF;
-        -- one scan for each: the keys of items are few and hit often, those of texts many and hit seldom
-        FOR turn IN 1..2 LOOP
-            wanted := CASE turn WHEN 1 THEN public.item_keys(tenant, items)
-                ELSE public.said_keys(tenant, in_chat, texts) END;
-            IF cardinality(wanted) > 0 THEN
-                RETURN QUERY SELECT hit.id FROM (
-                    SELECT t.tenant_id, t.{id} AS id FROM public.{table} t WHERE {keys} && wanted{only} OFFSET 0) AS hit
-                WHERE hit.tenant_id = tenant;
-            END IF;
+        wanted := public.item_keys(tenant, items) || public.said_keys(tenant, in_chat, texts);
+        -- a scan for so many keys takes as many steps for each row that it finds
+        FOR start IN 1..coalesce(cardinality(wanted), 0) BY 1000 LOOP
+            part := wanted[start:start + 999];
+            RETURN QUERY SELECT hit.id FROM (
+                SELECT t.tenant_id, t.{id} AS id FROM public.{table} t WHERE {keys} && part{only} OFFSET 0) AS hit
+            WHERE hit.tenant_id = tenant;
         END LOOP;
     END
     $function$

@@ -27,8 +27,9 @@ def drop_memories(
     message_ids: Sequence[int],
     session_ids: Sequence[int],
     texts: Sequence[str],
+    limit: int | None = None,
 ) -> list[UUID]:
-    """Delete the memories made of messages of a chat, or of sessions that hold them; their ids.
+    """Delete the memories, at most so many, made of messages of a chat or of sessions that hold them; their ids.
 
     With them go question and answer of contexts that showed any of these, or whose question says what the `texts`
     say, and so on.
@@ -38,12 +39,13 @@ def drop_memories(
             WITH given AS MATERIALIZED (
                 SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
             )
-            SELECT id FROM memories m CROSS JOIN LATERAL (
+            SELECT id FROM memories CROSS JOIN LATERAL (
                 SELECT quotable(question_of(type, content, metadata)) AS asked OFFSET 0) AS question
             WHERE id = ANY(ARRAY(SELECT memories_with(:chat, CAST(:items AS text[]), CAST(:texts AS text[]))))
                 AND (source_message_ids && CAST(:messages AS bigint[]) OR source_session_id = ANY(:sessions)
                     OR type = 'qa_turn' AND learned_in = :chat AND (metadata->'recalled' ?| CAST(:items AS text[])
                         OR EXISTS (SELECT 1 FROM given WHERE quotes(asked, said))))
+            ORDER BY id LIMIT :limit
         """),
         {
             "chat": chat_id,
@@ -51,6 +53,7 @@ def drop_memories(
             "sessions": list(session_ids),
             "items": items_of(message_ids, session_ids),
             "texts": list(texts),
+            "limit": limit,
         },
     )
     return drop(connection, tenant_id, found.all())
@@ -64,7 +67,9 @@ def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[
         text("""
             SELECT id FROM memories
             WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
-                AND type = 'qa_turn' AND metadata->'recalled' ?| CAST(:items AS text[])
+                AND type = 'qa_turn' AND EXISTS (
+                    SELECT 1 FROM jsonb_array_elements_text(metadata->'recalled') AS item
+                    WHERE item IN (SELECT unnest(CAST(:items AS text[]))))
         """),
         {"items": memory_items(memory_ids)},
     )

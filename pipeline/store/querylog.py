@@ -90,6 +90,7 @@ _REDACT = """
 class Redacted:
     """What was taken out of the log."""
 
+    rows: int
     # rows that nothing was taken out of before
     fresh: int
     # what question and answer of these rows were kept as
@@ -97,37 +98,48 @@ class Redacted:
 
 
 def redact(
-    connection: Connection, items: Sequence[str], chat_id: str | None, texts: Sequence[str]
+    connection: Connection,
+    items: Sequence[str],
+    chat_id: str | None,
+    texts: Sequence[str],
+    limit: int | None = None,
 ) -> Redacted:
     """Take items, by `kind:id`, out of what contexts showed, and out of a chat's rows the questions that say a text.
 
-    The answers go with either. A bot asks with the very message that it reacts to, or with a part of it, and need
-    not say who wrote it.
+    At most of `limit` rows. The answers go with either. A bot asks with the very message that it reacts to, or with
+    a part of it, and need not say who wrote it.
     """
     rows = connection.execute(
         text(f"""
             WITH given AS MATERIALIZED (
                 SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
+            ), wanted AS MATERIALIZED (
+                SELECT DISTINCT item FROM unnest(CAST(:items AS text[])) AS item
             ), locked AS MATERIALIZED (
-                SELECT context_id, redacted_at IS NULL AS fresh, memory_id, says.quoted
+                SELECT context_id, redacted_at IS NULL AS fresh, memory_id, hit.items, hit.quoted
                 FROM query_log l CROSS JOIN LATERAL (SELECT quotable(query) AS asked OFFSET 0) AS question
-                CROSS JOIN LATERAL (SELECT l.chat_id = :chat
-                    AND EXISTS (SELECT 1 FROM given WHERE quotes(asked, said)) AS quoted OFFSET 0) AS says
+                CROSS JOIN LATERAL (SELECT
+                    -- `shown ?| items` would try each of thousands of items; this hashes them once
+                    ARRAY(SELECT item FROM jsonb_object_keys(shown) AS item
+                        WHERE item IN (SELECT item FROM wanted)) AS items,
+                    l.chat_id = :chat AND EXISTS (SELECT 1 FROM given WHERE quotes(asked, said)) AS quoted
+                    OFFSET 0) AS hit
                 WHERE context_id = ANY(ARRAY(
                         SELECT contexts_with(:chat, CAST(:items AS text[]), CAST(:texts AS text[]))))
-                    AND (shown ?| CAST(:items AS text[]) OR says.quoted)
-                ORDER BY context_id FOR UPDATE OF l
+                    AND (hit.items <> '{{}}' OR hit.quoted)
+                ORDER BY context_id LIMIT :limit FOR UPDATE OF l
             ), redacted AS (
-                UPDATE query_log l SET shown = shown - CAST(:items AS text[]),
+                UPDATE query_log l SET shown = shown - items,
                     query = CASE WHEN quoted THEN NULL ELSE query END,
                     user_id = CASE WHEN quoted THEN NULL ELSE user_id END, {_REDACT}
                 FROM locked WHERE l.context_id = locked.context_id
             )
             SELECT fresh, memory_id FROM locked
         """),
-        {"items": list(items), "chat": chat_id, "texts": list(texts)},
+        {"items": list(items), "chat": chat_id, "texts": list(texts), "limit": limit},
     ).all()
     return Redacted(
+        rows=len(rows),
         fresh=sum(row.fresh for row in rows),
         memories=frozenset(row.memory_id for row in rows if row.memory_id is not None),
     )
