@@ -13,6 +13,7 @@ from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.ledger import Handler, Policy
 from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
+from pipeline.store import work
 from pipeline.store.database import Database
 from pipeline.sweep import sweep
 from schemas.backfills import BackfillRequest
@@ -278,6 +279,61 @@ def test_a_backfill_embeds_what_has_no_vector_and_only_that(
     finish(two_sessions, rules, policy)
     assert state(two_sessions) == ("completed", 7, 7, 3)
     assert rows(two_sessions, "SELECT count(*) FROM message_vectors") == [(7,)]
+
+
+def test_a_backfill_is_complete_when_nothing_is_missing_whoever_asked_for_it_last(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    # Given a backfill whose rows somebody else has asked for since
+    backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", batch_size=100), current(rules))
+    window = backfill.backfiller(two_sessions, current(rules))
+
+    def step() -> object:
+        with two_sessions.maintenance() as connection:
+            connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
+        ledger.run(two_sessions, "backfill", window, policy)
+        return state(two_sessions)[0]
+
+    for _ in range(4):
+        step()
+    with two_sessions.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE work SET trace_id = 'of-a-bot' WHERE kind = 'embed'"))
+    # When it looks, then it waits for what is missing
+    assert [step() for _ in range(3)] == ["running"] * 3
+    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    assert step() == "completed"
+
+
+def test_a_backfill_does_not_wait_for_what_came_after_it(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", missing_only=False), current(rules))
+    window = backfill.backfiller(two_sessions, current(rules))
+    for _ in range(4):
+        with two_sessions.maintenance() as connection:
+            connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
+        ledger.run(two_sessions, "backfill", window, policy)
+    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    # Given that something it has looked at is asked for once more, later
+    with two_sessions.tenant(TENANT) as connection:
+        work.raise_wanted(connection, TENANT, "embed", ["message:1"])
+        connection.execute(text("UPDATE work SET owed_since = now() + interval '1 min' WHERE kind = 'embed'"))
+    with two_sessions.maintenance() as connection:
+        connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
+    ledger.run(two_sessions, "backfill", window, policy)
+    assert state(two_sessions)[0] == "completed"
+
+
+def test_what_a_backfill_asks_for_goes_behind_live_work_in_the_lane_of_its_chat(
+    two_sessions: Database, rules: Rules, policy: Policy
+) -> None:
+    run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
+    backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", missing_only=False), current(rules))
+    for _ in range(4):
+        run_once(two_sessions, "backfill", backfill.backfiller(two_sessions, current(rules)), policy)
+    owed = rows(two_sessions, "SELECT DISTINCT priority, lane <> 0 FROM work WHERE kind = 'embed'")
+    assert owed == [(1, True)]
 
 
 def test_a_new_summary_version_makes_the_old_ones_missing(

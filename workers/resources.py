@@ -124,7 +124,12 @@ def run(app: Celery, kind: str, handler: Handler) -> Outcome:
     hinted: dict[str, float] = {}
     left: set[str] = set()
 
+    # what changes a session owes its summary only after a while, and the sweep finds it then
+    debounced = "summarize" if held.settings.summarize_debounce_seconds and kind != "backfill" else None
+
     def tell(follower: str) -> None:
+        if follower == debounced:
+            return
         left.add(follower)
         if time.monotonic() - hinted.get(follower, -math.inf) >= HINT_SECONDS:
             queues.hint(app, follower)

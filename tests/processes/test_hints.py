@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from sqlalchemy import text
 
+from pipeline import ingest
+from pipeline.rules import Rules
 from pipeline.store import work
 from pipeline.store.database import Database
+from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from tests.conftest import TENANT
+from tests.processes.conftest import talk
 from tests.processes.nodes import RedisProcess
 from workers import queues, resources
 from workers.app import make_app
@@ -134,6 +138,23 @@ def test_sweeps_that_have_piled_up_are_left_but_for_the_last_ones(
         client.rpop(queue)
         app.tasks["backscroll.sweep"]()
         assert client.llen(queues.EMBED.full_name) == 1
+
+
+@pytest.mark.parametrize("debounce", [0, 5])
+def test_no_hint_goes_out_for_a_summary_that_waits(
+    app: Celery, broker: RedisProcess, database: Database, debounce: float
+) -> None:
+    held = resources.current()
+    held.settings = held.settings.model_copy(update={"summarize_debounce_seconds": debounce})
+    held.rules = Rules.of(held.settings)
+    # Given messages of two sessions, of which the first has ended
+    told = [MessageIn.model_validate(one) for one in talk(10)]
+    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), told)
+    # When they are placed, then the vectors may be made now, the summaries after the debounce
+    resources.run(app, "ingest", held.placer)
+    with redis_client.Redis.from_url(broker.url) as client:
+        assert client.llen(queues.EMBED.full_name) == 1
+        assert client.llen(queues.SUMMARIZE.full_name) == (0 if debounce else 1)
 
 
 def test_a_backfill_or_a_pruning_under_way_keeps_no_sweep_waiting(app: Celery) -> None:
