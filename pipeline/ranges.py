@@ -71,11 +71,17 @@ def _join(
 
 
 def close_sessions(
-    connection: Connection, tenant_id: str, chat_id: str, rules: Rules, *, trace_id: str | None = None
+    connection: Connection,
+    tenant_id: str,
+    chat_id: str,
+    rules: Rules,
+    *,
+    trace_id: str | None = None,
+    priority: int = LIVE,
 ) -> int:
     """Close what has come to its end in a chat and owe the summaries that follow; how many sessions those are."""
     remembered = [chat_id] if rules.memory else []
-    owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered)
+    owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered, priority)
     work.raise_all(connection, tenant_id, owed)
     return len(owed)
 
@@ -86,6 +92,7 @@ def closed(
     traces: Mapping[str, str | None],
     rules: Rules,
     remembered: Collection[str],
+    priority: int = LIVE,
 ) -> list[Owed]:
     """Close what has come to its end in chats; the summaries that are owed then in those to be `remembered`.
 
@@ -104,7 +111,7 @@ def closed(
             kind="summarize",
             key=f"session:{session_id}",
             lane=chat_id,
-            priority=LATER if chat_id in settling else LIVE,
+            priority=LATER if chat_id in settling else priority,
             delay_seconds=max(rules.debounce_seconds, settling.get(chat_id, 0.0)),
             trace_id=traces[chat_id],
         )
@@ -148,7 +155,8 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules:
         if parts:
             _fit(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
     rewrite.write(connection, tenant_id)
-    close_sessions(connection, tenant_id, chat_id, rules)
+    # a whole chat's summaries, and perhaps those of all chats, wait for what is said now
+    close_sessions(connection, tenant_id, chat_id, rules, priority=LATER)
 
 
 def _fit(

@@ -18,7 +18,7 @@ from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_pipeline import current, place, rows, run, state
+from tests.test_pipeline import current, place, rows, run, state, summarizer
 from tests.test_placing import locked, sent
 
 CHAT = ChatIn(chat_id="test:1")
@@ -153,6 +153,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
     for number in range(3):
         ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(60)])
     place(database, rules, policy)
+    run(database, "summarize", summarizer(database), policy)
     longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
     start(database, longer)
     backfiller = backfill.backfiller(database, current(longer))
@@ -171,6 +172,12 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
         assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
     turn.join(30)
     assert chats_cut(database) == [("test:0",), ("test:1",), ("test:2",)]
+    # and its summaries go behind what is said now
+    assert rows(
+        database,
+        """SELECT DISTINCT s.chat_id, w.priority FROM work w JOIN conversation_sessions s
+            ON w.key = 'session:' || s.id WHERE w.kind = 'summarize' AND s.chat_id <> 'test:0' ORDER BY 1""",
+    ) == [("test:1", 1), ("test:2", 1)]
 
 
 def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
