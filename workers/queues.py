@@ -31,9 +31,8 @@ class Queue:
     spawn: bool = False
     # rows claimed at once: claims are fair among tenants, but whoever comes waits for the batch that is under way
     batch: int = 1
-    # replace a child after so many tasks and above so many KiB: long runs leak, models aside
+    # replace a child after so many tasks: long runs leak
     max_tasks: int | None = None
-    max_memory_kib: int | None = None
 
     @property
     def full_name(self) -> str:
@@ -119,7 +118,6 @@ def worker_arguments(queues: list[Queue]) -> list[str]:
         "--soft-time-limit": leader.soft_limit,
         "--time-limit": leader.hard_limit,
         "--max-tasks-per-child": leader.max_tasks,
-        "--max-memory-per-child": leader.max_memory_kib,
     }
     if leader.pool == "prefork":
         arguments += [part for name, value in limits.items() if value for part in (name, value)]

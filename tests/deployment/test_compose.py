@@ -68,7 +68,8 @@ def test_every_service_is_confined_and_bounded(services: Services) -> None:
         limits = service["deploy"]["resources"]["limits"]
         assert limits.keys() == {"cpus", "memory", "pids"}, name
         assert service["logging"]["options"].keys() == {"max-size", "max-file"}, name
-        assert "healthcheck" in service or name == "migrate", name
+        # what ends by itself has none
+        assert "healthcheck" in service or name in ("migrate", "ops"), name
         assert not service.get("privileged"), name
 
 
@@ -183,6 +184,23 @@ def test_the_commands_exist(services: Services) -> None:
             assert subcommand in subcommands
 
 
+def test_operators_have_a_service_that_runs_only_when_it_is_asked_for(
+    compose: dict[str, Any], services: Services
+) -> None:
+    ops = services["ops"]
+    # a profile that nobody else has: no `up` starts it
+    assert not set(ops["profiles"]) & {
+        profile for name in services if name != "ops" for profile in services[name].get("profiles", [])
+    }
+    assert ops["restart"] == "no"
+    lines = re.findall(r"docker compose run (.+)", (CHECKOUT / "README.md").read_text())
+    assert len(lines) >= 4
+    for line in lines:
+        command = re.fullmatch(r"--rm (?:-v \S+ )?ops backscroll ([a-z]+).*", line)
+        assert command, line
+        assert command[1] in COMMANDS
+
+
 def test_the_settings_exist(services: Services) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + "SUPERUSER_URL"}
     for name, service in ours(services).items():
@@ -196,7 +214,9 @@ def test_the_settings_exist(services: Services) -> None:
 def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Services) -> None:
     names = RoleNames()
     app, workers, owner = {names.app}, {names.app, names.maintenance}, {names.app, names.owner, "postgres"}
-    expected = {"migrate": owner, "web": app, "beat": app, "flower": set()} | dict.fromkeys(QUEUES, workers)
+    operator = {names.app, names.maintenance, names.owner}
+    expected = {"migrate": owner, "web": app, "beat": app, "flower": set(), "ops": operator}
+    expected |= dict.fromkeys(QUEUES, workers)
     for name, service in ours(services).items():
         values = " ".join(service["environment"].values())
         assert set(re.findall(r"postgresql://(\w+):", values)) == expected[name], name
