@@ -117,8 +117,8 @@ def _accept(
         if not admitted.messages:
             return 0, len(admitted.kept_out)
         if stored is None or not chats.is_as_said(stored, chat):
-            chats.ensure(connection, tenant_id, chat)
-            stored = accepting.hold(connection, chat.chat_id)
+            made = chats.ensure(connection, tenant_id, chat)
+            stored = accepting.hold(connection, chat.chat_id) or made
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [
@@ -132,7 +132,7 @@ def _accept(
             tenant_id,
             stored,
             sized,
-            closes=bool(closing),
+            closing=bool(closing),
             priority=priority,
             trace_id=trace_id,
         )

@@ -249,13 +249,14 @@ def _beside_worst(served: Served, clients: ProcessPoolExecutor, say: Say) -> lis
     sent += [(path, body.decode()) for path, body in worst.bodies(chat).items()]
     say("/healthz beside the worst messages and questions")
     with tempfile.TemporaryDirectory() as folder:
-        done = Path(folder) / "done"
+        going_on = Path(folder) / "going on"
+        going_on.touch()
         at = time.time() + 2 * LEAD_SECONDS
-        health = clients.submit(senders.ask_health, served.port, at, HEALTH_PAUSE, str(done))
+        health = clients.submit(senders.ask_health, served.port, at, HEALTH_PAUSE, str(going_on))
         try:
             took = clients.submit(senders.send_worst, served.port, served.key, sent, at).result()
         finally:
-            done.touch()
+            going_on.unlink()
         answered = health.result()
     return [
         Case(case="worst message or question, slowest", value=max(took), unit="s"),

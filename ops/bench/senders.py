@@ -100,9 +100,7 @@ def delete_alone(
     return took
 
 
-def send_worst(
-    port: int, key: str, chat: str, sent: Sequence[tuple[str, str]], begin_at: float
-) -> list[float]:
+def send_worst(port: int, key: str, sent: Sequence[tuple[str, str]], begin_at: float) -> list[float]:
     """Send these `(path, body)` one after the other, whatever is answered; how long each took, in seconds."""
     took = []
     _wait(begin_at)
@@ -117,11 +115,11 @@ def send_worst(
     return took
 
 
-def ask_health(port: int, begin_at: float, pause: float, until_exists: str) -> list[float]:
-    """Ask for `/healthz` by new connections until there is a file of this name; how long each took, in seconds."""
+def ask_health(port: int, begin_at: float, pause: float, while_exists: str) -> list[float]:
+    """Ask for `/healthz` by new connections while there is a file of this name; how long each took, in seconds."""
     took = []
     _wait(begin_at)
-    while not os.path.exists(until_exists):  # noqa: PTH110 - every import costs
+    while os.path.exists(while_exists):  # noqa: PTH110 - every import costs
         began = time.monotonic()
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         client.request("GET", "/healthz")

@@ -65,7 +65,7 @@ _PUT = f"""
     ), owed AS (
         INSERT INTO work (tenant_id, kind, key, lane, priority, due_at, trace_id)
         SELECT %(tenant)s, 'ingest', %(chat)s, hashtext(%(chat)s) & 32767, %(priority)s, now(), %(trace)s
-        FROM arrived HAVING count(*) > 0 OR %(closes)s
+        FROM arrived HAVING count(*) > 0 OR %(closing)s
         {AGAIN}
         RETURNING key
     )
@@ -90,11 +90,9 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
     return _as_held(held)
 
 
-def hold(connection: Connection, chat_id: str) -> Chat:
-    """A chat that was made or changed in this transaction, held as by `begin`."""
+def hold(connection: Connection, chat_id: str) -> Chat | None:
+    """A chat that was made or changed in this transaction, held as by `begin`; None: there is none."""
     _, chat = _as_held(_driver(connection).execute(_HOLD, {"chat": chat_id}))
-    if chat is None:
-        raise RuntimeError(f"chat {chat_id} vanished while it was written")
     return chat
 
 
@@ -104,13 +102,13 @@ def put(
     chat: Chat,
     messages: Sequence[tuple[MessageIn, int]],
     *,
-    closes: bool,
+    closing: bool,
     priority: int,
     trace_id: str | None,
 ) -> int:
     """Store messages `(message, tokens)` that are not there yet, and commit; how many were new.
 
-    They are arrivals, and placing them is owed; also without any when something `closes` a session. The chat is
+    They are arrivals, and placing them is owed; also without any when a session is `closing`. The chat is
     held; edits that came before their messages are applied to them.
     """
     rows = [
@@ -123,7 +121,7 @@ def put(
         "language": chat.language,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
-        "closes": closes,
+        "closing": closing,
         "priority": priority,
         "slot": slot(),
         "trace": trace_id,

@@ -22,7 +22,7 @@ from pipeline.ledger import Policy
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
 from pipeline.rules import Rules
-from pipeline.store import backfills, health, retention
+from pipeline.store import backfills, health, retention, work
 from pipeline.store.audience import Seen
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
@@ -260,6 +260,13 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "kind: str | None": lambda a: a.maybe("work", "kind"),
     "tombstones.stands.kind": lambda _: "message",
     "key": lambda a: a.name("work", "key"),
+    "tombstones.admit.key": lambda _: bytes(32),
+    "lane": lambda a: a.chat_id,
+    "owed": lambda a: [
+        work.Owed(kind="ingest", key=key, lane=a.chat_id, priority=work.LATER)
+        for key in a.names("work", "key")
+    ],
+    "closing": lambda _: True,
     "key: str | None": lambda a: a.maybe("work", "key"),
     "keys": lambda a: a.names("work", "key"),
     "tokens: Sequence[int]": lambda a: [1 for _ in a.names("work", "key")],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import BaseModel, ValidationError
 from sqlalchemy import Connection
@@ -30,6 +31,7 @@ EXEMPT = {
     "ledger.run": "claims the work of all tenants as maintenance; its handlers are walked",
     "ledger.give_back": "releases claims as maintenance; its statement is walked",
     "ledger.finish": "its statement, store.work.finish, is walked",
+    "store.accepting.begin": "says which tenant is served, as `Database.tenant` does; ingest.accept is walked",
     "sweep.sweep": "looks over all tenants as maintenance; its statements are walked",
     "checkup.mend_indexes": "the owner's",
     "store.spaces.build_index": "the owner's",
@@ -38,7 +40,7 @@ EXEMPT = {
     "store.health.rebuild": "the owner's",
 }
 # What a hostile call may end with, and no row of another tenant told by it.
-REFUSALS = (BackscrollError, SQLAlchemyError, ValidationError, ValueError)
+REFUSALS = (BackscrollError, SQLAlchemyError, psycopg.Error, ValidationError, ValueError)
 
 
 @dataclass(frozen=True)
