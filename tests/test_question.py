@@ -131,3 +131,37 @@ def test_any_question_can_be_read(text: str) -> None:
     asked = read(text)
     assert asked.text == text
     assert all(start < end for start, end in asked.spans)
+
+
+@pytest.mark.parametrize(
+    "piece", ["in May ", "yesterday ", "3 days ago ", "in 1999 ", "2025-07-09 ", "1 may "]
+)
+def test_a_time_that_a_question_names_very_often_counts_once(piece: str) -> None:
+    assert set(read(piece * 900).spans) == set(read(piece).spans)
+    assert len(read(piece * 900).spans) == len(set(read(piece).spans))
+
+
+def test_of_very_many_different_times_the_first_ones_count() -> None:
+    days = [f"2025-0{month}-{day:02}" for month in range(1, 8) for day in range(1, 29)]
+    spans = read(" ".join(days)).spans
+    assert len(spans) == question.MOST_SPANS
+    assert spans[0][0] == datetime(2025, 1, 1, tzinfo=UTC)
+    assert spans == tuple(sorted(spans))
+
+
+def test_of_a_month_in_a_chat_of_many_years_the_last_years_count() -> None:
+    asked = question.read("who came in May?", PEOPLE, datetime(1990, 1, 1, tzinfo=UTC), NOW)
+    assert [span[0].year for span in asked.spans] == list(range(2011, 2027))
+
+
+def test_what_is_quoted_or_named_twice_is_looked_for_once() -> None:
+    asked = read('E41 and E41 and "dry run" or "dry run", E42, 12345678, 12345678' + " E41" * 500)
+    assert [piece.text for piece in asked.exact] == ["dry run", "E41", "E42"] + ["12345678"] * (
+        asked.exact[-1].kind == "number"
+    )
+    assert asked.content.count("E41") == 502
+
+
+def test_a_row_of_very_many_figures_is_no_number_to_look_for() -> None:
+    assert read("1" * 8000).exact == ()
+    assert read("12345678 " * 800).exact == ()

@@ -43,10 +43,15 @@ _REPEATED_IN_QUESTIONS = (
 )
 
 
+# What stands before and after very many spaces.
+FRAMES = (("x", "y[picture: a]"), ("<", "backscroll"), ("what", "?"), ("that", "x"))
+REPEATED = (*_REPEATED_IN_MESSAGES, *_REPEATED_IN_QUESTIONS)
+
+
 def messages() -> list[str]:
     """Texts of messages, each as long as one may be."""
     spaces = " " * (MAX_CONTENT_BYTES - 64)
-    framed = [f"x{spaces}y[picture: a]", f"<{spaces}backscroll", f"what{spaces}?"]
+    framed = [begin + spaces + end for begin, end in FRAMES]
     return framed + [_repeated(piece, MAX_CONTENT_BYTES) for piece in _REPEATED_IN_MESSAGES]
 
 

@@ -1,0 +1,202 @@
+"""What is too large is refused before it is looked into, and times that no clock can show by their name."""
+
+import json
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+import schemas.backfills
+import schemas.documents
+import schemas.forgetting
+import schemas.memories
+import schemas.messages
+import schemas.payloads
+import schemas.querylog
+import schemas.search
+import schemas.users
+from ops.bench import worst
+from ops.commands import times
+from schemas.backfills import BackfillRequest
+from schemas.errors import InvalidInput
+from schemas.memories import MemoryIn
+from schemas.messages import MessageIn
+from schemas.payloads import ContextQuery, EditPayload, IngestPayload, QueuedIngest, parse_payload
+from schemas.search import MoreQuery, SearchQuery
+from tests.test_payloads import payload, said
+from workers.web import bodies
+
+MIB = 2**20
+MODULES = (
+    schemas.backfills,
+    schemas.documents,
+    schemas.forgetting,
+    schemas.memories,
+    schemas.messages,
+    schemas.payloads,
+    schemas.querylog,
+    schemas.search,
+    schemas.users,
+)
+
+
+def limited_lists() -> Iterator[tuple[type[BaseModel], str, int]]:
+    """Every list of a request that has a limit, with its model."""
+    for module in MODULES:
+        for model in vars(module).values():
+            if (
+                isinstance(model, type)
+                and issubclass(model, BaseModel)
+                and model.__module__ == module.__name__
+            ):
+                for name, told in model.model_json_schema().get("properties", {}).items():
+                    for form in (told, *told.get("anyOf", [])):
+                        if "maxItems" in form:
+                            yield model, name, form["maxItems"]
+
+
+@pytest.mark.parametrize(("model", "name", "limit"), list(limited_lists()))
+def test_a_list_that_is_too_long_is_one_error_whatever_is_in_it(
+    model: type[BaseModel], name: str, limit: int
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate({name: [{}] * (limit + 1)})
+    (error,) = [error for error in refused.value.errors() if error["loc"][0] == name]
+    assert error["loc"] == (name,)
+    assert str(limit) in error["msg"]
+
+
+def test_the_lists_of_requests_are_all_tried() -> None:
+    assert {(model.__name__, name) for model, name, _ in limited_lists()} >= {
+        ("IngestPayload", "messages"),
+        ("SearchQuery", "sender_ids"),
+        ("SearchQuery", "roles"),
+        ("MoreQuery", "shown"),
+        ("MembersPayload", "members"),
+        ("AnswerIn", "used"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "limit"), [(IngestPayload, "/v1/messages", "1000"), (MoreQuery, "/v1/more", "10000")]
+)
+def test_nine_hundred_thousand_empty_items_take_little_memory_to_refuse(
+    model: type[BaseModel], path: str, limit: str
+) -> None:
+    # Given a body of 2.6 MB whose items are all wrong
+    body = worst.bodies("a:b")[path]
+    # When it is read
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match=f"has 900000 items; at most {limit} are taken") as refused:
+            bodies.parse(model, body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Then one error is told, and no more is held than the items themselves: it was gigabytes
+    assert refused.value.field in {"messages", "shown"}
+    assert ";" not in str(refused.value).replace("items;", "")
+    assert peak < 200 * MIB
+
+
+def test_a_queued_payload_that_is_too_long_is_refused_alike() -> None:
+    with pytest.raises(InvalidInput, match="at most 1000 are taken"):
+        parse_payload(QueuedIngest, {"chat": "test:1", "messages": [{"a": 1}] * 1001})
+
+
+@pytest.mark.parametrize("model", [ContextQuery, SearchQuery, MoreQuery, MemoryIn, MessageIn])
+def test_a_flood_of_unknown_fields_is_one_error(model: type[BaseModel]) -> None:
+    flood = {f"k{number}": number for number in range(100_000)}
+    with pytest.raises(ValidationError) as refused:
+        model.model_validate(flood)
+    assert refused.value.error_count() == 1
+
+
+def test_a_few_unknown_fields_are_named_each() -> None:
+    with pytest.raises(InvalidInput, match=r"messages\.0\.colour.*messages\.0\.shape"):
+        parse_payload(IngestPayload, payload(colour="red", shape="round"))
+
+
+def test_a_flood_inside_a_message_is_named_by_its_message() -> None:
+    flood = said() | {f"k{number}": number for number in range(50_000)}
+    with pytest.raises(InvalidInput, match="not known") as refused:
+        parse_payload(IngestPayload, {"chat": "test:1", "messages": [flood]})
+    assert refused.value.field == "messages.0"
+
+
+# In UTC they lie before the year 1 or after the year 9999, or in no calendar at all.
+BEYOND = [
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59-23:59",
+    10**400,
+    -(10**400),
+    1e300,
+    "9" * 400,
+    -(10**14),
+]
+# There is such a time, but not on every clock.
+AT_THE_EDGE = ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", 253_402_300_799_000]
+ASKED = {"chat_id": "test:1", "query": "x"}
+REMEMBERED = {"scope": "organization", "content": "x"}
+
+
+@pytest.mark.parametrize("at", BEYOND)
+@pytest.mark.parametrize(
+    ("model", "given", "field"),
+    [
+        (MessageIn, said(), "sent_at"),
+        (SearchQuery, ASKED, "since"),
+        (SearchQuery, ASKED, "until"),
+        (MemoryIn, REMEMBERED, "expires_at"),
+        (MemoryIn, REMEMBERED, "said_at"),
+        (EditPayload, {"content": "x"}, "edited_at"),
+        (BackfillRequest, {"kind": "embed"}, "since"),
+        (BackfillRequest, {"kind": "embed"}, "until"),
+    ],
+)
+def test_a_time_beyond_the_calendar_is_refused_by_the_name_of_its_field(
+    model: type[BaseModel], given: dict[str, Any], field: str, at: Any
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_payload(model, given | {field: at})
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("at", AT_THE_EDGE)
+@pytest.mark.parametrize(
+    ("model", "given", "field"),
+    [
+        (MessageIn, said(), "sent_at"),
+        (MemoryIn, REMEMBERED, "said_at"),
+        (EditPayload, {"content": "x"}, "edited_at"),
+    ],
+)
+def test_what_was_said_at_the_calendars_edge_is_refused_as_other_clocks_could_not_show_it(
+    model: type[BaseModel], given: dict[str, Any], field: str, at: Any
+) -> None:
+    with pytest.raises(InvalidInput, match="2 to 9998") as refused:
+        parse_payload(model, given | {field: at})
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("at", AT_THE_EDGE)
+def test_bounds_may_lie_at_the_calendars_edge(at: Any) -> None:
+    assert parse_payload(SearchQuery, ASKED | {"since": at}).since is not None
+    assert parse_payload(MemoryIn, REMEMBERED | {"expires_at": at}).expires_at is not None
+
+
+@pytest.mark.parametrize("given", ["0001-01-01T00:00+10:00", "9999-12-31T23:59-10:00", "10000-01-01"])
+def test_a_time_beyond_the_calendar_is_refused_on_the_command_line(given: str) -> None:
+    with pytest.raises(InvalidInput, match="--since") as refused:
+        times.read(given, "since")
+    assert refused.value.field == "since"
+
+
+def test_a_body_without_escapes_is_read_as_one_with_them() -> None:
+    plain = json.dumps(payload(content="olá 👋"), ensure_ascii=False).encode()
+    escaped = json.dumps(payload(content="olá\x00 👋\ud800")).encode()
+    read = bodies.parse(IngestPayload, plain)
+    assert isinstance(read, IngestPayload)
+    assert read == bodies.parse(IngestPayload, escaped)

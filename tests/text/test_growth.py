@@ -1,0 +1,268 @@
+"""No text that people send takes time that grows with its square: every pattern and every reader of text is tried."""
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import ops
+import pipeline
+import schemas
+import workers
+from ops.bench import worst
+from pipeline import (
+    assemble,
+    brief,
+    chunk,
+    cues,
+    dates,
+    entities,
+    events,
+    excerpt,
+    extractive,
+    fence,
+    happened,
+    question,
+    sentences,
+    talk,
+    tokens,
+    verbatim,
+)
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
+from schemas import messages
+from tests.text.builders import message
+from tests.text.growth import LONG, MOST_TIMES, texts_for, times_as_long
+
+ROOT = Path(pipeline.__file__).parents[1]
+METHODS = r"(search|match|fullmatch|findall|finditer|sub|split)"
+# Looked at through their functions, below, which give them no more than some hundred characters.
+BOUNDED = {
+    "pipeline.platforms.whatsapp_text._OMITTED_IPHONE",
+    "pipeline.platforms.whatsapp_time._STYLES",
+    "pipeline.verbatim._IDENTIFIER",
+}
+# Read the versions of our own programs and the paths of our own folders.
+NOT_SENT = ("ops.embedded",)
+
+
+def modules() -> Iterator[ModuleType]:
+    for package in (schemas, pipeline, workers, ops):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
+                yield importlib.import_module(found.name)
+
+
+def patterns_in(value: Any, name: str, module: str, seen: set[int]) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """The patterns that a value is or holds, with their names; each value once."""
+    if id(value) in seen:
+        return
+    held: Iterable[tuple[str, Any]] = ()
+    match value:
+        case re.Pattern():
+            yield name, value
+        case dict():
+            held = ((f"{name}[{key!r}]", inner) for key, inner in value.items())
+        case list() | tuple() | set() | frozenset():
+            held = ((f"{name}[{number}]", inner) for number, inner in enumerate(value))
+        case type() if value.__module__ == module:
+            held = ((f"{name}.{key}", inner) for key, inner in vars(value).items())
+        case _:
+            return
+    seen.add(id(value))
+    for inside, inner in held:
+        yield from patterns_in(inner, inside, module, seen)
+
+
+@cache
+def every_pattern() -> dict[str, re.Pattern[str]]:
+    """Every pattern of the tree that reads text, once, by its first name."""
+    found: dict[str, re.Pattern[str]] = {}
+    seen: set[int] = set()
+    for module in modules():
+        for variable, value in list(vars(module).items()):
+            if not variable.startswith("__"):
+                found |= patterns_in(value, f"{module.__name__}.{variable}", module.__name__, seen)
+    return {name: pattern for name, pattern in found.items() if isinstance(pattern.pattern, str)}
+
+
+def methods_of(name: str) -> set[str]:
+    """How a pattern is used where it stands; all ways where that does not say."""
+    module, _, variable = name.partition("[")[0].rpartition(".")
+    source = (ROOT / module.replace(".", "/")).with_suffix(".py").read_text()
+    return set(re.findall(rf"\b{variable}\.{METHODS}\b", source)) or {"search", "fullmatch", "finditer"}
+
+
+def used(pattern: re.Pattern[str], method: str) -> Callable[[str], object]:
+    """The pattern as it is used, all of a text gone through."""
+    if method in {"search", "match", "fullmatch"}:
+        return getattr(pattern, method)  # type: ignore[no-any-return]
+    return lambda text: sum(1 for _ in pattern.finditer(text))
+
+
+def test_no_pattern_takes_time_that_grows_with_the_square_of_a_text() -> None:
+    found_out = []
+    for name, pattern in every_pattern().items():
+        if name.partition("[")[0] in BOUNDED:
+            continue
+        for method in sorted(methods_of(name)):
+            for told, text in texts_for(pattern).items():
+                times = times_as_long(used(pattern, method), text)
+                if times >= MOST_TIMES:
+                    found_out.append(
+                        f"{name}.{method} of {told}: {times:.0f} times as long for 4 times the text"
+                    )
+                    break
+    assert found_out == []
+
+
+def test_patterns_of_every_kind_are_tried() -> None:
+    tried = every_pattern().keys()
+    assert {
+        "pipeline.sentences._END",
+        "pipeline.fence._OWN_TAG",
+        "pipeline.question._DATES[0]",
+        "pipeline.platforms.formats._KEY['guild']",
+        "schemas.messages._UNSTORABLE",
+        "workers.letters._VERSION",
+    } <= tried
+    assert {name.partition("[")[0] for name in tried} >= BOUNDED
+
+
+def test_a_pattern_that_grows_with_the_square_is_found_out() -> None:
+    for quadratic in (r"\s*\[picture: [^\]]*\]", r"[?]+\W*$", r"'[^']+\s*$", r"\bA(?:x|y)*z"):
+        pattern = re.compile(quadratic)
+        times = max(times_as_long(pattern.search, text) for text in texts_for(pattern).values())
+        assert times > MOST_TIMES, quadratic
+
+
+def calls_of_re(tree: ast.AST, within: str) -> Iterator[tuple[str, str]]:
+    """Where inside of functions a pattern is compiled or used without being compiled: no test would see it."""
+    for node in ast.iter_child_nodes(tree):
+        inside = within
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = node.name
+        if (
+            inside
+            and isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "re"
+            and node.func.attr not in {"escape"}
+        ):
+            yield inside, node.func.attr
+        yield from calls_of_re(node, inside)
+
+
+def test_patterns_stand_where_this_test_finds_them() -> None:
+    hidden = []
+    for package in ("schemas", "pipeline", "workers", "ops"):
+        for path in (ROOT / package).rglob("*.py"):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            for function, call in calls_of_re(ast.parse(path.read_text()), ""):
+                where = f"{module}.{function}"
+                if where != "pipeline.cues._any" and not module.startswith(NOT_SENT):
+                    hidden.append(f"{where}: re.{call}")
+    assert hidden == []
+
+
+NOW = datetime(2026, 4, 15, tzinfo=UTC)
+SAID = date(2026, 4, 15)
+
+
+def asked(text: str) -> question.Question:
+    return question.read(text, ["Ann Lee", "Bob", "Will"], datetime(2016, 5, 1, tzinfo=UTC), NOW)
+
+
+def whole_summary(text: str) -> object:
+    """A session in which one person says it all, in messages as long as the summarizer reads."""
+    parts = [text[at : at + 2000] for at in range(0, len(text), 2000)]
+    return extractive.summarize([message(part, id=number) for number, part in enumerate(parts, start=1)])
+
+
+def read_export(text: str) -> object:
+    said = whatsapp_text.read_text(text, iphone=True), whatsapp_text.read_text(text, iphone=False)
+    return said, whatsapp_time.read_start(text), whatsapp_time.read_start(f"[{text}")
+
+
+def cue(text: str) -> object:
+    written = tuple(sentences.words(text))
+    one = cues.Sentence(message=0, speaker="Ann", text=text, words=written, terms=sentences.terms(written))
+    return [cues.decides(one), cues.agrees(one), cues.proposes(one), cues.promises(one), one.asks]
+
+
+def uncached(function: Callable[[str], object]) -> Callable[[str], object]:
+    """The function itself: what is remembered takes no time."""
+    return getattr(function, "__wrapped__", function)
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "one_line": assemble.one_line,
+    "within_tokens": partial(assemble.within_tokens, tokens=100),
+    "brief": lambda text: brief.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
+    "leans": lambda text: brief.leans(asked(text)),
+    "cues": cue,
+    "chunks": lambda text: chunk.split(text, limit=200, overlap=30),
+    "absolute dates": partial(dates.absolute, said=SAID),
+    "days": lambda text: list(dates.days(text, SAID)),
+    "days that a message names": lambda text: happened._days(text, NOW),
+    "entities": lambda text: entities.entities([text]),
+    "event": events.mention,
+    "excerpt": lambda text: excerpt.about(text, "when does the ferry go", 60),
+    "harmless": fence.harmless,
+    "visible": fence.visible,
+    "without_recalled": lambda text: fence.without_recalled(fence.OPEN + text),
+    "question": asked,
+    "dates of a question": lambda text: question.dates(text, NOW, NOW),
+    "sentences": sentences.sentences,
+    "terms": lambda text: sentences.terms(sentences.words(text)),
+    "summary": whole_summary,
+    "asks": lambda text: uncached(talk.asks)(text),
+    "about_self": lambda text: uncached(talk.about_self)(text),
+    "asks of a picture": lambda text: uncached(talk.asks)(text + "[picture: a]?"),
+    "says": lambda text: (
+        uncached(talk.says_when)(text),
+        uncached(talk.says_number)(text),
+        uncached(talk.says_where)(text),
+        uncached(talk.says_who)(text),
+    ),
+    "tokens": tokens.estimate_line,
+    "verbatim": lambda text: verbatim.taken(text, {"ann"}),
+    "numbers": verbatim.numbers,
+    "clean_text": messages.clean_text,
+    "slack": lambda text: slack_text.plain(text, {}),
+    "whatsapp": read_export,
+    "title": whatsapp.title_from_name,
+    "embedder": DeterministicEmbedder(max_chars=LONG).embed_query,
+}
+PIECES = """
+a A ab. Ab, é 漢 1 1. 1: 1, 1/ 1- \u3002 . .. ! ? ?x …  ' " “ ” ` ( ) [ ] { } < > / \\ - _ @ @a # $ € + = ~ | ^ * & % ;
+""".split(" ")
+
+
+def texts() -> dict[str, Callable[[int], str]]:
+    """What `ops.bench.worst` sends, and runs of signs: each as long as wanted."""
+    found: dict[str, Callable[[int], str]] = {}
+    pieces = {*worst.REPEATED, *PIECES, *(piece + " " for piece in PIECES), "\n", "\n ", " \n\n", "\x00"} - {
+        ""
+    }
+    for piece in sorted(pieces):
+        found[repr(piece)] = lambda size, piece=piece: (piece * (size // len(piece) + 1))[:size]
+    for begin, end in worst.FRAMES:
+        found[f"{begin!r} spaces {end!r}"] = lambda size, begin=begin, end=end: begin + " " * size + end
+    return found
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_reader_of_text_takes_time_that_grows_with_the_square_of_it(reader: str) -> None:
+    for told, text in texts().items():
+        times = times_as_long(READERS[reader], text)
+        assert times < MOST_TIMES, f"{reader} of {told}: {times:.0f} times as long for four times the text"
