@@ -215,14 +215,19 @@ def analyze(settings: Settings) -> None:
         owner.execute("ANALYZE")
 
 
-def read_by(connection: Connection) -> dict[str, int]:
-    """How many rows of each table this transaction has read, whether it wanted them or not."""
-    found = connection.execute(
-        text("""
-            SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) AS rows FROM pg_stat_xact_user_tables
-        """)
-    )
-    return {str(name): int(count) for name, count in found}
+@contextmanager
+def reading(connection: Connection) -> Iterator[dict[str, int]]:
+    """How many rows of each table a transaction reads meanwhile, whether it wants them or not."""
+
+    def counted() -> dict[str, int]:
+        found = connection.execute(
+            text("SELECT relname, seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables")
+        )
+        return {str(name): int(count) for name, count in found}
+
+    before, read = counted(), {}
+    yield read
+    read |= {name: count - before[name] for name, count in counted().items()}
 
 
 def test_erasing_reads_none_of_the_questions_and_memories_that_have_nothing_to_do_with_it(
@@ -243,8 +248,8 @@ def test_erasing_reads_none_of_the_questions_and_memories_that_have_nothing_to_d
             text("""
                 INSERT INTO memories (tenant_id, id, scope, type, learned_in, content, content_hash, metadata)
                 SELECT 'default', gen_random_uuid(), 'organization', 'qa_turn', 'test:1',
-                    'what about ' || n || '? Yes.', sha256(n::text::bytea), jsonb_build_object('question_chars', 12, 'recalled',
-                        jsonb_build_array('message:' || 1000 + n))
+                    'what about ' || n || '? Yes.', sha256(n::text::bytea),
+                    jsonb_build_object('question_chars', 12, 'recalled', jsonb_build_array('message:' || 1000 + n))
                 FROM generate_series(1, 2000) AS n
             """)
         )
@@ -252,11 +257,10 @@ def test_erasing_reads_none_of_the_questions_and_memories_that_have_nothing_to_d
     log(talked, "ctx_quoting", "so my zebrafish lives in the bath?", [])
     analyze(settings)
     # When what was made of the message is taken back
-    with talked.tenant(TENANT) as connection:
+    with talked.tenant(TENANT) as connection, reading(connection) as read:
         taken = derived.take_back(
             connection, TENANT, CHAT.chat_id, message_ids=[7], texts=["My zebrafish lives in the bath."]
         )
-        read = read_by(connection)
     # Then it has found those two, and has looked at few others
     assert taken.queries == 2
     assert {name: count for name, count in read.items() if count > 50} == {}
@@ -340,7 +344,7 @@ def test_a_persons_messages_are_found_by_an_index(talked: Database, settings: Se
         ingest.accept(talked, TENANT, chat, others)
     analyze(settings)
     # When somebody's names, chats and messages are looked up, and who is to be named no more
-    with talked.tenant(TENANT) as connection:
+    with talked.tenant(TENANT) as connection, reading(connection) as read:
         assert store.names_of(connection, ["test:zora"]) == ["Zora"]
         spoken_in = store.chats_of(connection, ["test:zora"])
         until = store.clock(connection)
@@ -348,7 +352,6 @@ def test_a_persons_messages_are_found_by_an_index(talked: Database, settings: Se
             (said,) = store.doomed(connection, chat_id, until, senders=["test:zora"], external_id=None)
             assert said.chars == len("my zebrafish lives in the bath")
         assert store_members.chats_to_unname(connection, ["test:zora"]) == []
-        read = read_by(connection)
     # Then nobody else's were read
     assert spoken_in == [CHAT.chat_id, OTHER.chat_id]
     assert read["messages"] < 50

@@ -6,6 +6,7 @@ from celery import Task, shared_task
 from pipeline.prune import Pruned, prune_all, retention_of
 from schemas.errors import BackscrollError
 from workers import resources
+from workers.queues import BACKFILL
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +22,7 @@ def prune(self: Task, after: str = "") -> None:
         done = prune_all(held.database, retention_of(held.settings), after=after)
         _tell(done)
         if done.stopped_at is not None:
-            self.apply_async([done.stopped_at], queue=self.request.delivery_info["routing_key"], retry=False)
+            self.apply_async([done.stopped_at], queue=BACKFILL.full_name, retry=False)
         if done.failed:
             first, reason = next(iter(done.failed.items()))
             raise BackscrollError(
