@@ -7,6 +7,8 @@ Revision: 0009, after 0008
 
 from alembic import op
 
+from migrations.concurrently import build, concurrently, drop
+
 revision = "0009"
 down_revision = "0008"
 branch_labels = None
@@ -57,13 +59,8 @@ def downgrade() -> None:
 
 def _replace(old: dict[str, str], new: dict[str, str]) -> None:
     """Build the new indexes of `work` beside running work, then drop the old ones."""
-    with op.get_context().autocommit_block():
-        # a concurrent build waits for older transactions, and nobody waits for it
-        op.execute("SET lock_timeout = 0")
+    with concurrently():
         for name, definition in new.items():
-            # one that an interrupted run left behind is not valid
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-            op.execute(f"CREATE INDEX CONCURRENTLY {name} ON work {definition}")
+            build(name, f"work {definition}")
         for name in old:
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-        op.execute("SET lock_timeout = '1s'")
+            drop(name)

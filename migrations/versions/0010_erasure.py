@@ -10,6 +10,8 @@ Revision: 0010, after 0009
 
 from alembic import op
 
+from migrations.concurrently import build, concurrently, drop
+
 revision = "0010"
 down_revision = "0009"
 branch_labels = None
@@ -195,16 +197,9 @@ def upgrade() -> None:
         op.execute(statement)
         # whoever writes a row computes its keys
         op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO backscroll_app, backscroll_search")
-    with op.get_context().autocommit_block():
-        # a concurrent build waits for older transactions, and nobody waits for it
-        op.execute("SET lock_timeout = 0")
-        op.execute("SET statement_timeout = 0")
+    with concurrently():
         for name, definition in INDEXES.items():
-            # one that an interrupted run left behind is not valid
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-            op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {definition}")
-        op.execute("SET statement_timeout = '600s'")
-        op.execute("SET lock_timeout = '1s'")
+            build(name, definition)
     for signature, statement in SEARCHES.items():
         op.execute(statement)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
@@ -219,11 +214,9 @@ def downgrade() -> None:
         op.execute(f"DROP FUNCTION {signature}")
     for table, columns in READ.items():
         op.execute(f"REVOKE SELECT ({columns}) ON {table} FROM backscroll_search")
-    with op.get_context().autocommit_block():
-        op.execute("SET lock_timeout = 0")
+    with concurrently():
         for name in INDEXES:
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-        op.execute("SET lock_timeout = '1s'")
+            drop(name)
     for signature in reversed(FUNCTIONS):
         op.execute(f"DROP FUNCTION {signature}")
     op.execute("ALTER TABLE conversation_sessions DROP COLUMN merged_at")

@@ -9,6 +9,8 @@ Revision: 0011, after 0010
 from alembic import op
 from sqlalchemy import text
 
+from migrations.concurrently import concurrently, drop
+
 revision = "0011"
 down_revision = "0010"
 branch_labels = None
@@ -25,13 +27,9 @@ UNREAD = text("""
 
 
 def upgrade() -> None:
-    with op.get_context().autocommit_block():
-        names = op.get_bind().scalars(UNREAD).all()
-        # it waits for older transactions, and nobody waits for it
-        op.execute("SET lock_timeout = 0")
-        for name in names:
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
-        op.execute("SET lock_timeout = '1s'")
+    with concurrently():
+        for name in op.get_bind().scalars(UNREAD).all():
+            drop(name)
 
 
 def downgrade() -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from alembic import op
 
+from migrations.concurrently import concurrently, drop
+
 revision = "0013"
 down_revision = "0012"
 branch_labels = None
@@ -40,14 +42,11 @@ def downgrade() -> None:
 
 
 def _build(indexes: Mapping[str, str]) -> None:
-    with op.get_context().autocommit_block():
-        # a concurrent build waits for older transactions, and nobody waits for it
-        op.execute("SET lock_timeout = 0")
+    with concurrently():
         for name, definition in indexes.items():
             # one that an interrupted run left behind is not valid
-            op.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+            drop(name)
             op.execute(f"CREATE {definition}")
-        op.execute("SET lock_timeout = '1s'")
 
 
 def _identify() -> None:
