@@ -294,6 +294,11 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "source": lambda a: list(backfills.SOURCES)[THEMES.index(a.theme) % len(backfills.SOURCES)],
     "store.backfills.window.given": lambda a: _window_given(a),
     "store.backfills.count.given": lambda a: _window_given(a),
+    "store.backfills.outstanding.given": lambda a: _window_given(a),
+    "upto": lambda a: _position(a),
+    "raised_until": lambda _: FAR_AHEAD,
+    "missing_only": lambda _: False,
+    "after: pipeline.store.claims.Turn | None": lambda _: None,
     "doomed": lambda _: retention.MESSAGES_BY_AGE,
     "given: object": lambda _: {"before": FAR_AHEAD, "batch": 1000},
     "table": lambda _: "messages",
@@ -338,6 +343,13 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         orphans=1,
     ),
 }
+
+
+def _position(a: Caller) -> str:
+    """The end of the source that `source` says, as a backfill that has come there notes it."""
+    return {"sessionize": "~", "embed_memories": str(UUID(int=2**128 - 1))}.get(
+        BY_NAME["source"](a), str(2**62)
+    )
 
 
 def _window_given(a: Caller) -> dict[str, Any]:
