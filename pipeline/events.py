@@ -68,7 +68,7 @@ _LENGTH = re.compile(
     r"\bhow (?:long|many (?:days|weeks|months|years)|much time)(?: \w+){0,3} (?:before|after|since|between|prior)\b",
     re.IGNORECASE,
 )
-_BEFORE_A_MARK = re.compile(r"\s+(?=[?!.,;])")
+_BEFORE_A_MARK = re.compile(r"(?<!\s)\s++(?=[?!.,;])")
 # An event said in fewer letters is none.
 _SHORTEST = 4
 # Of so many words that an event may follow, the first, each is tried: what comes after them is read to its end.

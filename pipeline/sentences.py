@@ -33,10 +33,11 @@ def _sentences(text: str) -> Iterator[str]:
             or _NO_END.search(text, max(start, end - _LONGEST_NO_END), end)
         ):
             continue
-        if sentence := text[start : match.end()].strip():
+        sentence, start = text[start : match.end()].strip(), match.end()
+        # behind white space alone the number is still the same
+        if sentence:
             yield sentence
-        start = match.end()
-        number = _ITEM_NUMBER.match(text, start)
+            number = _ITEM_NUMBER.match(text, start)
     if rest := text[start:].strip():
         yield rest
 
