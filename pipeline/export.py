@@ -1,7 +1,9 @@
 """Everything that is known of a user, as plain records: what they said, what is remembered, where they took part."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Row
 
 from pipeline.store import export as store
 from pipeline.store import forgetting, members, users
@@ -9,37 +11,60 @@ from pipeline.store.database import Database
 
 BATCH = 500
 
+Id = TypeVar("Id")
+
 
 def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
     """Records of a person, by any of their ids: what is linked to them, `messages`, `memories`, and where they are.
 
     Each is a dict with its `record` (`user`, `message`, `memory`, `chat`, `session` or `query`); times are aware
-    datetimes. Read in batches, each in a transaction of its own. Raises `DatabaseUnavailable`.
+    datetimes. Of each kind the ids are looked up first, of messages chat by chat, and the records read in batches,
+    each in a transaction of its own: nobody waits for a slow reader, and no more than a batch is held. Raises
+    `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         senders = users.ids_of(connection, sender_id)
+        spoken_in = forgetting.chats_of(connection, senders)
+        of_person = store.memory_ids_of(connection, senders)
     if len(senders) > 1:
         yield {"record": "user", "user_id": senders[0], "senders": senders[1:]}
-    after = 0
-    while True:
-        with database.tenant(tenant_id) as connection:
-            rows = store.messages_of(connection, senders, after, BATCH)
-        for row in rows:
-            yield {"record": "message", **row._mapping}
-        if len(rows) < BATCH:
-            break
-        after = rows[-1].id
+    remembered = set(of_person)
+    for chat_id in spoken_in:
+        for sender in senders:
+            with database.tenant(tenant_id) as connection:
+                said = store.message_ids_of(connection, sender, chat_id)
+            for ids in _batches(said):
+                with database.tenant(tenant_id) as connection:
+                    rows = store.messages(connection, ids)
+                    remembered.update(store.memory_ids_made_of(connection, ids))
+                for row in rows:
+                    yield {"record": "message", **row._mapping}
+    yield from _read(database, tenant_id, "memory", sorted(remembered), store.memories)
     with database.tenant(tenant_id) as connection:
-        memories = store.memories_of(connection, senders)
         chats = members.chats_of(connection, senders)
         names = [*forgetting.names_of(connection, senders), *senders]
-        sessions = store.sessions_of(connection, senders, names)
-        queries = store.queries_of(connection, senders)
-    for row in memories:
-        yield {"record": "memory", **row._mapping}
+        sessions = store.session_ids_of(connection, senders, names)
+        queries = store.query_ids_of(connection, senders)
     for chat_id in chats:
         yield {"record": "chat", "chat_id": chat_id}
-    for row in sessions:
-        yield {"record": "session", **row._mapping}
-    for row in queries:
-        yield {"record": "query", **row._mapping}
+    yield from _read(database, tenant_id, "session", sessions, store.sessions)
+    yield from _read(database, tenant_id, "query", queries, store.queries)
+
+
+def _read(
+    database: Database,
+    tenant_id: str,
+    record: str,
+    ids: Sequence[Id],
+    read: Callable[[Connection, Sequence[Id]], Sequence[Row[Any]]],
+) -> Iterator[dict[str, Any]]:
+    for batch in _batches(ids):
+        with database.tenant(tenant_id) as connection:
+            rows = read(connection, batch)
+        for row in rows:
+            yield {"record": record, **row._mapping}
+
+
+def _batches(ids: Sequence[Id]) -> Iterator[Sequence[Id]]:
+    for start in range(0, len(ids), BATCH):
+        yield ids[start : start + BATCH]

@@ -17,7 +17,7 @@ from pipeline.store import forgetting as store
 from pipeline.store import receipts, users, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
-from schemas.errors import NotFound
+from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Receipt, Subject
 
 
@@ -43,6 +43,14 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         receipt_id = receipts.insert(connection, tenant_id, subject.kind, known, stone, until)
         work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
+
+
+def check_confirmed(tenant_id: str, subject: Subject) -> None:
+    """Refuse to forget a tenant whose name was not said again: everything that it has goes. Raises `InvalidInput`."""
+    if subject.kind == "tenant" and subject.confirm != tenant_id:
+        raise InvalidInput(
+            f"confirm: to forget a tenant with all that it has, say its name: {tenant_id}", field="confirm"
+        )
 
 
 def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:

@@ -22,9 +22,9 @@ from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 
-BATCH = 50
+BATCH = 40
 """Messages, sessions or memories in one transaction, during which their chat's accepting waits."""
-CHARS_AT_ONCE = 25_000
+CHARS_AT_ONCE = 20_000
 """Of messages in one transaction: each word is looked for in the query log."""
 SESSIONS = 20
 """Sessions cut again in one transaction."""
@@ -140,7 +140,8 @@ class Forgetting:
                     taken = derived.take_back_ahead(connection, self.tenant_id, chat_id, ids)
                     self._count(connection, changes.Erased(memories=taken.memories, queries=taken.queries))
                 more = taken.more
-                yield
+                if more:
+                    yield
             with self.database.tenant(self.tenant_id) as connection:
                 chat = chats.lock_alone(connection, chat_id)
                 if chat is None:

@@ -27,6 +27,8 @@ class Subject(BaseModel):
     chat_id: _Name = None
     external_id: _Name = None
     sender_id: _Name = None
+    # of a tenant: its name once more, as all that it has goes
+    confirm: str | None = None
 
     @model_validator(mode="after")
     def _named(self) -> "Subject":
@@ -34,6 +36,8 @@ class Subject(BaseModel):
         if given != set(_NEEDED[self.kind]):
             wanted = " and ".join(_NEEDED[self.kind]) or "nothing else"
             raise ValueError(f"to forget a {self.kind} give {wanted}")
+        if self.confirm is not None and self.kind != "tenant":
+            raise ValueError("confirm is for a tenant alone")
         return self
 
     @property

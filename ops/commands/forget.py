@@ -92,16 +92,20 @@ def chat(
     _forget({"kind": "chat", "chat_id": chat}, dry_run, yes, as_json, tenant, data_dir)
 
 
-@app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --yes")
+@app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --confirm acme")
 def tenant_(
     dry_run: DryRunOption = False,
-    yes: YesOption = False,
+    confirm: Annotated[
+        str | None,
+        typer.Option(help="The tenant's name: do not ask for it.", metavar="NAME", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Forget everything of a tenant; receipts and tombstones stay."""
-    _forget({"kind": "tenant"}, dry_run, yes, as_json, tenant, data_dir)
+    """Forget everything of a tenant, whose name is to be said once more; receipts and tombstones stay."""
+    given = {"kind": "tenant"} | ({} if confirm is None else {"confirm": confirm})
+    _forget(given, dry_run, confirm is not None, as_json, tenant, data_dir)
 
 
 @app.command(epilog="**Example:** backscroll forget receipts --json")
@@ -137,9 +141,14 @@ def _forget(
             else:
                 print(f"Would forget {told}.")
             return
-        if not yes:
-            if as_json:
-                raise InvalidInput("with --json nobody is asked: add --yes", field="yes")
+        if subject.kind == "tenant":
+            if subject.confirm is None:
+                _not_as_json(as_json, "confirm", f"--confirm {settings.tenant}")
+                said = typer.prompt(f"Forget {told}, for good? Say the tenant's name ({settings.tenant})")
+                subject = subject.model_copy(update={"confirm": said})
+            pipeline_forget.check_confirmed(settings.tenant, subject)
+        elif not yes:
+            _not_as_json(as_json, "yes", "--yes")
             typer.confirm(f"Forget {told}, for good?", abort=True)
         receipt = pipeline_forget.start(database, settings.tenant, subject)
         receipt = _finished(database, settings, receipt)
@@ -156,6 +165,11 @@ def _forget(
         f"Receipt {receipt.id}: forgotten, with what was sent until {rendering.moment(receipt.until)}."
     )
     rendering.out().print(table)
+
+
+def _not_as_json(as_json: bool, field: str, option: str) -> None:
+    if as_json:
+        raise InvalidInput(f"with --json nobody is asked: add {option}", field=field)
 
 
 def _finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:

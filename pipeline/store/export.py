@@ -2,60 +2,117 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
 
-def messages_of(connection: Connection, senders: Sequence[str], after: int, limit: int) -> Sequence[Row[Any]]:
-    """A person's messages with ids above `after`, in the order of their ids."""
+def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list[int]:
+    """The ids of what a sender has said in a chat, in their order."""
+    return list(
+        connection.scalars(
+            text("SELECT id FROM messages WHERE sender_id = :sender AND chat_id = :chat ORDER BY id"),
+            {"sender": sender_id, "chat": chat_id},
+        )
+    )
+
+
+def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """These messages as they are exported, in the order of their ids."""
     return connection.execute(
         text("""
             SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
                 session_key, agent_id, metadata
-            FROM messages WHERE sender_id = ANY(:senders) AND id > :after ORDER BY id LIMIT :limit
+            FROM messages WHERE id = ANY(:ids) ORDER BY id
         """),
-        {"senders": list(senders), "after": after, "limit": limit},
+        {"ids": list(ids)},
     ).all()
 
 
-def memories_of(connection: Connection, senders: Sequence[str]) -> Sequence[Row[Any]]:
-    """What is remembered of a person, or was made of their messages."""
+def memory_ids_of(connection: Connection, senders: Sequence[str]) -> list[UUID]:
+    """The ids of what is remembered of a person."""
+    return list(
+        connection.scalars(
+            text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id"),
+            {"senders": list(senders)},
+        )
+    )
+
+
+def memory_ids_made_of(connection: Connection, message_ids: Sequence[int]) -> list[UUID]:
+    """The ids of memories that were made of these messages."""
+    return list(
+        connection.scalars(
+            text("""
+                SELECT id FROM memories
+                WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
+                    AND source_message_ids && CAST(:messages AS bigint[])
+            """),
+            {"items": [f"message:{each}" for each in message_ids], "messages": list(message_ids)},
+        )
+    )
+
+
+def memories(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
+    """These memories as they are exported, in the order of their ids."""
     return connection.execute(
         text("""
             SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, metadata
-            FROM memories WHERE user_id = ANY(:senders) OR source_message_ids && ARRAY(
-                SELECT id FROM messages WHERE sender_id = ANY(:senders))
-            ORDER BY id
+            FROM memories WHERE id = ANY(:ids) ORDER BY id
         """),
-        {"senders": list(senders)},
+        {"ids": list(ids)},
     ).all()
 
 
-def sessions_of(connection: Connection, senders: Sequence[str], names: Sequence[str]) -> Sequence[Row[Any]]:
-    """Sessions that hold a person's messages, or did before they were pruned and still name them."""
+def session_ids_of(connection: Connection, senders: Sequence[str], names: Sequence[str]) -> list[int]:
+    """The ids of sessions that hold a person's messages, or did before they were pruned and still name them."""
+    return list(
+        connection.scalars(
+            text("""
+                SELECT id FROM conversation_sessions s
+                WHERE status <> 'merged' AND participants && CAST(:names AS text[])
+                    AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                            AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                            AND m.sender_id = ANY(:senders))
+                        OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                            AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
+                ORDER BY started_at, id
+            """),
+            {"senders": list(senders), "names": list(names)},
+        )
+    )
+
+
+def sessions(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """These sessions as they are exported, by their times."""
     return connection.execute(
         text("""
             SELECT id, chat_id, session_key, started_at, ended_at, message_count, status, summary_text, topic_tags,
                 decisions, open_questions, action_items
-            FROM conversation_sessions s
-            WHERE status <> 'merged' AND participants && CAST(:names AS text[])
-                AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                        AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
-                        AND m.sender_id = ANY(:senders))
-                    OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                        AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
-            ORDER BY started_at, id
+            FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY started_at, id
         """),
-        {"senders": list(senders), "names": list(names)},
+        {"ids": list(ids)},
     ).all()
 
 
-def queries_of(connection: Connection, senders: Sequence[str]) -> Sequence[Row[Any]]:
-    """What a person asked, and was answered, as far as it is recorded."""
+def query_ids_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """The ids of what a person has asked, in the order of asking."""
+    return list(
+        connection.scalars(
+            text(
+                "SELECT context_id FROM query_log WHERE user_id = ANY(:senders) ORDER BY asked_at, context_id"
+            ),
+            {"senders": list(senders)},
+        )
+    )
+
+
+def queries(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """These questions as they are exported, in the order of asking."""
     return connection.execute(
         text("""
             SELECT context_id, chat_id, user_id, asked_at, query, answer, answered_at FROM query_log
-            WHERE user_id = ANY(:senders) ORDER BY asked_at, context_id
+            WHERE context_id = ANY(:ids) ORDER BY asked_at, context_id
         """),
-        {"senders": list(senders)},
+        {"ids": list(ids)},
     ).all()

@@ -33,6 +33,19 @@ def test_nothing_is_forgotten_unasked(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
 
 
+def test_a_tenant_is_forgotten_when_its_name_is_said_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = run("forget", "tenant", "--json")
+    assert (refused.code, f"--confirm {TENANT}" in refused.err) == (2, True)
+    assert run("forget", "tenant", "--confirm", "another").code == 2
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert run("forget", "tenant").code == 2
+    assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TENANT}\n"))
+    assert run("forget", "tenant").code == 0
+    assert run("chats", "list", "--json").json["chats"] == []
+    assert run("forget", "tenant", "--confirm", TENANT, "--json").json["finished_at"]
+
+
 def test_forgetting_a_chat_gives_a_receipt_that_does_not_name_it(run: Run) -> None:
     receipt = run("forget", "chat", CHAT, "--yes", "--json").json
     assert receipt["finished_at"]

@@ -104,7 +104,7 @@ LINES: dict[str, list[Line]] = {
     "forget message": [lambda a: ["--yes", "--", a.chat_id, a.name("messages", "external_id")]],
     "forget user": [lambda a: ["--yes", "--", a.name("messages", "sender_id")]],
     "forget chat": [lambda a: ["--yes", "--", a.chat_id]],
-    "forget tenant": [lambda _: ["--yes"]],
+    "forget tenant": [lambda _: ["--confirm", MALLORY]],
 }
 
 

@@ -56,6 +56,22 @@ def test_a_forgetting_that_was_given_up_says_so(client: httpx.Client, database: 
     assert client.get(f"/v1/forget/{receipt['id']}").json()["given_up"] == "no luck"
 
 
+def test_a_tenant_is_forgotten_when_its_name_is_said_again(
+    client: httpx.Client, database: Database, settings: Settings
+) -> None:
+    client.post("/v1/messages", json=body(said(1, "mine")))
+    for wrong in ({}, {"confirm": "another"}, {"confirm": ""}, {"confirm": None}):
+        problem = problem_of(client.post("/v1/forget", json={"kind": "tenant"} | wrong), 422)
+        assert problem["field"] == "confirm"
+    do_forget(database, settings)
+    assert contents(database) == ["mine"]
+    assert client.post("/v1/forget", json={"kind": "tenant", "confirm": TENANT}).status_code == 202
+    do_forget(database, settings)
+    assert contents(database) == []
+    other = {"kind": "chat", "chat_id": CHAT, "confirm": CHAT}
+    assert client.post("/v1/forget", json=other).status_code == 422
+
+
 def test_an_export_is_streamed_line_by_line(client: httpx.Client) -> None:
     many = [said(n, f"number {n}") for n in range(600)]
     client.post("/v1/messages", json=body(*many))

@@ -52,9 +52,10 @@ def post_forget(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
     """Remove something for good, with all that was made of it.
 
     With the 202 nothing of it that was sent before is stored again; workers delete what there is, and count it on
-    the receipt. Ask for the receipt until it has its `finished_at`.
+    the receipt. Ask for the receipt until it has its `finished_at`. A tenant wants its name in `confirm`.
     """
     subject = parse(Subject, body)
+    forget.check_confirmed(tenant, subject)
     trace_id = request_id()
     receipt = persistently(lambda: forget.start(door.database, tenant, subject, trace_id=trace_id))
     door.hinter.hint("forget")

@@ -88,6 +88,7 @@ FORGET_BODY = _body(
     A_user={"kind": "user", "sender_id": "telegram:11"},
     A_message={"kind": "message", "chat_id": "telegram:-100200", "external_id": "1041"},
     A_chat={"kind": "chat", "chat_id": "telegram:-100200"},
+    The_tenant={"kind": "tenant", "confirm": "default"},
 )
 
 SWITCH_BODY = _body("MemorySwitch", Off={"memory": False}, On={"memory": True})
