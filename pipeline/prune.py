@@ -2,23 +2,49 @@
 
 Runs every hour. Limits: `batch` rows in a transaction (locks are held for milliseconds), and `max_rows` in a
 run, so that a first prune of a large history takes several runs instead of one endless one.
+
+Tables without a rule: tombstones and their keys stay, as each keeps something out that may be sent again any time;
+sessions and their summaries are the memory itself; work, arrivals, vectors, members and links go with what they are of.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
+import structlog
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.ledger import reason_of
 from pipeline.retention import Retention
 from pipeline.store import chats
 from pipeline.store import retention as store
 from pipeline.store.database import Database
+from schemas.errors import BackscrollError, SchemaOutdated
 from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 BATCH = 500
 MAX_ROWS = 50_000
 """By one rule in one run: the next one goes on."""
+SECONDS_AT_ONCE = 60.0
+"""Of a run over all tenants, well under a worker's time limit: the next one goes on with the tenants that are left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """What a run over all tenants did."""
+
+    # rows by tenant and rule
+    rows: dict[str, dict[str, int]]
+    # tenants that could not be pruned, with the reason
+    failed: dict[str, str]
+    # the last tenant that was looked at when time was up; none: all were
+    stopped_at: str | None
 
 
 def retention_of(settings: Settings) -> Retention:
@@ -33,6 +59,31 @@ def retention_of(settings: Settings) -> Retention:
     )
 
 
+def prune_all(
+    database: Database, keep: Retention, *, after: str = "", seconds: float = SECONDS_AT_ONCE
+) -> Pruned:
+    """Prune the tenants whose names come after `after`, until the time is up.
+
+    What goes wrong with one is told in `failed` and costs none of the others their turn. Raises `SchemaOutdated`.
+    """
+    deadline = monotonic() + seconds
+    with database.maintenance() as connection:
+        tenants = [tenant for tenant in store.tenants(connection) if tenant > after]
+    rows: dict[str, dict[str, int]] = {}
+    failed: dict[str, str] = {}
+    for number, tenant_id in enumerate(tenants, 1):
+        try:
+            rows[tenant_id] = prune(database, tenant_id, keep, deadline=deadline)
+        except SchemaOutdated:
+            raise
+        except (BackscrollError, SQLAlchemyError) as error:
+            failed[tenant_id] = reason_of(error)
+            log.warning("prune_failed", tenant=tenant_id, error=failed[tenant_id])
+        if number < len(tenants) and monotonic() >= deadline:
+            return Pruned(rows=rows, failed=failed, stopped_at=tenant_id)
+    return Pruned(rows=rows, failed=failed, stopped_at=None)
+
+
 def prune(
     database: Database,
     tenant_id: str,
@@ -40,8 +91,12 @@ def prune(
     *,
     dry_run: bool = False,
     batch: int = BATCH,
+    deadline: float = math.inf,
 ) -> dict[str, int]:
-    """Delete one tenant's expired rows; how many by rule (with `dry_run`, how many there are, up to `MAX_ROWS`)."""
+    """Delete one tenant's expired rows; how many by rule (with `dry_run`, how many there are, up to `MAX_ROWS`).
+
+    Ends at the `deadline` of the monotonic clock, with what is left for the next run.
+    """
     with database.tenant(tenant_id) as connection:
         now = chats.database_now(connection)
     before = keep.oldest_message(now)
@@ -68,6 +123,11 @@ def prune(
         ("query_log", "query_log", store.QUERY_LOG, {"before": now - keep.query_log_age}),
         ("pending_edits", "pending_changes", store.PENDING_EDITS, {"before": now - keep.pending_edit_age}),
         ("merged_sessions", "conversation_sessions", store.MERGED_SESSIONS, {}),
+        ("session_closes", "session_closes", store.SESSION_CLOSES, {}),
+        ("forget_receipts", "forget_receipts", store.RECEIPTS, {"before": now - keep.record_age}),
+        ("backfills", "backfills", store.BACKFILLS, {"before": now - keep.record_age}),
+        ("daily_counters", "daily_counters", store.COUNTERS, {"before": now - keep.record_age}),
+        ("daily_counters_apart", "daily_counters", store.COUNTERS_APART, {}),
     ]
     pruned = {}
     for name, table, doomed, given in rules:
@@ -75,21 +135,27 @@ def prune(
             with database.tenant(tenant_id) as connection:
                 pruned[name] = store.count(connection, doomed, **given, batch=MAX_ROWS)
         else:
-            pruned[name] = _in_batches(database, tenant_id, _deleter(table, doomed, given), batch)
+            pruned[name] = _in_batches(database, tenant_id, _deleter(table, doomed, given), batch, deadline)
     return pruned
 
 
 def _deleter(table: str, doomed: str, given: dict[str, Any]) -> Callable[[Connection, int], int]:
+    if doomed == store.COUNTERS_APART:
+        return lambda connection, batch: store.fold_counters(connection, doomed, **given, batch=batch)
     if table == "messages":
         return lambda connection, batch: store.delete_messages(connection, doomed, **given, batch=batch)
     return lambda connection, batch: store.delete(connection, table, doomed, **given, batch=batch)
 
 
 def _in_batches(
-    database: Database, tenant_id: str, delete: Callable[[Connection, int], int], batch: int
+    database: Database,
+    tenant_id: str,
+    delete: Callable[[Connection, int], int],
+    batch: int,
+    deadline: float,
 ) -> int:
     deleted = 0
-    while deleted < MAX_ROWS:
+    while deleted < MAX_ROWS and monotonic() < deadline:
         with database.tenant(tenant_id) as connection:
             here = delete(connection, min(batch, MAX_ROWS - deleted))
         deleted += here

@@ -20,6 +20,8 @@ class Retention:
     query_log_age: timedelta
     # edits whose message has not come, by when they came
     pending_edit_age: timedelta
+    # figures by day, receipts of forgetting and backfills that are done: what is kept of the service itself
+    record_age: timedelta = timedelta(days=400)
 
     def oldest_message(self, now: datetime) -> datetime | None:
         """Messages sent before this have expired.
@@ -48,4 +50,9 @@ class Retention:
             "query_log": f"questions, and answers to them, older than {self.query_log_age.days} days",
             "pending_edits": f"edits whose message has not come for {self.pending_edit_age.days} days",
             "merged_sessions": "pointers of sessions that were joined into others over a month ago",
+            "session_closes": "closed sessions' ends, over a month ago, before which no message is left",
+            "forget_receipts": f"receipts of what was forgotten over {self.record_age.days} days ago",
+            "backfills": f"backfills that ended over {self.record_age.days} days ago",
+            "daily_counters": f"figures of days over {self.record_age.days} days ago",
+            "daily_counters_apart": "parts of the figures of past days, added up",
         }

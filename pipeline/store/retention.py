@@ -3,12 +3,19 @@
 from sqlalchemy import Connection, text
 
 # Each statement finds at most :batch rows of one tenant; `WITH doomed AS (…)` serves counting and deleting.
-MESSAGES_BY_AGE = """
-    SELECT id FROM messages WHERE sent_at < :before ORDER BY sent_at LIMIT :batch
+# Messages that wait for their place are none of them: they would stand before all others.
+_PLACED = "NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = messages.tenant_id AND a.message_id = id)"
+# Chat by chat, as the index goes.
+MESSAGES_BY_AGE = f"""
+    SELECT m.id, m.chat_id FROM chats c CROSS JOIN LATERAL (
+        SELECT id, chat_id FROM messages
+        WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND sent_at < :before AND {_PLACED}
+        ORDER BY sent_at LIMIT :batch) m
+    LIMIT :batch
 """
-MESSAGES_BY_COUNT = """
-    SELECT m.id FROM chats c CROSS JOIN LATERAL (
-        SELECT id FROM messages WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id
+MESSAGES_BY_COUNT = f"""
+    SELECT m.id, m.chat_id FROM chats c CROSS JOIN LATERAL (
+        SELECT id, chat_id FROM messages WHERE tenant_id = c.tenant_id AND chat_id = c.chat_id AND {_PLACED}
         ORDER BY sent_at DESC, id DESC OFFSET :keep LIMIT :batch) m
     WHERE c.message_count > :keep LIMIT :batch
 """
@@ -30,8 +37,33 @@ MEMORIES_OVER_USER_CAP = """
     WHERE place > :keep LIMIT :batch
 """
 MERGED_SESSIONS = """
-    SELECT id FROM conversation_sessions s WHERE status = 'merged' AND created_at < now() - interval '30 days'
+    SELECT id FROM conversation_sessions WHERE status = 'merged'
+        AND coalesce(merged_at, created_at) < now() - interval '30 days'
     ORDER BY id LIMIT :batch
+"""
+# Closes with no message of their key before them cut nothing any more. The others stay: a late message between two
+# sessions must not join what an agent has closed.
+SESSION_CLOSES = """
+    SELECT tenant_id, chat_id, session_key, closed_at FROM session_closes c
+    WHERE seen AND closed_at < now() - interval '30 days' AND NOT EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
+            AND m.session_key = c.session_key AND m.sent_at <= c.closed_at)
+    ORDER BY chat_id, session_key, closed_at LIMIT :batch
+"""
+RECEIPTS = """
+    SELECT tenant_id, id FROM forget_receipts WHERE finished_at < :before ORDER BY id LIMIT :batch
+"""
+BACKFILLS = """
+    SELECT tenant_id, id FROM backfills WHERE finished_at < :before ORDER BY id LIMIT :batch
+"""
+COUNTERS = """
+    SELECT tenant_id, day, name, slot FROM daily_counters
+    WHERE day < CAST(:before AS timestamptz)::date ORDER BY day, name, slot LIMIT :batch
+"""
+# Days that nobody adds to any more, told apart by slot: only the sum counts.
+COUNTERS_APART = """
+    SELECT tenant_id, day, name, slot FROM daily_counters
+    WHERE slot > 0 AND day < (now() AT TIME ZONE 'UTC')::date - 1 ORDER BY day, name, slot LIMIT :batch
 """
 QUERY_LOG = """
     SELECT tenant_id, context_id FROM query_log WHERE asked_at < :before ORDER BY asked_at LIMIT :batch
@@ -44,6 +76,8 @@ PENDING_EDITS = """
 _KEYS = {
     "query_log": ("tenant_id", "context_id"),
     "pending_changes": ("tenant_id", "chat_id", "external_id"),
+    "session_closes": ("tenant_id", "chat_id", "session_key", "closed_at"),
+    "daily_counters": ("tenant_id", "day", "name", "slot"),
 }
 
 
@@ -59,18 +93,47 @@ def delete(connection: Connection, table: str, doomed: str, **given: object) -> 
     return connection.execute(statement, given).rowcount
 
 
-def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
-    """Delete raw messages, and take them out of their chats' counters.
-
-    Sessions and summaries keep what they say of them, revisions are not raised: the past has not changed.
-    Messages that are not yet placed are left for the next time.
-    """
+def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
+    """Add the figures that the statement finds to those of their day's slot 0; how many rows went."""
     return int(
         connection.scalar(
             text(f"""
                 WITH gone AS (
-                    DELETE FROM messages t USING ({doomed}) doomed
-                    WHERE t.id = doomed.id AND NOT EXISTS (SELECT 1 FROM arrivals a
+                    DELETE FROM daily_counters t USING ({doomed}) doomed
+                    WHERE t.tenant_id = doomed.tenant_id AND t.day = doomed.day AND t.name = doomed.name
+                        AND t.slot = doomed.slot
+                    RETURNING t.tenant_id, t.day, t.name, t.value
+                ), folded AS (
+                    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+                    SELECT tenant_id, day, name, 0, sum(value) FROM gone GROUP BY tenant_id, day, name
+                    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE
+                        SET value = daily_counters.value + excluded.value
+                )
+                SELECT count(*) FROM gone
+            """),
+            given,
+        )
+        or 0
+    )
+
+
+def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
+    """Delete raw messages, and take them out of their chats' counters.
+
+    Sessions and summaries keep what they say of them, revisions are not raised: the past has not changed.
+    Messages that are not yet placed are left for the next time. Chats are locked before their messages, as by whoever
+    edits, erases or places.
+    """
+    found = connection.execute(text(doomed), given).all()
+    connection.execute(
+        text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE"),
+        {"chats": sorted({row.chat_id for row in found})},
+    )
+    return int(
+        connection.scalar(
+            text("""
+                WITH gone AS (
+                    DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
                         WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
                     RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
                 ), unowed AS (
@@ -84,7 +147,7 @@ def delete_messages(connection: Connection, doomed: str, **given: object) -> int
                 )
                 SELECT count(*) FROM gone
             """),
-            given,
+            {"ids": [row.id for row in found]},
         )
         or 0
     )

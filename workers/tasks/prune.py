@@ -1,27 +1,36 @@
 """`backscroll.prune`: delete what has expired, tenant by tenant."""
 
 import structlog
-from celery import shared_task
+from celery import Task, shared_task
 
-from pipeline.prune import prune as prune_tenant
-from pipeline.prune import retention_of
-from pipeline.store import retention
+from pipeline.prune import Pruned, prune_all, retention_of
+from schemas.errors import BackscrollError
 from workers import resources
+from workers.queues import BACKFILL
 
 log = structlog.get_logger(__name__)
 
 
-@shared_task(name="backscroll.prune")
-def prune() -> None:
-    """Prune every tenant by the settings."""
+@shared_task(name="backscroll.prune", bind=True)
+def prune(self: Task, after: str = "") -> None:
+    """Prune every tenant by the settings, from the one after `after`; what is left goes into a task of its own.
+
+    Raises `BackscrollError` in the end when tenants could not be pruned.
+    """
     with resources.waiting():
-        _prune(resources.current())
+        held = resources.current()
+        done = prune_all(held.database, retention_of(held.settings), after=after)
+        _tell(done)
+        if done.stopped_at is not None:
+            self.apply_async([done.stopped_at], queue=BACKFILL.full_name, retry=False)
+        if done.failed:
+            first, reason = next(iter(done.failed.items()))
+            raise BackscrollError(
+                f"{len(done.failed)} tenants could not be pruned, the others were; of {first}: {reason}"
+            )
 
 
-def _prune(held: resources.Resources) -> None:
-    with held.database.maintenance() as connection:
-        tenants = retention.tenants(connection)
-    for tenant_id in tenants:
-        pruned = prune_tenant(held.database, tenant_id, retention_of(held.settings))
+def _tell(done: Pruned) -> None:
+    for tenant_id, pruned in done.rows.items():
         if any(pruned.values()):
             log.info("pruned", tenant=tenant_id, **pruned)
