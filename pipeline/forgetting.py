@@ -22,9 +22,9 @@ from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 
-BATCH = 50
+BATCH = 40
 """Messages, sessions or memories in one transaction, during which their chat's accepting waits."""
-CHARS_AT_ONCE = 25_000
+CHARS_AT_ONCE = 20_000
 """Of messages in one transaction: each word is looked for in the query log."""
 SESSIONS = 20
 """Sessions cut again in one transaction."""

@@ -451,11 +451,11 @@ def test_a_forgetting_commits_in_batches_of_few_words(
 
 
 def test_linking_somebody_while_a_tenant_is_forgotten_fails_nobody(
-    talked: Database, rules: Rules, policy: Policy
+    database: Database, rules: Rules, policy: Policy
 ) -> None:
     # Given a person whom a sender is being linked to, and a forgetting of the tenant that comes to the people
-    users.link(talked, TENANT, "test:ann", "ann")
-    forget.start(talked, TENANT, Subject(kind="tenant", confirm=TENANT))
+    users.link(database, TENANT, "test:ann", "ann")
+    forget.start(database, TENANT, Subject(kind="tenant", confirm=TENANT))
     reached = threading.Event()
 
     @event.listens_for(Engine, "before_cursor_execute")
@@ -472,23 +472,23 @@ def test_linking_somebody_while_a_tenant_is_forgotten_fails_nobody(
     begun: list[tuple[threading.Thread, list[BaseException]]] = []
 
     def finish() -> None:
-        while ledger.run(talked, "forget", forget.forgetter(talked, rules), policy).claimed:
+        while ledger.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
             pass
 
     def waits() -> bool:
         return rows(
-            talked, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
+            database, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
         ) == [(True,)]
 
     try:
         # When both meet
-        linked = users.link(talked, TENANT, "test:bob", "ann")
+        linked = users.link(database, TENANT, "test:bob", "ann")
     finally:
         event.remove(Engine, "before_cursor_execute", _met)
     # Then neither fails
     begun[0][0].join()
     assert (linked.outcome, begun[0][1]) == ("linked", [])
-    with talked.tenant(TENANT) as connection:
+    with database.tenant(TENANT) as connection:
         assert users_store.ids_of(connection, "test:bob")
 
 
