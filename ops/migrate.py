@@ -1,4 +1,4 @@
-"""Brings a database's tables to what this program needs, and its embedding space and indexes with them.
+"""Brings a database's tables to what this program needs, and its embedding space with them.
 
 Runs as the owner of the tables. The migrations are found in the installed package, so this works from a wheel
 as from a checkout.
@@ -68,13 +68,8 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> State:
         if before.pgvector:
             patience.persistently(connection, lambda: _make_vector_tables(connection))
         if space is not None:
-            stored = spaces.register(connection, space)
-            searchable = vectors.exist(connection)
+            spaces.register(connection, space)
             connection.commit()
-            if searchable:
-                # an index is built concurrently, outside of any transaction
-                with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as building:
-                    spaces.build_indexes(building, stored)
     return state(owner_url)
 
 

@@ -17,7 +17,7 @@ from pipeline.question import Question
 from pipeline.store import chats, messages, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
-from schemas.errors import NotFound, ProviderRejected, ProviderUnavailable
+from schemas.errors import NotFound, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
@@ -140,7 +140,7 @@ def _embedded(asked: Asked, embedder: Embedder | None, text: str) -> Vector | No
     try:
         with asked.timed("embed"):
             return embedder.embed_query(text)
-    except (ProviderUnavailable, ProviderRejected) as error:
+    except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
         asked.space = None
         asked.degraded.append(f"vectors: {error}: keywords alone")
         return None

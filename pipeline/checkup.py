@@ -16,7 +16,7 @@ from pipeline.diagnosis.postgres import Server
 from pipeline.diagnosis.stored import Tenant, Work
 from pipeline.ranges import FOREVER
 from pipeline.rules import Rules
-from pipeline.store import chats, health, messages, retention, sessions, spaces, vectors, work
+from pipeline.store import chats, health, messages, nearest, retention, sessions, spaces, vectors, work
 from pipeline.store.database import Database
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
@@ -79,16 +79,32 @@ def skew_seconds(database: Database) -> float:
 
 
 def embedding(
-    database: Database, embedder: EmbeddingSpace, tenant_ids: Sequence[str], model_problem: str | None
+    database: Database,
+    embedder: EmbeddingSpace,
+    tenant_ids: Sequence[str],
+    model_problem: str | None,
+    *,
+    everybody: bool,
 ) -> Spaces | None:
-    """The spaces as they are stored beside the embedder of the settings; None without vector tables."""
+    """The spaces as they are stored beside the embedder of the settings; None without vector tables.
+
+    `everybody`: these are all tenants, and an index that none of them needs is needed by nobody.
+    """
     retired: dict[str, int] = {}
     with database.tenant("") as connection:
         if not vectors.exist(connection):
             return None
         statuses = dict(health.space_statuses(connection))
         written = spaces.written(connection)
-        missing = health.missing_indexes(connection)
+        indexed = {space.id: health.has_index(connection, spaces.index_of(space)) for space in written}
+        everywhere = nearest.everywhere(connection)
+    largest = 0
+    for tenant_id in tenant_ids:
+        with database.tenant(tenant_id) as connection:
+            largest = max(largest, health.largest_chat(connection))
+    is_worth_it = nearest.is_worth_an_index(largest, everywhere)
+    # not built today and dropped tomorrow, while chats grow at different speeds
+    is_unread = everybody and not nearest.is_worth_an_index(2 * largest, everywhere)
     status = statuses.get(embedder.name)
     if status in {"active", "building"} and not any(space.same_as(embedder) for space in written):
         status = "other"
@@ -101,7 +117,8 @@ def embedding(
         building=[name for name, each in statuses.items() if each == "building"],
         embedder=embedder.name,
         embedder_status=status,
-        missing_indexes=missing,
+        missing_indexes=[spaces.index_of(s) for s in written if is_worth_it and not indexed[s.id]],
+        unread_indexes=[spaces.index_of(s) for s in written if is_unread and indexed[s.id]],
         retired_vectors=retired,
         model_problem=model_problem,
     )
@@ -151,15 +168,19 @@ def mend(database: Database, tenant: Tenant, rules: Rules) -> list[str]:
     ]
 
 
-def mend_indexes(connection: Connection) -> list[str]:
-    """Rebuild invalid indexes and build missing ones (owner, in autocommit); says what was done."""
-    done = []
+def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
+    """Build the missing, drop the unread and rebuild invalid indexes (owner, in autocommit); says what was done."""
     for space in spaces.written(connection):
-        done += [f"built the index {name}" for name in spaces.build_indexes(connection, space)]
+        name = spaces.index_of(space)
+        if name in missing:
+            spaces.build_index(connection, space)
+            yield f"built the index {name}"
+        elif name in unread:
+            spaces.drop_index(connection, space)
+            yield f"dropped the index {name}"
     for name in health.invalid_indexes(connection):
         health.rebuild(connection, name)
-        done.append(f"rebuilt the index {name}")
-    return done
+        yield f"rebuilt the index {name}"
 
 
 def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:

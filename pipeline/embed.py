@@ -1,11 +1,13 @@
 """Embed what is owed: messages as they come, sessions when they are summarized, memories when they are written.
 
 Text that was embedded before is not embedded again: its vector is copied. A provider that is away leaves the
-rows owed; meanwhile search goes by keywords.
+rows owed; meanwhile search goes by keywords. A text that breaks the model is found and given up, and takes no
+other with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from math import hypot
 from time import monotonic
@@ -18,11 +20,19 @@ from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, spaces, vectors
 from pipeline.store.database import Database
 from pipeline.summarize import stored_summary
-from schemas.errors import ProviderRejected, SettingsError
+from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.vectors import Vector
 
 UNIT_TOLERANCE = 0.05
 """How far from 1 a vector's length may be: half-precision models are that exact."""
+PORTION = 128
+"""Texts that the model is given at once; their vectors are saved before it is given the next."""
+TURN_SECONDS = 15.0
+"""A claim of more texts than the model embeds in so long is handed back in part: others wait for it."""
+SHORTENED_CHARS = 1000
+"""What is tried of a text that the model does not take."""
+PROBE = "Hello"
+"""A text that every model embeds; one that does not is out of order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +45,11 @@ class Document:
     text: str
 
     @property
+    def key(self) -> str:
+        """As the ledger calls it."""
+        return f"{self.owner}:{self.id}"
+
+    @cached_property
     def hash(self) -> bytes:
         """Equal for equal texts (BLAKE2b, 16 bytes)."""
         return blake2b(self.text.encode(), digest_size=16).digest()
@@ -54,59 +69,104 @@ def embedder(database: Database, client: Embedder) -> ledger.Handler:
     space_id = known[0].id or 0
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
+        deadline = monotonic() + TURN_SECONDS
         with database.tenant(tenant_id) as connection:
-            documents = _load(connection, [claim.key for claim in claims])
-            hashes = [document.hash for document in documents if document.owner == "message"]
+            documents = {document.key: document for document in _load(connection, [c.key for c in claims])}
+            hashes = [document.hash for document in documents.values() if document.owner == "message"]
             known = vectors.known_hashes(connection, space_id, hashes)
-        started = monotonic()
-        fresh = {d.hash: d for d in documents if d.owner != "message" or d.hash not in known}
-        made = dict(zip(fresh, embed_all(client, [d.text for d in fresh.values()]), strict=True))
-        seconds = monotonic() - started
-        with database.tenant(tenant_id) as connection:
-            _save(connection, tenant_id, space_id, documents, made)
-            counters.add(
-                connection,
-                tenant_id,
-                {
-                    "embedding_writes": len(documents),
-                    "embeddings_made": len(made),
-                    "embedding_seconds": seconds,
-                },
-            )
-            ledger.finish(connection, claims)
+        unknown = {d.hash: d.text for d in documents.values() if d.owner != "message" or d.hash not in known}
+        # texts of like length together, so that little is padded; the longest first, as they take most memory
+        rest = sorted(unknown, key=lambda each: len(unknown[each]), reverse=True)
+        left = list(claims)
+        while left:
+            portion, rest = rest[:PORTION], rest[PORTION:]
+            started = monotonic()
+            made = dict(zip(portion, embed_all(client, [unknown[each] for each in portion]), strict=True))
+            seconds = monotonic() - started
+            waiting = set(rest)
+            later = {key for key, document in documents.items() if document.hash in waiting}
+            done, left = [c for c in left if c.key not in later], [c for c in left if c.key in later]
+            is_over = monotonic() > deadline
+            with database.tenant(tenant_id) as connection:
+                _save(connection, space_id, {c: documents.get(c.key) for c in done}, made, seconds)
+                if is_over:
+                    ledger.finish(connection, left, again_in=0)
+            if is_over and left:
+                return {"embed"}
         return set()
 
     return handle
 
 
-def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """One vector for each text; a text that the model refuses does not take the others with it.
+def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderRejected]:
+    """One vector for each text, or why it has none; a text that breaks the model takes no other with it.
 
-    A refused text is embedded as its first thousand characters; if that is refused too, `ProviderRejected`.
-    Raises `ValueError` for an answer that is none.
+    When the model fails it is asked for a short text that it has always known. If that fails, too, the model is out
+    of order: `ProviderUnavailable`. Else the texts are halved until those that break it stand alone, which takes
+    about log2 n calls for each. Such a text is embedded as its first thousand characters, if the model takes these.
     """
     if not texts:
         return []
     try:
-        return _ask(client, texts)
-    except ProviderRejected:
-        if len(texts) == 1 and len(texts[0]) <= 1000:
-            raise
-        return [_ask(client, [one[:1000]])[0] for one in texts]
+        return [*_ask(client, texts)]
+    except ProviderRejected as error:
+        return _halved(client, texts, error)
+    except ProviderFailed as error:
+        _require_working(client, error)
+        return _halved(client, texts, error)
+
+
+def _halved(
+    client: Embedder, texts: Sequence[str], error: ProviderFailed | ProviderRejected
+) -> list[Vector | ProviderRejected]:
+    """The answers for texts that the model has just failed at together."""
+    if len(texts) == 1:
+        return [_shortened(client, texts[0], error)]
+    found: list[Vector | ProviderRejected] = []
+    for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :]):
+        try:
+            found += _ask(client, half)
+        except (ProviderFailed, ProviderRejected) as failure:
+            found += _halved(client, half, failure)
+    return found
+
+
+def _shortened(
+    client: Embedder, given: str, error: ProviderFailed | ProviderRejected
+) -> Vector | ProviderRejected:
+    """The answer for a text that the model has just failed at alone."""
+    if isinstance(error, ProviderRejected) and len(given) <= SHORTENED_CHARS:
+        return error
+    try:
+        return _ask(client, [given[:SHORTENED_CHARS]])[0]
+    except ProviderRejected as rejected:
+        return rejected
+    except ProviderFailed as failure:
+        # it may have got out of order since it was last asked
+        _require_working(client, failure)
+        return ProviderRejected(f"{failure}; it embeds other texts")
+
+
+def _require_working(client: Embedder, error: ProviderFailed) -> None:
+    """Raise `ProviderUnavailable` if the model does not embed the probe either."""
+    try:
+        _ask(client, [PROBE])
+    except (ProviderFailed, ProviderRejected):
+        raise ProviderUnavailable(f"{error}; nor does it embed “{PROBE}”") from error
 
 
 def _ask(client: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """The model's answer, if it is what was asked for.
+    """The model's answer; `ProviderFailed` if it is not what was asked for.
 
     A vector without a length would be stored, and then found by nothing; NaN compares with nothing either.
     """
     vectors = client.embed_documents(texts)
     space = client.space
     if len(vectors) != len(texts):
-        raise ValueError(f"{space.name} answered {len(vectors)} vectors for {len(texts)} texts")
+        raise ProviderFailed(f"{space.name} answered {len(vectors)} vectors for {len(texts)} texts")
     for vector in vectors:
         if len(vector) != space.dimensions or not abs(hypot(*vector) - 1) <= UNIT_TOLERANCE:
-            raise ValueError(
+            raise ProviderFailed(
                 f"{space.name} answered a vector of {len(vector)} dimensions and length {hypot(*vector):.3g} "
                 f"where {space.dimensions} and 1 are right"
             )
@@ -149,12 +209,36 @@ def _load(connection: Connection, keys: Sequence[str]) -> list[Document]:
 
 def _save(
     connection: Connection,
-    tenant_id: str,
     space_id: int,
-    documents: Sequence[Document],
-    made: dict[bytes, Vector],
+    done: Mapping[Claim, Document | None],
+    made: Mapping[bytes, Vector | ProviderRejected],
+    seconds: float,
 ) -> None:
-    """Write every document's vector; one that was not made now is copied from its twin."""
+    """Finish one tenant's claims: write the vectors of their documents, and give up those that have none.
+
+    A vector that was not made now is copied from its twin. A claim without a document has nothing to save.
+    """
+    tenant_id = next(iter(done)).tenant_id
+    refused = {
+        claim: error
+        for claim, document in done.items()
+        if document is not None and isinstance(error := made.get(document.hash), ProviderRejected)
+    }
+    kept = [document for claim, document in done.items() if document is not None and claim not in refused]
+    vector_of = {each: vector for each, vector in made.items() if not isinstance(vector, ProviderRejected)}
     for kind in vectors.KINDS:
-        if rows := [(d.id, d.hash, made.get(d.hash)) for d in documents if d.owner == kind]:
+        if rows := [(d.id, d.hash, vector_of.get(d.hash)) for d in kept if d.owner == kind]:
             vectors.put(connection, tenant_id, kind, space_id, rows)
+    counters.add(
+        connection,
+        tenant_id,
+        {
+            "embedding_writes": len(kept),
+            "embeddings_made": len(vector_of),
+            "embedding_seconds": seconds,
+            "embed_failures": len(refused),
+        },
+    )
+    for claim, error in refused.items():
+        ledger.give_up(connection, claim, error)
+    ledger.finish(connection, [claim for claim in done if claim not in refused])

@@ -7,6 +7,7 @@
     │   ├── QueueUnavailable         Redis cannot be reached
     │   ├── LeaseLost                somebody else has claimed the work since; the result is thrown away
     │   └── SchemaOutdated           the database's tables are not those that this program needs
+    ├── ProviderFailed           a model says that it failed, by itself or by this input; tries are counted
     └── Permanent                trying again cannot help
         ├── InvalidInput             a value is wrong; names the field and what is allowed
         ├── NotFound                 there is no such chat, session, backfill …
@@ -27,6 +28,10 @@ class Retryable(BackscrollError):
 
 class ProviderUnavailable(Retryable):
     """A model provider did not answer, or not in time."""
+
+
+class ProviderFailed(BackscrollError):
+    """A model provider answered, and says that it failed: it may be out of order, or this input breaks it."""
 
 
 class DatabaseUnavailable(Retryable):

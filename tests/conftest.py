@@ -72,9 +72,8 @@ def postgres(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
         owner_url = server.dsn("owner")
         command.upgrade(alembic_config(owner_url), "head")
         engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            space = spaces.register(connection, DeterministicEmbedder().space)
-            spaces.build_indexes(connection, space)
+        with engine.begin() as connection:
+            spaces.register(connection, DeterministicEmbedder().space)
         engine.dispose()
         yield server
 

@@ -4,16 +4,22 @@ import random
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from alembic import command
+from sqlalchemy import NullPool, create_engine, text
 
+from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
+from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.store import nearest, spaces, vectors
 from pipeline.store.database import Database
 from pipeline.store.nearest import VectorHits
 from pipeline.store.scope import Scope
+from schemas.settings import Settings
 from schemas.vectors import Vector
-from tests.conftest import TENANT
+from tests.conftest import TENANT, alembic_config
 from tests.test_keywords import write
+from tests.test_migrations import owner_url
+from tests.test_quarantine import as_owner
 
 MESSAGES = 1500
 
@@ -27,7 +33,9 @@ def unit(rng: random.Random) -> Vector:
 
 
 @pytest.fixture
-def filled(database: Database, postgres: EmbeddedPostgres, database_name: str) -> Database:
+def filled(
+    database: Database, settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> Database:
     """A large chat, and a chat of the same name of another tenant, with the statistics that autovacuum makes."""
     rng = random.Random(1)
     for tenant, messages in ((TENANT, MESSAGES), ("other", 120)):
@@ -38,9 +46,20 @@ def filled(database: Database, postgres: EmbeddedPostgres, database_name: str) -
             ids = write(connection, [["hello"]] * messages, tenant=tenant)
             rows = [(str(identity), b"", vector) for identity, vector in zip(ids, made, strict=True)]
             vectors.put(connection, tenant, "message", space.id or 0, rows)
+    build_index(settings)
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
         superuser.execute("VACUUM ANALYZE")
     return database
+
+
+def build_index(settings: Settings) -> None:
+    """Build the index of the space, as the owner."""
+    engine = create_engine(
+        owner_url(settings).replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool
+    )
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        (space,) = spaces.written(connection)
+        spaces.build_index(connection, space)
 
 
 def search(
@@ -101,3 +120,49 @@ def test_another_tenant_is_searched_exactly_while_it_is_small_and_finds_its_own_
     assert (large.search, len(large.cosines)) == ("hnsw", 20)
     assert set(small.cosines) | set(large.cosines) <= theirs
     assert search(filled, query, tenant="nobody").cosines == {}
+
+
+def test_without_an_index_a_large_chat_is_searched_exactly_and_says_so(
+    filled: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 1000)
+    as_owner(settings, "DROP INDEX message_vectors_space_1")
+    found = search(filled, unit(random.Random(2)))
+    assert (found.search, found.compared) == ("exact", MESSAGES)
+
+
+def hnsw(settings: Settings) -> list[str]:
+    """The indexes that vectors are written into."""
+    with psycopg.connect(owner_url(settings)) as owner:
+        rows = owner.execute("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%hnsw%' ORDER BY 1")
+        return [str(row[0]) for row in rows]
+
+
+def test_an_upgraded_database_has_no_index_of_vectors_that_no_search_reads(settings: Settings) -> None:
+    """Each cost some 3 ms a vector; those of sessions and memories served no search, that of messages hardly one."""
+    migrate.upgrade(owner_url(settings), DeterministicEmbedder().space)
+    assert hnsw(settings) == []
+
+
+def test_the_indexes_that_the_program_before_built_are_dropped_where_no_chat_can_be_large(
+    filled: Database, settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    # Given the indexes of the migration before
+    command.downgrade(alembic_config(url := owner_url(settings)), "0010")
+    for table in ("session_vectors", "memory_vectors"):
+        as_owner(
+            settings,
+            f"CREATE INDEX {table}_space_1 ON {table} USING hnsw ((embedding::halfvec(256)) halfvec_cosine_ops) "
+            "WHERE space_id = 1",
+        )
+    assert len(hnsw(settings)) == 3
+    # When there may be a large chat, its index stays
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
+        superuser.execute("UPDATE pg_class SET reltuples = 30000 WHERE relname = 'message_vectors'")
+    command.upgrade(alembic_config(url), "head")
+    assert hnsw(settings) == ["message_vectors_space_1"]
+    # When there is none, nothing stays
+    command.downgrade(alembic_config(url), "0010")
+    as_owner(settings, "ANALYZE message_vectors")
+    command.upgrade(alembic_config(url), "head")
+    assert hnsw(settings) == []

@@ -27,6 +27,7 @@ from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
 from tests.test_context import CHAT, DAY, do_all, house
+from tests.test_nearest import build_index
 
 OTHER = ChatIn(chat_id="test:elsewhere")
 BOBS = {"h1", "h3", "h7", "h8", "h11"}
@@ -73,6 +74,7 @@ def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) 
             _env_file=None,
             database_url=postgres.dsn("app", database="searches"),
             maintenance_database_url=postgres.dsn("maintenance", database="searches"),
+            owner_database_url=postgres.dsn("owner", database="searches"),
             data_dir=Path(tmp_path_factory.mktemp("data")),
             summarize_debounce_seconds=0,
         )
@@ -186,6 +188,7 @@ def test_similar_goes_by_the_index_in_a_large_chat_and_says_so(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = find(database, settings, "coffee is ready", mode="similar", limit=5)
+    build_index(settings)
     monkeypatch.setattr(nearest, "EXACT_UP_TO", 1)
     by_index = find(database, settings, "coffee is ready", mode="similar", limit=5)
     least = find(database, settings, "coffee is ready", mode="similar", min_similarity=exact.hits[1].score)

@@ -49,7 +49,7 @@ INGEST = Queue(
 )
 # A model for each process, and as many threads inside as there are cores.
 EMBED = Queue(
-    name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=32
+    name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=512
 )
 # Threads wait for a language model at no cost; a client's timeout is shorter than the lease.
 SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)

@@ -125,7 +125,7 @@ def measure(
 ) -> Measured:
     """Fill a fresh database and ask it. Bounded by its arguments; nothing is kept."""
     made_up = messages > EMBEDDED_UP_TO
-    with shipped.temporary(settings, indexed=not made_up) as backscroll:
+    with shipped.temporary(settings) as backscroll:
         model = backscroll.resources.embedder
         embedded_per_second = _embedding_rate(backscroll)
         before = _resident_mb()
@@ -137,11 +137,11 @@ def measure(
             given = list(conversation(chat, messages // chats))
             backscroll.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), given, progress)
         fill_seconds = time.monotonic() - started
-        if made_up:
-            progress("building the index of vectors")
-            backscroll.index()
-            backscroll.resources.embedder = model
+        backscroll.resources.embedder = model
+        # statistics first: by them a chat is large
         backscroll.vacuum()
+        progress("building the index of vectors, if a chat is large")
+        backscroll.index()
         progress("asking")
         asked = _ask(backscroll, chats, questions)
         progress("narrowing")

@@ -85,14 +85,12 @@ def measure(
     progress: Callable[[str], None],
 ) -> Measured:
     """Fill a fresh database, ask it, forget one user. Bounded by its arguments; nothing is kept."""
-    with shipped.temporary(settings, indexed=False) as backscroll:
+    with shipped.temporary(settings) as backscroll:
         started = time.monotonic()
         for chat in range(chats):
             given = list(conversation(chat, messages // chats, users))
             backscroll.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), given, progress)
         fill_seconds = time.monotonic() - started
-        progress("building the indexes of vectors")
-        backscroll.index()
         progress("asking")
         _ask(backscroll, users=users, chats=chats, queries=queries)
         backscroll.vacuum()

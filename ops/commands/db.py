@@ -33,7 +33,7 @@ def db() -> None:
 
 @app.command(epilog="**Example:** BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
 def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Apply the missing migrations, and register the embedding space with its indexes.
+    """Apply the missing migrations, and register the embedding space.
 
     Runs as the owner of the tables (**BACKSCROLL_OWNER_DATABASE_URL**). Does nothing where nothing is
     missing; adds the vector tables when pgvector has appeared since.

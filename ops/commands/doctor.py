@@ -48,7 +48,8 @@ def doctor(
         typer.Option(
             "--fix",
             help="Recount drifted counters, cut differing chats into sessions anew, owe missing work, delete "
-            "vectors without a row, rebuild invalid indexes (as owner). Nothing else.",
+            "vectors without a row, and as owner rebuild invalid indexes, build the one that a large chat needs and "
+            "drop it where none does. Nothing else.",
         ),
     ] = False,
     model: Annotated[bool, typer.Option("--model", help="Load the embedding model and try it.")] = False,
@@ -113,7 +114,7 @@ def examine(
     return Facts(
         logins=logins,
         server=server,
-        spaces=checkup.embedding(database, embedder, tenant_ids, problem),
+        spaces=checkup.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
         broker=asked,
         skew_seconds=skew,
         work=checkup.owed(database, scope),
@@ -199,10 +200,11 @@ def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]
     for tenant in facts.tenants:
         yield from checkup.mend(database, tenant, Rules.of(settings))
     server, spaces = facts.server, facts.spaces
-    broken = (server and server.invalid_indexes) or (spaces and spaces.missing_indexes)
-    if broken and settings.owner_database_url is not None:
+    invalid = server.invalid_indexes if server else ()
+    missing, unread = (spaces.missing_indexes, spaces.unread_indexes) if spaces else ((), ())
+    if (invalid or missing or unread) and settings.owner_database_url is not None:
         with _connected(settings.owner_database_url) as connection:
-            yield from checkup.mend_indexes(connection)
+            yield from checkup.mend_indexes(connection, missing, unread)
     if facts.tenants:
         with opened_hints(settings, rendering.err()) as hints:
             for kind in KINDS:

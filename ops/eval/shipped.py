@@ -11,16 +11,14 @@ from sqlalchemy import NullPool, create_engine, text
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import ingest, ledger
+from pipeline import checkup, ingest, ledger
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.ledger import Handler
-from pipeline.store import spaces
 from schemas.context import Context
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from schemas.vectors import EmbeddingSpace
 from workers.resources import Resources
 
 Progress = Callable[[str], None]
@@ -58,8 +56,15 @@ class Shipped:
             connection.execute("VACUUM ANALYZE")
 
     def index(self) -> None:
-        """Build the index of vectors that `temporary` was told to leave out."""
-        migrate.upgrade(self._owner_url, self.resources.embedder.space)
+        """Build the index of vectors if a chat is large enough for it, as `backscroll doctor --fix` does."""
+        space, tenants = self.resources.embedder.space, [self.settings.tenant]
+        found = checkup.embedding(self.resources.database, space, tenants, None, everybody=True)
+        engine = create_engine(
+            self._owner_url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool
+        )
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for _ in checkup.mend_indexes(connection, found.missing_indexes if found else (), ()):
+                pass
 
     def ask(
         self,
@@ -102,19 +107,13 @@ class Shipped:
 
 
 @contextmanager
-def temporary(settings: Settings, *, indexed: bool = True) -> Iterator[Shipped]:
-    """A fresh embedded Postgres in a temporary folder, gone afterwards; the rest by the settings.
-
-    Without `indexed` the index of vectors is left to `Shipped.index`: built at once it takes a tenth of the time.
-    """
+def temporary(settings: Settings) -> Iterator[Shipped]:
+    """A fresh embedded Postgres in a temporary folder, gone afterwards; the rest by the settings."""
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-eval-") as folder,
         EmbeddedPostgres(Path(folder), durable=False) as server,
     ):
-        embedder = make_embedder(settings)
-        migrate.upgrade(server.dsn("owner"), embedder.space if indexed else None)
-        if not indexed:
-            _register(server.dsn("owner"), embedder.space)
+        migrate.upgrade(server.dsn("owner"), make_embedder(settings).space)
         ours = {
             "database_url": server.dsn("app"),
             "maintenance_database_url": server.dsn("maintenance"),
@@ -125,9 +124,3 @@ def temporary(settings: Settings, *, indexed: bool = True) -> Iterator[Shipped]:
             yield Shipped(resources, server.superuser_dsn(DATABASE), server.dsn("owner"))
         finally:
             resources.database.close()
-
-
-def _register(owner_url: str, space: EmbeddingSpace) -> None:
-    engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
-    with engine.begin() as connection:
-        spaces.register(connection, space)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from pipeline.clients import processors
 from schemas.errors import ProviderUnavailable, SettingsError
 
 # Characters of a message that are read; the models of this kind read some 512 word pieces.
@@ -51,6 +52,7 @@ class CrossEncoderReranker:
         return [1 / (1 + math.exp(-max(min(value, 50.0), -50.0))) for value in given]
 
     def _load(self) -> Any:
+        processors.share()
         from sentence_transformers import CrossEncoder
 
         folder = Path(self.model).expanduser()

@@ -12,7 +12,9 @@ from schemas.vectors import EmbeddingSpace, Vector
 class Embedder(Protocol):
     """Text to vectors of one space.
 
-    Both methods raise `ProviderUnavailable` (try again later) or `ProviderRejected` (never for this input).
+    Both methods raise `ProviderUnavailable` (it does not answer, or has no memory: try again later),
+    `ProviderFailed` (it answers that it failed, and the input may be why) or `ProviderRejected` (never for
+    this input).
     A text longer than the embedder reads is cut at its end.
     """
 

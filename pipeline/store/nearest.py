@@ -1,4 +1,8 @@
-"""SQL of vector search: exact inside a scope, and by the HNSW index where a scope is large."""
+"""SQL of vector search: exact inside a scope, and by the HNSW index where a chat is large and there is one.
+
+Exact search takes time in proportion to the chat's vectors, the index takes 3 ms from every vector that is written,
+whoever's it is. So there is none until `backscroll doctor` has found a chat that it is worth to.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,12 +11,14 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.store.scope import Scope
+from pipeline.store.spaces import index_of
 from pipeline.store.sql import text
 from pipeline.store.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # Above so many vectors in scope, and only if they are more than a tenth of all in the space, HNSW is faster.
 EXACT_UP_TO = 20_000
+TIMES_AS_MANY = 10
 # So many times as many vectors as are wanted are looked at on the way through the index (`hnsw.ef_search`) …
 EFFORT = 2
 # … and no fewer than so many: for the ten nearest twenty would miss too many of them.
@@ -55,7 +61,7 @@ def nearest(
     inside = f"space_id = {space_id} AND chat_id = :chat"
     if scope.session_key is not None:
         inside += " AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
-    elif _is_large(connection, messages):
+    elif is_worth_an_index(messages, everywhere(connection)) and _has_index(connection, space):
         connection.execute(_SEARCH_ON, given)
         rows = connection.execute(
             text(f"""
@@ -102,14 +108,31 @@ def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: VectorSearch) -> Vector
     )
 
 
-def _is_large(connection: Connection, messages: int) -> bool:
-    """Whether the index beats comparing all: many vectors in the chat, and a good part of the space."""
-    if messages <= EXACT_UP_TO:
-        return False
-    everywhere = connection.scalar(
+def is_worth_an_index(messages: float, everywhere: float) -> bool:
+    """Whether an index beats comparing with all of a chat's messages: of many, and a good part of all vectors.
+
+    >>> is_worth_an_index(20_000, 20_000), is_worth_an_index(20_001, 20_001), is_worth_an_index(30_000, 300_000)
+    (False, True, False)
+    """
+    return messages > EXACT_UP_TO and messages * TIMES_AS_MANY > everywhere
+
+
+def everywhere(connection: Connection) -> float:
+    """About how many vectors of messages there are, of all tenants and spaces."""
+    counted = connection.scalar(
         text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
     )
-    return bool(messages * 10 > (everywhere or 0))
+    return max(float(counted or 0), 0.0)
+
+
+def _has_index(connection: Connection, space: EmbeddingSpace) -> bool:
+    """Whether the space's index is there and built."""
+    return bool(
+        connection.scalar(
+            text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"),
+            {"name": index_of(space)},
+        )
+    )
 
 
 def session_cosines(
@@ -127,7 +150,7 @@ def session_cosines(
         inside += """ AND session_id IN (
             SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key)"""
     rows = connection.execute(
-        # materialized, so that it stays exact: the index would stop early
+        # materialized, so that each is compared once
         text(f"""
             WITH near AS MATERIALIZED (
                 SELECT session_id, embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})) AS distance

@@ -1,4 +1,4 @@
-"""SQL of embedding spaces and the indexes over their vectors."""
+"""SQL of embedding spaces and the indexes over their messages' vectors."""
 
 from sqlalchemy import Connection
 
@@ -62,31 +62,25 @@ def register(connection: Connection, space: EmbeddingSpace) -> EmbeddingSpace:
     return EmbeddingSpace(**row._mapping)
 
 
-def build_indexes(connection: Connection, space: EmbeddingSpace) -> list[str]:
-    """Build the space's missing HNSW indexes beside running work; the names of those built (owner).
+def index_of(space: EmbeddingSpace) -> str:
+    """The name of the HNSW index of the space's messages, where there is one."""
+    return f"message_vectors_space_{int(space.id or 0)}"
 
-    The connection must be in autocommit. An index that an interrupted build left invalid is dropped first.
+
+def build_index(connection: Connection, space: EmbeddingSpace) -> None:
+    """Build that index beside running work (owner, in autocommit).
+
     The size of the vectors and the space stand in the index, so they are written out, not passed.
     """
-    built = []
-    for table in VECTOR_TABLES:
-        name = f"{table}_space_{int(space.id or 0)}"
-        valid = connection.scalar(
-            text("""
-                SELECT i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid WHERE c.relname = :name
-            """),
-            {"name": name},
-        )
-        if valid:
-            continue
-        if valid is False:
-            connection.execute(text(f"DROP INDEX CONCURRENTLY {name}"))
-        connection.execute(
-            text(f"""
-                CREATE INDEX CONCURRENTLY {name} ON {table}
-                USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
-                WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
-            """)
-        )
-        built.append(name)
-    return built
+    connection.execute(
+        text(f"""
+            CREATE INDEX CONCURRENTLY {index_of(space)} ON message_vectors
+            USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
+            WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
+        """)
+    )
+
+
+def drop_index(connection: Connection, space: EmbeddingSpace) -> None:
+    """Drop it beside running work (owner, in autocommit)."""
+    connection.execute(text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(space)}"))

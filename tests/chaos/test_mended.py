@@ -37,7 +37,7 @@ class Rubbish(DeterministicEmbedder):
     ids=["none", "short", "zero", "nan", "infinite", "long"],
 )
 def test_a_vector_that_is_none_is_refused_and_not_stored(answer: list[Vector]) -> None:
-    with pytest.raises(ValueError, match="deterministic"):
+    with pytest.raises(ProviderUnavailable, match="deterministic"):
         embed.embed_all(Rubbish(answer), ["hello"])
 
 

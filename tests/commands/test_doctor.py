@@ -24,6 +24,7 @@ from pipeline.diagnosis.finding import worst
 from pipeline.diagnosis.postgres import Login, Server
 from pipeline.diagnosis.stored import Work
 from pipeline.ingest import accept
+from pipeline.store import nearest
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -150,7 +151,7 @@ def test_a_database_of_another_migration_is_found(run: Run, memory: None, settin
     assert found(run) == {"migration": "error"}
 
 
-def test_an_invalid_and_a_missing_index_are_found_and_built(
+def test_an_invalid_index_is_found_and_built_anew_by_the_owner(
     run: Run,
     memory: None,
     settings: Settings,
@@ -158,23 +159,43 @@ def test_an_invalid_and_a_missing_index_are_found_and_built(
     database_name: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    as_owner(settings, "DROP INDEX session_vectors_space_1")
-    broken = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{}'::regclass"
-    as_superuser(
-        postgres, database_name, broken.format("message_vectors_space_1"), broken.format("messages_order")
-    )
+    broken = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages_order'::regclass"
+    as_superuser(postgres, database_name, broken)
     said = diagnose(run)["findings"]
-    assert [(each["check"], each["fixable"]) for each in said] == [("index", True), ("index", True)]
-    assert len(diagnose(run, "--fix")["findings"]) == 2  # it takes the owner of the tables
+    assert [(each["check"], each["fixable"]) for each in said] == [("index", True)]
+    assert len(diagnose(run, "--fix")["findings"]) == 1  # it takes the owner of the tables
+    may_mend(settings, monkeypatch)
+    mended = diagnose(run, "--fix")
+    assert (mended["findings"], mended["mended"]) == ([], ["rebuilt the index messages_order"])
+
+
+def may_mend(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the doctor be the owner of the tables."""
     assert settings.owner_database_url is not None
     monkeypatch.setenv("BACKSCROLL_OWNER_DATABASE_URL", settings.owner_database_url.get_secret_value())
+
+
+def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is_large(
+    run: Run, memory: None, settings: Settings, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a chat of ten messages, which are many here
+    may_mend(settings, monkeypatch)
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 5)
+    # Then an index would help it, and is built
+    (finding,) = diagnose(run)["findings"]
+    assert (finding["check"], finding["fixable"]) == ("index", True)
+    assert "message_vectors_space_1 is missing" in finding["what"]
     mended = diagnose(run, "--fix")
-    assert mended["findings"] == []
-    assert sorted(mended["mended"]) == [
-        "built the index message_vectors_space_1",
-        "built the index session_vectors_space_1",
-        "rebuilt the index messages_order",
-    ]
+    assert (mended["findings"], mended["mended"]) == ([], ["built the index message_vectors_space_1"])
+    # When it is hardly too small any more it stays
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 15)
+    assert found(run) == {}
+    # And when no chat is large it goes, unless other tenants were not looked at
+    monkeypatch.setattr(nearest, "EXACT_UP_TO", 20_000)
+    assert found(run, "--tenant", TENANT) == {}
+    assert found(run) == {"index": "warning"}
+    mended = diagnose(run, "--fix")
+    assert (mended["findings"], mended["mended"]) == ([], ["dropped the index message_vectors_space_1"])
 
 
 def test_an_embedder_of_another_space_is_found(

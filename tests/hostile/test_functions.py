@@ -32,7 +32,8 @@ EXEMPT = {
     "ledger.finish": "its statement, store.work.finish, is walked",
     "sweep.sweep": "looks over all tenants as maintenance; its statements are walked",
     "checkup.mend_indexes": "the owner's",
-    "store.spaces.build_indexes": "the owner's",
+    "store.spaces.build_index": "the owner's",
+    "store.spaces.drop_index": "the owner's",
     "store.spaces.register": "the owner's",
     "store.health.rebuild": "the owner's",
 }

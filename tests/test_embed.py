@@ -1,0 +1,186 @@
+"""Embedding what is owed: full batches of like length, and a text that breaks the model takes no other with it."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import text
+
+from pipeline import embed, ingest, ledger
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ledger import Outcome, Policy
+from pipeline.owed import Filter, listing
+from pipeline.rules import Rules
+from pipeline.store.database import Database
+from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
+from schemas.vectors import Vector
+from tests.conftest import TENANT, message
+from tests.test_pipeline import CHAT, place, rows
+from workers.queues import EMBED
+
+POISON = "aconite"
+
+
+class Model(DeterministicEmbedder):
+    """Fails at texts in which a word stands, in the way that is asked for; remembers what it was given."""
+
+    def __init__(self, fail: Callable[[list[Vector]], list[Vector]], word: str = POISON) -> None:
+        super().__init__()
+        self.word = word
+        self.fail = fail
+        self.calls: list[list[str]] = []
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        self.calls.append(list(texts))
+        made = super().embed_documents(texts)
+        return self.fail(made) if any(self.word in each for each in texts) else made
+
+
+def raising(error: Exception) -> Callable[[list[Vector]], list[Vector]]:
+    def fail(_: list[Vector]) -> list[Vector]:
+        raise error
+
+    return fail
+
+
+def owe(database: Database, rules: Rules, policy: Policy, *contents: str) -> None:
+    """Messages of these contents that are placed and owed their vectors."""
+    said = [message(n / 10, content, id=f"m{n}") for n, content in enumerate(contents)]
+    ingest.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+
+
+def embed_once(database: Database, client: DeterministicEmbedder, policy: Policy) -> Outcome:
+    return ledger.run(database, "embed", embed.embedder(database, client), policy)
+
+
+def embedded(database: Database) -> list[object]:
+    """The external ids of the messages that have a vector."""
+    found = rows(
+        database, "SELECT external_id FROM messages JOIN message_vectors ON message_id = id ORDER BY id"
+    )
+    return [row[0] for row in found]
+
+
+FAILURES = {
+    "says that it failed": raising(ProviderFailed("it answers 500")),
+    "refuses it": raising(ProviderRejected("it is not allowed")),
+    "no number": lambda made: [[float("nan")] * len(vector) for vector in made],
+    "too short": lambda made: [vector[:-1] for vector in made],
+    "too few": lambda made: made[:-1],
+}
+
+
+@pytest.mark.parametrize("count", [32, 256])
+@pytest.mark.parametrize("how", FAILURES)
+def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vectors(
+    database: Database, rules: Rules, policy: Policy, how: str, count: int
+) -> None:
+    # Given one poisonous text among many
+    contents = [f"message number {n}" for n in range(count)]
+    contents[count // 3] = f"some {POISON} for you"
+    owe(database, rules, policy, *contents)
+    model = Model(FAILURES[how])
+    # When the worker runs once
+    embed_once(database, model, policy)
+    # Then all others have their vectors, and it waits for an operator with its reason
+    assert len(embedded(database)) == count - 1
+    [letter], _ = listing(database, TENANT, Filter(state="dead"))
+    assert letter.kind == "embed"
+    assert (letter.error or "").startswith("ProviderRejected: ")
+    # and it took about log2 n calls to find it, beside one for each portion and the probes
+    assert len(model.calls) <= count / embed.PORTION + 2 * count.bit_length() + 5
+    # nothing is tried again
+    assert embed_once(database, model, policy).claimed == 0
+
+
+def test_a_text_that_is_too_long_for_the_model_is_embedded_by_its_beginning_and_the_others_whole(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    ending = "z" * 8
+    long = f"{'word ' * 300}{ending}"
+    owe(database, rules, policy, *[f"{'other ' * 250}{n}" for n in range(7)], long)
+    model = Model(raising(ProviderFailed("too long")), word=ending)
+    embed_once(database, model, policy)
+    assert len(embedded(database)) == 8
+    assert [len(call[0]) for call in model.calls if len(call[0]) == embed.SHORTENED_CHARS] == [1000]
+    assert rows(database, "SELECT count(*) FROM work WHERE dead_at IS NOT NULL") == [(0,)]
+
+
+@pytest.mark.parametrize("error", [ProviderUnavailable("no answer"), ProviderFailed("it answers 500")])
+def test_an_outage_costs_two_calls_and_no_attempts(
+    database: Database, rules: Rules, policy: Policy, error: Exception
+) -> None:
+    owe(database, rules, policy, *(f"message number {n}" for n in range(40)))
+    model = Model(raising(error), word="")
+    outcome = embed_once(database, model, policy)
+    assert (outcome.finished, outcome.failed) == (0, 40)
+    assert len(model.calls) <= 2
+    found = rows(
+        database,
+        "SELECT max(attempts), count(due_at), count(dead_at), min(last_error) FROM work WHERE kind = 'embed'",
+    )
+    assert [row[:3] for row in found] == [(0, 40, 0)]
+    assert str(found[0][3]).startswith("ProviderUnavailable: ")
+
+
+def test_an_outage_that_begins_while_a_bad_text_is_looked_for_condemns_nobody(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    owe(database, rules, policy, *(f"message number {n}" for n in range(8)), f"some {POISON}")
+    model = Model(raising(ProviderFailed("it answers 500")))
+
+    def break_down(_: list[Vector]) -> list[Vector]:
+        if len(model.calls) > 3:
+            model.word = ""
+        raise ProviderFailed("it answers 500")
+
+    model.fail = break_down
+    embed_once(database, model, policy)
+    assert rows(database, "SELECT max(attempts), count(dead_at) FROM work WHERE kind = 'embed'") == [(0, 0)]
+
+
+def test_texts_reach_the_model_in_full_batches_of_like_length(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    # Given a claim of a few hundred messages, short and long ones mixed
+    shuffled = [(n * 37) % EMBED.batch for n in range(EMBED.batch)]
+    owe(database, rules, policy, *(f"{n:04} {'word ' * n}" for n in shuffled))
+    model = Model(raising(ProviderFailed("")), word="never said")
+    # When it is embedded
+    embed_once(database, model, Policy(batch=EMBED.batch, lease_seconds=60, max_attempts=3))
+    # Then the model is given full portions, and all texts come by their length
+    assert [len(call) for call in model.calls] == [embed.PORTION] * (EMBED.batch // embed.PORTION)
+    lengths = [len(each) for call in model.calls for each in call]
+    assert all(longer >= shorter for longer, shorter in pairwise(lengths))
+    assert len(embedded(database)) == EMBED.batch
+
+
+def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is_lost(
+    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a model that takes longer for a portion than a turn lasts
+    monkeypatch.setattr(embed, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(embed, "PORTION", 4)
+    owe(database, rules, policy, *(f"message number {n}" for n in range(10)))
+    # When it has had its turn, then there are the vectors of one portion, and the rest is due, untried
+    first = embed_once(database, DeterministicEmbedder(), policy)
+    assert first.follows == {"embed"}
+    assert len(embedded(database)) == 4
+    due = "SELECT count(*), max(attempts) FROM work WHERE kind = 'embed' AND due_at <= now() AND claimed IS NULL"
+    assert rows(database, due) == [(6, 0)]
+    # and it is done in the next turns
+    assert embed_once(database, DeterministicEmbedder(), policy).claimed == 6
+    assert embed_once(database, DeterministicEmbedder(), policy).claimed == 2
+    assert len(embedded(database)) == 10
+    assert rows(database, "SELECT count(*) FROM work WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
+
+
+def test_messages_of_one_text_are_given_up_together(database: Database, rules: Rules, policy: Policy) -> None:
+    owe(database, rules, policy, f"some {POISON}", "hello", f"some {POISON}")
+    embed_once(database, Model(raising(ProviderFailed("it answers 500"))), policy)
+    assert embedded(database) == ["m1"]
+    assert listing(database, TENANT, Filter(state="dead"))[1] == 2
+    with database.tenant(TENANT) as connection:
+        failed = "SELECT sum(value) FROM daily_counters WHERE name = 'embed_failures'"
+        assert connection.scalar(text(failed)) == 2
