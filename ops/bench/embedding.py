@@ -30,12 +30,12 @@ from workers import queues
 from workers.resources import Resources
 
 CHATS, EACH = 20, 500
-# Rounds of so many rows, in turn with the bare model; two without and two with a busy process beside them.
-ROUNDS, ROWS = 2, 2048
+# Rounds of so many rows, in turn with the bare model; as many without and with a busy process beside them.
+ROUNDS, ROWS = 4, 1024
 CLAIMS = (32, 128, 256)
-"""Sizes of claims that are tried beside the shipped one, a round's quarter of rows each."""
-SECONDS = 100.0
-"""No round is begun after so long: fewer are counted on a slow machine."""
+"""Sizes of claims that are tried beside the shipped one, half a round's rows each."""
+SECONDS = 40.0
+"""Alone and beside the busy process no round is begun after so long: fewer are counted on a slow machine."""
 ALONE, BUSY = 0.80, 0.70
 START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
 
@@ -48,15 +48,14 @@ def measure(say: Say) -> list[Case]:
         model = _Noting(held.embedder)
         bench = _Bench(held, model)
         bench.rows(256, queues.EMBED.batch)
-        deadline = time.monotonic() + SECONDS
         found = []
         for name, limit, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
             say(name)
             with beside():
-                found += bench.compare(name, limit, deadline)
+                found += bench.compare(name, limit)
         for size in CLAIMS:
             say(f"claims of {size}")
-            done, seconds = bench.rows(ROWS // 4, size)
+            done, seconds = bench.rows(ROWS // 2, size)
             found.append(Case(case=f"alone: rows to rows, claims of {size}", value=done / seconds, unit="/s"))
         found.append(Case(case="resident memory at the end", value=_resident_mb(), unit="MB"))
         return found
@@ -94,8 +93,9 @@ class _Bench:
         self._model = model
         self._handler = embed.embedder(held.database, model)
 
-    def compare(self, name: str, limit: float, deadline: float) -> list[Case]:
+    def compare(self, name: str, limit: float) -> list[Case]:
         """Rows to rows and the bare model in turn."""
+        deadline = time.monotonic() + SECONDS
         count, rows_seconds, bare_seconds = 0, 0.0, 0.0
         while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
             self._model.texts.clear()
