@@ -10,7 +10,7 @@ from pipeline.clients.sentence_transformers import (
     SentenceTransformersEmbedder,
     is_installed,
 )
-from schemas.errors import SettingsError
+from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 
 pytestmark = [
     pytest.mark.model,
@@ -89,3 +89,27 @@ def test_a_question_read_without_its_batch_has_the_same_vector(
 
     for text, vector in zip(texts, alone, strict=True):
         assert embedder.embed_query(text) == pytest.approx(vector, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("index out of range in self"), ProviderFailed),
+        (IndexError("index out of range in self"), ProviderFailed),
+        (MemoryError(), ProviderUnavailable),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), ProviderUnavailable),
+    ],
+)
+def test_a_model_that_fails_may_do_so_because_of_the_text_and_one_without_memory_may_not(
+    embedder: SentenceTransformersEmbedder,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    expected: type[Exception],
+):
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    embedder.load()
+    monkeypatch.setattr(embedder._model, "encode", fail)
+    with pytest.raises(expected, match="all-MiniLM-L6-v2"):
+        embedder.embed_documents(["a text that breaks it"])
