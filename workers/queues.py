@@ -47,7 +47,8 @@ ACCEPT = Queue(name="accept", pool="prefork", concurrency=1, max_tasks=10_000)
 INGEST = Queue(
     name="ingest", pool="prefork", concurrency=1, soft_limit=60, hard_limit=90, batch=5, max_tasks=10_000
 )
-# A model for each process, and as many threads inside as there are cores.
+# A model for each process, and as many threads inside as there are cores. Many rows, so that the model's batches are
+# full of texts of like length; what does not get its turn is handed back (`embed.TURN_SECONDS`).
 EMBED = Queue(
     name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=512
 )
