@@ -108,7 +108,7 @@ def embedding(
             return None
         statuses = dict(health.space_statuses(connection))
         written = spaces.written(connection)
-        indexed = {space.id: health.has_index(connection, spaces.index_of(space)) for space in written}
+        indexed = {space.id: spaces.is_indexed(connection, space) is not None for space in written}
         everywhere = nearest.everywhere(connection)
     largest = 0
     for tenant_id in tenant_ids:

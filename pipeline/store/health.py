@@ -70,11 +70,6 @@ def rebuild(connection: Connection, index: str) -> None:
     connection.execute(text(f"{verb} {quoted}"))
 
 
-def has_index(connection: Connection, name: str) -> bool:
-    """Whether there is an index of this name, valid or not."""
-    return connection.scalar(text("SELECT to_regclass(:name)"), {"name": name}) is not None
-
-
 def largest_chat(connection: Connection) -> int:
     """How many messages the largest chat of a tenant has."""
     return int(connection.scalar(text("SELECT max(message_count) FROM chats")) or 0)

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from pipeline.store import spaces
 from pipeline.store.scope import Scope
-from pipeline.store.spaces import index_of
 from pipeline.store.sql import text
 from pipeline.store.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
@@ -61,7 +61,7 @@ def nearest(
     inside = f"space_id = {space_id} AND chat_id = :chat"
     if scope.session_key is not None:
         inside += " AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
-    elif is_worth_an_index(messages, everywhere(connection)) and _has_index(connection, space):
+    elif is_worth_an_index(messages, everywhere(connection)) and spaces.is_indexed(connection, space):
         connection.execute(_SEARCH_ON, given)
         rows = connection.execute(
             text(f"""
@@ -123,16 +123,6 @@ def everywhere(connection: Connection) -> float:
         text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
     )
     return max(float(counted or 0), 0.0)
-
-
-def _has_index(connection: Connection, space: EmbeddingSpace) -> bool:
-    """Whether the space's index is there and built."""
-    return bool(
-        connection.scalar(
-            text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"),
-            {"name": index_of(space)},
-        )
-    )
 
 
 def session_cosines(

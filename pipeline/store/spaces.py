@@ -67,6 +67,15 @@ def index_of(space: EmbeddingSpace) -> str:
     return f"message_vectors_space_{int(space.id or 0)}"
 
 
+def is_indexed(connection: Connection, space: EmbeddingSpace) -> bool | None:
+    """Whether that index can be used; None: there is none."""
+    valid: bool | None = connection.scalar(
+        text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"),
+        {"name": index_of(space)},
+    )
+    return valid
+
+
 def build_index(connection: Connection, space: EmbeddingSpace) -> None:
     """Build that index beside running work (owner, in autocommit).
 
