@@ -17,7 +17,7 @@ from sqlalchemy import Connection, text
 from pipeline import headers, ledger
 from pipeline.clients.protocols import Embedder
 from pipeline.ledger import Claim
-from pipeline.store import chats, counters, messages, sessions, spaces, vectors
+from pipeline.store import chats, counters, messages, sessions, spaces, vectors, work
 from pipeline.store.database import Database
 from pipeline.summarize import stored_summary
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
@@ -75,8 +75,14 @@ def embedder(database: Database, client: Embedder) -> ledger.Handler:
             hashes = [document.hash for document in documents.values() if document.owner == "message"]
             known = vectors.known_hashes(connection, space_id, hashes)
         unknown = {d.hash: d.text for d in documents.values() if d.owner != "message" or d.hash not in known}
-        # texts of like length together, so that little is padded; the longest first, as they take most memory
-        rest = sorted(unknown, key=lambda each: len(unknown[each]), reverse=True)
+        urgent = {
+            documents[claim.key].hash
+            for claim in claims
+            if claim.priority == work.LIVE and claim.key in documents
+        }
+        # What is live first. Of that, texts of like length together, so that little is padded; the longest first, as
+        # they take most memory.
+        rest = sorted(unknown, key=lambda each: (each not in urgent, -len(unknown[each])))
         left = list(claims)
         while left:
             portion, rest = rest[:PORTION], rest[PORTION:]

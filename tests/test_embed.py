@@ -1,6 +1,7 @@
 """Embedding what is owed: full batches of like length, and a text that breaks the model takes no other with it."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -154,6 +155,21 @@ def test_texts_reach_the_model_in_full_batches_of_like_length(
     lengths = [len(each) for call in model.calls for each in call]
     assert all(longer >= shorter for longer, shorter in pairwise(lengths))
     assert len(embedded(database)) == EMBED.batch
+
+
+def test_what_people_say_now_reaches_the_model_before_the_rest_of_a_claim(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    # Given more imported messages than the model is given at once, each longer than the live one
+    imported = [message(n / 10, f"imported message number {n}", id=f"i{n}") for n in range(embed.PORTION + 1)]
+    ingest.accept(database, TENANT, CHAT, imported, settle=timedelta(seconds=1))
+    ingest.accept(database, TENANT, CHAT, [message(60, "now", id="live")])
+    place(database, rules, policy)
+    # When all of them are claimed together
+    client = Model(raising(AssertionError()))
+    embed_once(database, client, policy)
+    # Then the live one is in the first call
+    assert any("now" in each for each in client.calls[0])
 
 
 def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is_lost(
