@@ -181,10 +181,7 @@ class _Reader:
         return self._message(where, sender, local, said)
 
     def _message(self, where: str, sender: str, local: datetime, said: whatsapp_text.Said) -> Record | Broken:
-        try:
-            sent_at = whatsapp_time.instant(local, self._zone, self._latest)
-        except OverflowError:
-            return Broken(where=where, reason=f"{local} is not a time that a calendar knows")
+        sent_at = whatsapp_time.instant(local, self._zone, self._latest)
         sender_id = whatsapp_text.sender_id(sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text
