@@ -305,10 +305,8 @@ def test_a_forgotten_tenant_keeps_its_receipts_alone(
         "tombstones",
         "forget_receipts",
         "daily_counters",
-        "work",
     }
     assert rows(remembered, "SELECT DISTINCT name FROM daily_counters") == [("forgotten",)]
-    assert rows(remembered, "SELECT DISTINCT kind FROM work") == [("forget",)]
     with remembered.tenant("other") as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 8
 

@@ -13,7 +13,7 @@ from pipeline.ledger import Policy
 from pipeline.prune import prune, prune_all, retention_of
 from pipeline.retention import Retention
 from pipeline.rules import Rules
-from pipeline.store import chats, counters, sessions
+from pipeline.store import chats, counters, ranges
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable
 from schemas.forgetting import Subject
@@ -135,7 +135,7 @@ def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_th
         connection.execute(
             text("UPDATE conversation_sessions SET created_at = created_at - interval '90 days'")
         )
-        sessions.merge(connection, 1, [2, 3])
+        ranges.merge(connection, {2: 1, 3: 1})
         connection.execute(
             text("UPDATE conversation_sessions SET merged_at = merged_at - interval '31 days' WHERE id = 3")
         )
@@ -157,6 +157,7 @@ def test_figures_of_past_days_become_one_row_each_and_old_ones_go(
                     generate_series(0, 7) AS slot
             """)
         )
+    with database.tenant(TENANT) as connection:
         before = counters.totals(connection, 400)
     pruned = prune(database, TENANT, keep, batch=7)
     assert (pruned["daily_counters"], pruned["daily_counters_apart"]) == (16, 28)
