@@ -5,7 +5,7 @@ The server does not wait for the disk, which would hide in every claim alike wha
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -20,6 +20,7 @@ from ops.embedded.roles import DATABASE
 from pipeline.store import work
 from pipeline.store.claims import Turn, claim
 from pipeline.store.database import Database
+from pipeline.store.work import Owed
 from workers.queues import EMBED
 
 KIND = "embed"
@@ -102,10 +103,12 @@ class Server:
         with self.database.tenant(tenant) as connection:
             work.finish(connection, tenant, KIND, [row.key for row in rows], [row.token for row in rows])
 
-    def owe_anew(self, tenant: str, keys: Sequence[str], **given: int | str) -> None:
-        """Raise work as the pipeline does."""
+    def owe_anew(self, tenant: str, chats: Mapping[str, str]) -> None:
+        """Raise work as the pipeline does, each key for its chat."""
         with self.database.tenant(tenant) as connection:
-            work.raise_wanted(connection, tenant, KIND, keys, **given)  # type: ignore[arg-type]
+            work.raise_all(
+                connection, tenant, (Owed(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
+            )
 
 
 @contextmanager
@@ -160,8 +163,7 @@ def _rounds(running: Server) -> float:
     taken = []
     for number in range(ROUNDS):
         keys = [f"message:new-{number}-{row}" for row in range(BATCH)]
-        for chat in range(4):
-            running.owe_anew("one1", keys[chat::4], lane=f"chat {chat}")
+        running.owe_anew("one1", {key: f"chat {row % CHATS}" for row, key in enumerate(keys)})
         ms, rows = _timed(running.claim)
         if len(rows) < BATCH:
             raise RuntimeError(f"a claim took {len(rows)} of {BATCH} rows")
@@ -221,7 +223,7 @@ def _live(running: Server, say: Say) -> Iterator[Case]:
         running.owe("door", rows=IMPORTED, chats=1, priority=priority)
         batches = []
         for number in range(5):
-            running.owe_anew("door1", [f"message:live-{number}"], lane=f"chat {number}")
+            running.owe_anew("door1", {f"message:live-{number}": f"chat {number}"})
             batches.append(_until(running, f"message:live-{number}"))
         yield Case(
             case=f"batches until a live message is claimed beside {IMPORTED:,} {what} ones of another chat",

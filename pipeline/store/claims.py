@@ -99,7 +99,7 @@ _DEAL = text(f"""
             ) AS next
             WHERE walk.step < least(:batch, tenants.share) AND (NOT next.wrapped OR next.lane <= :lane)
         ), lanes AS MATERIALIZED (
-            SELECT lane, step, CAST(ceil(2.0 * tenants.share / count(*) OVER ()) AS integer) AS share
+            SELECT lane, step, CAST(ceil(1.0 * tenants.share / count(*) OVER ()) AS integer) AS share
             FROM walk WHERE step > 0
         )
         SELECT due.key, lanes.lane, lanes.step, row_number() OVER (ORDER BY due.turn, lanes.step) AS turn
