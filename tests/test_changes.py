@@ -86,6 +86,15 @@ def test_an_edit_leaves_a_message_where_it_was(remembered: Database, rules: Rule
     ]
 
 
+def test_an_older_edit_of_the_same_text_does_not_make_the_newest_one_older(
+    remembered: Database, rules: Rules
+) -> None:
+    edit(remembered, rules, "m4", "the newest", 60)
+    assert edit(remembered, rules, "m4", "the newest", 40).outcome == "unchanged"
+    assert edit(remembered, rules, "m4", "in between", 50).outcome == "unchanged"
+    assert rows(remembered, "SELECT content FROM messages WHERE external_id = 'm4'") == [("the newest",)]
+
+
 def test_an_edit_that_comes_before_its_message_waits_for_it(
     database: Database, rules: Rules, policy: Policy
 ) -> None:

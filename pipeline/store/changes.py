@@ -51,9 +51,10 @@ def set_content(
 
 
 def set_edited_at(connection: Connection, message_id: int, edited_at: datetime) -> None:
-    """Note an edit that left the text as it was."""
+    """Note an edit that left the text as it was, unless a newer one has."""
     connection.execute(
-        text("UPDATE messages SET edited_at = :at WHERE id = :id"), {"id": message_id, "at": edited_at}
+        text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id"),
+        {"id": message_id, "at": edited_at},
     )
 
 
