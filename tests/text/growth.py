@@ -18,7 +18,7 @@ RUNS = 3
 # A quarter of `SHORT` characters may not take longer, whatever it grows with: `LONG` would hang.
 HANGS_SECONDS = 0.5
 # What is in no class of letters, figures, or white space ends a run that was going well.
-ENDS = ("\x00", "x", " ", "\n")
+ENDS = ("\x00", "x", " ", "\n", "\nx")
 
 
 def times_as_long(function: Callable[[str], object], text: Callable[[int], str]) -> float:
@@ -68,7 +68,7 @@ def texts_for(pattern: re.Pattern[str]) -> dict[str, Callable[[int], str]]:
     for begin, body in _repetitions(tree):
         add("", begin + body)
         add("", begin)
-        for end in ENDS:
+        for end in (*ENDS, begin[:1]):
             add(begin, body, end)
             add("", begin + body + end)
     return found

@@ -138,11 +138,10 @@ def test_patterns_of_every_kind_are_tried() -> None:
     assert {name.partition("[")[0] for name in tried} >= BOUNDED
 
 
-def test_a_pattern_that_grows_with_the_square_is_found_out() -> None:
-    for quadratic in (r"\s*\[picture: [^\]]*\]", r"[?]+\W*$", r"'[^']+\s*$", r"\bA(?:x|y)*z"):
-        pattern = re.compile(quadratic)
-        times = max(times_as_long(pattern.search, text) for text in texts_for(pattern).values())
-        assert times > MOST_TIMES, quadratic
+@pytest.mark.parametrize("quadratic", [r"\s*\[picture: [^\]]*\]\s*$", r"<(?=\s*/?\s*tag)", r"'[^']+\s*$"])
+def test_a_pattern_that_grows_with_the_square_is_found_out(quadratic: str) -> None:
+    pattern = re.compile(quadratic)
+    assert any(times_as_long(pattern.search, text) >= MOST_TIMES for text in texts_for(pattern).values())
 
 
 def calls_of_re(tree: ast.AST, within: str) -> Iterator[tuple[str, str]]:
