@@ -95,6 +95,26 @@ def test_a_claim_reads_no_more_rows_when_thirty_thousand_are_owed(
     assert max(read) <= 32 * batch
 
 
+def test_a_claim_that_was_planned_when_little_was_owed_reads_no_more_after_a_flood(
+    database: Database, superuser: psycopg.Connection
+) -> None:
+    # Given a worker that has claimed from a table of a few rows, often enough for its plans to be kept
+    fill(superuser, "few", 20)
+    for _ in range(20):
+        claimed(database, batch=1)
+    superuser.execute("VACUUM ANALYZE work")
+    for _ in range(8):
+        claimed(database, batch=1)
+    # When a flood comes, before the planner's statistics know of it
+    superuser.execute("INSERT INTO tenants (tenant_id) VALUES ('flood1')")
+    given = {"tenant": "flood", "tenants": 1, "rows": 20_000, "lanes": 10, "priority": 0, "delay": 0}
+    superuser.execute(FILL, given)
+    # Then it takes its batch, and reads no more than that takes
+    with database.maintenance() as connection:
+        assert len(take(connection).rows) == 32
+        assert looked_at(connection) <= 32 * 32
+
+
 def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_much(
     database: Database, superuser: psycopg.Connection
 ) -> None:
