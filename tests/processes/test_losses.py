@@ -105,14 +105,30 @@ def test_what_a_killed_worker_was_doing_is_done_by_the_next_after_the_lease(
 
 def test_a_payload_whose_worker_was_killed_before_the_commit_is_stored_once(deployment: Deployment) -> None:
     worker = deployment.workers["accept"]
-    with deployment.locked("messages"):
+    # Given one that waits for its chat, and has said nothing of a commit
+    with deployment.locked("chats"):
         deployment.send("test:redelivered", talk(10))
-        deployment.wait_until_stuck("messages")
+        deployment.wait_until_stuck("chats")
         worker.kill()
     assert deployment.progress("test:redelivered").messages == 0
     worker.restart()
     deployment.wait_for("test:redelivered", 10)
     until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
+
+
+def test_a_payload_whose_worker_was_killed_with_its_commit_on_the_way_is_stored_once(
+    deployment: Deployment,
+) -> None:
+    worker = deployment.workers["accept"]
+    with deployment.locked("messages"):
+        deployment.send("test:on-its-way", talk(10))
+        deployment.wait_until_stuck("messages")
+        worker.kill()
+    # Then Postgres commits what it was told, and the payload that comes again is known
+    worker.restart()
+    deployment.wait_for("test:on-its-way", 10)
+    until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
+    assert deployment.progress("test:on-its-way").messages == 10
 
 
 def test_a_worker_told_to_end_finishes_the_payload_that_it_holds(deployment: Deployment) -> None:
