@@ -21,7 +21,7 @@ from pipeline.ledger import Handler, Outcome, Policy
 from pipeline.rules import Rules
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import SchemaOutdated
+from schemas.errors import DatabaseUnavailable, SchemaOutdated
 from schemas.settings import Settings, load_settings
 from workers import queues
 
@@ -111,11 +111,17 @@ def current() -> Resources:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Tables of an earlier migration are told in one line: what is owed there waits until they are upgraded."""
+    """Tell in one line that Postgres is away, or its tables too old: what is owed waits, and the sweep hints again.
+
+    A task that failed would send its whole traceback to the worker's main process, which reads nothing while Redis is
+    away as well; a time limit would then hit the child in the middle of it, and the rest be read as something else.
+    """
     try:
         yield
     except SchemaOutdated as error:
         log.warning("waits_for_upgrade", error=str(error))
+    except DatabaseUnavailable as error:
+        log.warning("waits_for_postgres", error=str(error))
 
 
 def run(app: Celery, kind: str, handler: Handler) -> Outcome:

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from billiard import active_children
+from celery.platforms import EX_FAILURE
 from celery.signals import (
     before_task_publish,
     heartbeat_sent,
@@ -104,15 +105,27 @@ def _heartbeat_file() -> Path | None:
 @worker_init.connect
 def _bound_shutdown(sender: Any, **_: Any) -> None:
     # Celery has no signal between the tasks' time and the closing, which waits for threads without end.
-    give_time = sender.wait_for_soft_shutdown
+    give_time, stop = sender.wait_for_soft_shutdown, sender.stop
 
     def give_time_then_watch() -> None:
         give_time()
-        watchdog = threading.Timer(CLOSING_SECONDS, _end_now)
-        watchdog.daemon = True
-        watchdog.start()
+        _watch()
+
+    def watch_when_broken(in_sighandler: bool = False, exitcode: int | None = None) -> None:
+        # its main loop has failed: nobody reads what children have to say, and closing may wait for just that
+        if exitcode == EX_FAILURE:
+            _watch()
+        stop(in_sighandler=in_sighandler, exitcode=exitcode)
 
     sender.wait_for_soft_shutdown = give_time_then_watch
+    sender.stop = watch_when_broken
+
+
+def _watch() -> None:
+    """From now on closing may take `CLOSING_SECONDS`."""
+    watchdog = threading.Timer(CLOSING_SECONDS, _end_now)
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def _end_now() -> None:
