@@ -96,6 +96,8 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         # a language, a vocabulary
         "pipeline.thesaurus._entries",
         "pipeline.clients.tokenizers._loaded",
+        # a path of the settings
+        "workers.signals._heartbeat_file",
         # the vectors of the last 32 questions
         "pipeline.store.vectors._literal",
     }
