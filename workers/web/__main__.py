@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -30,6 +31,9 @@ log = structlog.get_logger(__name__)
 REQUEST_SECONDS = 10
 """What requests have to be answered once the end is asked for."""
 STOP_SECONDS = REQUEST_SECONDS + 10.0
+SWITCH_SECONDS = 0.001
+"""How long a thread that works on a large request keeps the interpreter from others, of which a small request needs
+it some ten times; 5 ms by default."""
 STEADY_SECONDS = 1.0
 """A child that ends sooner is replaced when they are over: one that dies at its start shall not keep a core busy."""
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
@@ -46,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args(arguments)
     configure_logging()
+    sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
         partial(create, given.processes),
         factory=True,
