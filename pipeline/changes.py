@@ -25,8 +25,8 @@ AHEAD = timedelta(minutes=5)
 """A clock that runs further ahead would win over every later edit: its edits count as made now."""
 
 
-TAKEN_OVER_SECONDS = 60.0
-"""After which workers finish a deletion that its process has not: longer than it waits for any lock."""
+TAKEN_OVER_SECONDS = 10.0
+"""After which workers finish a deletion that its process has not. One that still waits for a lock finds it done."""
 
 
 @dataclass(frozen=True, kw_only=True)
