@@ -1,4 +1,4 @@
-"""The door as several processes that share one socket: all serve, one that dies is replaced, all end together."""
+"""The door as several processes that share a port: all serve, one that dies is replaced, all end together."""
 
 import json
 import signal
@@ -44,11 +44,13 @@ class Served:
         return psutil.Process(self.process.pid).children()
 
     def answers(self) -> bool:
-        """Whether somebody answers a new connection."""
-        try:
-            return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=5).status_code == 200
-        except httpx.TransportError:
-            return False
+        """Whether somebody answers one of twenty new connections, which the processes share."""
+        for _ in range(20):
+            try:
+                return httpx.get(f"http://127.0.0.1:{self.port}/readyz", timeout=1).status_code == 200
+            except httpx.TransportError:
+                continue
+        return False
 
     def started(self) -> int:
         """How many have ever come up."""
@@ -56,7 +58,7 @@ class Served:
         return lines.count("Application startup complete.")
 
     def each_answers(self) -> bool:
-        """Whether each answers while all others stand still."""
+        """Whether each answers connections of its own while all others stand still."""
         children = self.children()
         for serving in children:
             others = [child for child in children if child != serving]

@@ -1,9 +1,9 @@
-"""The HTTP API as processes that share one listening socket: `python -m workers.web --processes 2`.
+"""The HTTP API as processes that share a port: `python -m workers.web --processes 2`.
 
-One process serves by itself. With several, this one listens and watches, and its children serve: whichever is free
-takes the next connection. A child that was killed is replaced; one that ends by itself was refused its start, and
-all end with its exit code. TERM and INT end all, after the requests that they are working on; so does the end of this
-process, in whatever way.
+One process serves by itself. With several, this one listens and watches, and its children serve. On Linux the kernel
+shares connections out among them; elsewhere whichever is free takes the next one. A child that was killed is replaced;
+one that ends by itself was refused its start, and all end with its exit code. TERM and INT end all, after the requests
+that they are working on; so does the end of this process, in whatever way.
 """
 
 import argparse
@@ -65,14 +65,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.processes == 1:
         uvicorn.Server(config).run()
     else:
-        _watch(config, config.bind_socket(), given.processes)
+        _watch(config, _listeners(config, given.processes))
 
 
-def _watch(config: uvicorn.Config, listener: socket.socket, processes: int) -> None:
-    """Keep so many children serving; ends this process as the signal that it got, or the child's exit code, says."""
+def _listeners(config: uvicorn.Config, processes: int) -> list[socket.socket]:
+    """A listening socket for each child. Ends this process when somebody else has the port.
+
+    A single socket would give connections that come together to one child: it takes as many as wait.
+    """
+    alone = config.bind_socket()
+    if sys.platform != "linux":
+        return [alone] * processes
+    # now it is known that nobody else has the port, who could share it with us
+    family, address = alone.family, alone.getsockname()
+    alone.close()
+    listeners = []
+    for _ in range(processes):
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(address)
+        listeners.append(listener)
+    return listeners
+
+
+def _watch(config: uvicorn.Config, listeners: Sequence[socket.socket]) -> None:
+    """Keep a child serving at each; ends this process as the signal that it got, or the child's exit code, says."""
     # without handlers of our own there is no moment at which a child has them, too
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-    children = {_start(config, listener): time.monotonic() for _ in range(processes)}
+    children = {_start(config, listener): (listener, time.monotonic()) for listener in listeners}
     while True:
         got = signal.sigwait(_WATCHED)
         if got != signal.SIGCHLD:
@@ -82,14 +103,14 @@ def _watch(config: uvicorn.Config, listener: socket.socket, processes: int) -> N
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
             signal.raise_signal(got)
         for child in [child for child in children if child.exitcode is not None]:
-            started = children.pop(child)
+            listener, started = children.pop(child)
             code = child.exitcode or 0
             if code >= 0:
                 _stop(list(children))
                 raise SystemExit(code or 1)
             log.error("process_replaced", pid=child.pid, signal=signal.Signals(-code).name)
             time.sleep(max(0.0, started + STEADY_SECONDS - time.monotonic()))
-            children[_start(config, listener)] = time.monotonic()
+            children[_start(config, listener)] = (listener, time.monotonic())
 
 
 def _start(config: uvicorn.Config, listener: socket.socket) -> ForkProcess:
