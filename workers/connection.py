@@ -11,6 +11,7 @@ import structlog
 from celery import Celery
 from celery.app.amqp import AMQP
 from kombu import Connection
+from kombu.transport import redis, virtual
 from redis.exceptions import ResponseError
 
 log = structlog.get_logger(__name__)
@@ -26,6 +27,30 @@ KEEPALIVE = {
 PAUSES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
 
 
+class _Taken(redis.QoS):  # type: ignore[misc] # kombu ships no types
+    """What a worker has taken; a task that could not be acknowledged does not count against it for ever.
+
+    kombu keeps such a task among those in hand, of which a worker may have one: it would never take another, although
+    its connection lives on. The task itself comes back after the visibility timeout, and doing it again is harmless.
+    """
+
+    def ack(self, delivery_tag: str) -> None:
+        """Acknowledge the task; it is no longer in hand even when Redis did not answer."""
+        try:
+            super().ack(delivery_tag)
+        except self.channel.connection_errors:
+            virtual.QoS.ack(self, delivery_tag)
+            raise
+
+
+class _Channel(redis.Channel):  # type: ignore[misc] # kombu ships no types
+    QoS = _Taken
+
+
+class _Transport(redis.Transport):  # type: ignore[misc] # kombu ships no types
+    Channel = _Channel
+
+
 class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no types
     """A connection whose loss is noticed and soon mended, and leaves tasks in hand able to be acknowledged."""
 
@@ -38,6 +63,11 @@ class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no type
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Connection:
         """Connect, trying again and again; the pauses between tries stay short."""
         return super().ensure_connection(*args, **(PAUSES | kwargs))
+
+    def get_transport_cls(self) -> type:
+        """Return kombu's transport, mended."""
+        found: type = super().get_transport_cls()
+        return _Transport if found is redis.Transport else found
 
     def _do_close_transport(self) -> None:
         # kombu takes the address away from the transport as well. A task that was taken before the loss and ends
