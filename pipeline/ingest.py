@@ -106,44 +106,10 @@ def _accept(
     trace_id: str | None,
 ) -> tuple[int, int]:
     """Store a slice in one transaction; `(new, kept out)`."""
-    sized = [(message, estimate_tokens(message.content)) for message in given]
-    if settle is None and not any(message.closes_session for message in given):
-        key = _keys.get(tenant_id)
-        with database.undecided() as connection:
-            new = accepting.put_at_once(
-                connection,
-                tenant_id,
-                chat,
-                sized,
-                key=key,
-                hashes=tombstones.hashes_of(key, chat.chat_id, given),
-                priority=work.LIVE,
-                trace_id=trace_id,
-            )
-        if new is not None:
-            return new, 0
-    return _accept_step_by_step(database, tenant_id, chat, sized, settle=settle, trace_id=trace_id)
-
-
-# By tenant, as it was read last: whoever uses one has Postgres compare it, so that it need not be read each time.
-_keys: dict[str, bytes] = {}
-
-
-def _accept_step_by_step(
-    database: Database,
-    tenant_id: str,
-    chat: ChatIn,
-    sized: Sequence[tuple[MessageIn, int]],
-    *,
-    settle: timedelta | None,
-    trace_id: str | None,
-) -> tuple[int, int]:
-    """Store a slice of which something may be kept out, or whose chat is new; `(new, kept out)`."""
+    priority = work.LIVE if settle is None else work.LATER
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
-        if key is not None:
-            _keys[tenant_id] = key
-        admitted = tombstones.admit(connection, key, chat.chat_id, [message for message, _ in sized])
+        admitted = tombstones.admit(connection, key, chat.chat_id, given)
         if admitted.kept_out:
             changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
         if admitted.unnamed:
@@ -151,8 +117,8 @@ def _accept_step_by_step(
         if not admitted.messages:
             return 0, len(admitted.kept_out)
         if stored is None or not chats.is_as_said(stored, chat):
-            chats.ensure(connection, tenant_id, chat)
-            accepting.hold(connection, chat.chat_id)
+            made = chats.ensure(connection, tenant_id, chat)
+            stored = accepting.hold(connection, chat.chat_id) or made
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [
@@ -160,15 +126,14 @@ def _accept_step_by_step(
         ]
         if closing:
             sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
-        out = set(admitted.kept_out)
+        sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]
         new = accepting.put(
             connection,
             tenant_id,
-            chat.chat_id,
-            [each for each in sized if each[0].external_id not in out],
-            key=key,
+            stored,
+            sized,
             closing=bool(closing),
-            priority=work.LIVE if settle is None else work.LATER,
+            priority=priority,
             trace_id=trace_id,
         )
     return new, len(admitted.kept_out)

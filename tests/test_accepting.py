@@ -10,10 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import changes, ingest
-from pipeline.ingest import Accepted
-from pipeline.rules import Rules
-from pipeline.store import accepting as store
+from pipeline import ingest
 from pipeline.store import counters, work
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable
@@ -104,38 +101,6 @@ def test_what_an_import_brings_is_placed_after_what_people_say_now(database: Dat
     # and one live message makes its chat live
     ingest.accept(database, TENANT, ChatIn(chat_id="test:import"), [message(1)])
     assert owed("test:import") == (work.LIVE, work.LATER, True)
-
-
-def test_a_message_with_nothing_in_its_way_is_stored_in_one_trip(
-    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Given a tenant in which something was deleted, and a chat that is known
-    ingest.accept(database, TENANT, CHAT, [message(0)])
-    changes.delete(database, TENANT, CHAT.chat_id, "m0", rules)
-    ingest.accept(database, TENANT, CHAT, [message(1)])
-    # When nobody may look first
-    monkeypatch.setattr(store, "begin", None)
-    assert ingest.accept(database, TENANT, CHAT, [message(2), message(1)]) == Accepted(new=1, duplicates=1)
-    # Then what is in the way is told by that trip: a deletion, a chat that is new or called otherwise
-    with pytest.raises(TypeError):
-        ingest.accept(database, TENANT, CHAT, [message(0)])
-    for chat in (ChatIn(chat_id="test:new"), ChatIn(chat_id=CHAT.chat_id, title="House")):
-        with pytest.raises(TypeError):
-            ingest.accept(database, TENANT, chat, [message(3)])
-    monkeypatch.undo()
-    assert ingest.accept(database, TENANT, CHAT, [message(0), message(3)]) == Accepted(
-        new=1, duplicates=0, kept_out=1
-    )
-
-
-@pytest.mark.parametrize("known", [None, bytes(32)])
-def test_what_was_forgotten_is_kept_out_whatever_key_a_process_remembers(
-    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch, known: bytes | None
-) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0)])
-    changes.delete(database, TENANT, CHAT.chat_id, "m0", rules)
-    monkeypatch.setattr(ingest, "_keys", {} if known is None else {TENANT: known})
-    assert ingest.accept(database, TENANT, CHAT, [message(0)]).kept_out == 1
 
 
 def test_an_edit_that_comes_while_its_message_is_stored_is_applied(

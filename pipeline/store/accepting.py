@@ -1,4 +1,4 @@
-"""SQL of accepting: one trip to the server where nothing is in the way, else two, each with all that can be said in it.
+"""SQL of accepting: two trips to the server, each with all that can be said in it.
 
 It goes past SQLAlchemy, whose part would be most of what a message costs, to psycopg's pipeline on the same
 connection.
@@ -12,19 +12,13 @@ import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
-from pipeline.store.chats import SAID, Chat, said
+from pipeline.store.chats import Chat
 from pipeline.store.counters import slot
 from pipeline.store.tombstones import FORGETTING
 from pipeline.store.work import AGAIN
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import MessageIn
 
 _CHAT = [field.name for field in fields(Chat)]
-
-# A part that nothing is said of is as it is stored.
-_AS_SAID = " AND ".join(
-    f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
-    for name in SAID
-)
 
 # What `Database.tenant` and `tombstones.lock` say one after the other.
 _BEGIN = f"""
@@ -44,27 +38,22 @@ _HOLD = f"""
 # An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
 # Work, then counters: each reads what the one before it returns, so that rows are locked in this order.
 _PUT = f"""
-    WITH allowed AS MATERIALIZED (
-        SELECT language FROM chats
-        WHERE chat_id = %(chat)s AND {_AS_SAID}
-            AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
-            AND NOT EXISTS (SELECT 1 FROM tombstones WHERE hash = ANY(CAST(%(hashes)s AS bytea[])))
-    ), edits AS (
-        DELETE FROM pending_changes USING allowed WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
+    WITH edits AS (
+        DELETE FROM pending_changes WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
         RETURNING external_id, content, token_count, edited_at
     ), given AS (
-        SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
+        SELECT m.*, edits.edited_at, coalesce(edits.content, m.said) AS content,
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + interval '5 minutes' AS ahead
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
             position integer, agent_id text, session_key text, metadata jsonb, tokens integer)
-        CROSS JOIN allowed LEFT JOIN edits USING (external_id)
+        LEFT JOIN edits USING (external_id)
     ), stored AS (
         INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, sent_at, position, edited_at, revision, language, metadata)
         SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
-            CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, language,
+            CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, %(language)s,
             CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END
         FROM given ORDER BY external_id COLLATE "C"
         ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
@@ -79,13 +68,12 @@ _PUT = f"""
         FROM arrived HAVING count(*) > 0 OR %(closing)s
         {AGAIN}
         RETURNING key
-    ), counted AS (
-        INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-        SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', %(slot)s, count(*)
-        FROM owed CROSS JOIN arrived HAVING count(*) > 0
-        ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
     )
-    SELECT (SELECT count(*) FROM arrived), EXISTS (SELECT FROM allowed)
+    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+    SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', %(slot)s, count(*)
+    FROM owed CROSS JOIN arrived HAVING count(*) > 0
+    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+    RETURNING (SELECT count(*) FROM arrived)
 """
 
 
@@ -111,83 +99,39 @@ def hold(connection: Connection, chat_id: str) -> Chat | None:
 def put(
     connection: Connection,
     tenant_id: str,
-    chat_id: str,
+    chat: Chat,
     messages: Sequence[tuple[MessageIn, int]],
     *,
-    key: bytes | None,
     closing: bool,
     priority: int,
     trace_id: str | None,
 ) -> int:
     """Store messages `(message, tokens)` that are not there yet, and commit; how many were new.
 
-    They are arrivals, and placing them is owed; also without any when a session is `closing`. The chat is held, and
-    `key` is the tenant's as `begin` found it; edits that came before their messages are applied to them.
+    They are arrivals, and placing them is owed; also without any when a session is `closing`. The chat is
+    held; edits that came before their messages are applied to them.
     """
-    given = _given(tenant_id, ChatIn(chat_id=chat_id), messages, key, (), closing, priority, trace_id)
-    driver = _driver(connection)
-    with driver.pipeline():
-        stored = driver.execute(_PUT, given)
-        driver.commit()
-    new, _ = stored.fetchone() or (0, True)
-    return int(new)
-
-
-def put_at_once(
-    connection: Connection,
-    tenant_id: str,
-    chat: ChatIn,
-    messages: Sequence[tuple[MessageIn, int]],
-    *,
-    key: bytes | None,
-    hashes: Sequence[bytes],
-    priority: int,
-    trace_id: str | None,
-) -> int | None:
-    """Begin, `put` and commit in one trip; None, and nothing is done, when something is in the way.
-
-    That is: there is no such chat, or it is not as said; the tenant's key is not `key`; a tombstone of one of the
-    `hashes` stands. First of a transaction that serves no tenant yet.
-    """
-    given = _given(tenant_id, chat, messages, key, hashes, False, priority, trace_id)
-    driver = _driver(connection)
-    with driver.pipeline():
-        driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat.chat_id})
-        driver.execute(_HOLD, {"chat": chat.chat_id})
-        stored = driver.execute(_PUT, given)
-        driver.commit()
-    new, allowed = stored.fetchone() or (0, False)
-    return int(new) if allowed else None
-
-
-def _given(
-    tenant_id: str,
-    chat: ChatIn,
-    messages: Sequence[tuple[MessageIn, int]],
-    key: bytes | None,
-    hashes: Sequence[bytes],
-    closing: bool,
-    priority: int,
-    trace_id: str | None,
-) -> dict[str, Any]:
     rows = [
         {**message.model_dump(mode="json", exclude=_ELSEWHERE), "said": message.content, "tokens": tokens}
         for message, tokens in messages
     ]
-    return {
-        **dict.fromkeys(SAID),
-        **said(chat),
+    given = {
         "tenant": tenant_id,
         "chat": chat.chat_id,
+        "language": chat.language,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
-        "key": key,
-        "hashes": list(hashes),
         "closing": closing,
         "priority": priority,
         "slot": slot(),
         "trace": trace_id,
     }
+    driver = _driver(connection)
+    with driver.pipeline():
+        stored = driver.execute(_PUT, given)
+        driver.commit()
+    row = stored.fetchone()
+    return 0 if row is None else int(row[0])
 
 
 _ELSEWHERE = {"closes_session", "content"}
