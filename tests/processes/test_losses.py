@@ -116,7 +116,7 @@ def test_a_payload_whose_worker_was_killed_before_the_commit_is_stored_once(depl
     until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
 
 
-def test_a_payload_whose_worker_was_killed_with_its_commit_on_the_way_is_stored_once(
+def test_a_payload_whose_worker_was_killed_while_it_was_being_stored_is_stored_once(
     deployment: Deployment,
 ) -> None:
     worker = deployment.workers["accept"]
@@ -124,7 +124,7 @@ def test_a_payload_whose_worker_was_killed_with_its_commit_on_the_way_is_stored_
         deployment.send("test:on-its-way", talk(10))
         deployment.wait_until_stuck("messages")
         worker.kill()
-    # Then Postgres commits what it was told, and the payload that comes again is known
+    # Then the payload comes again
     worker.restart()
     deployment.wait_for("test:on-its-way", 10)
     until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
