@@ -1,22 +1,23 @@
 """Make a context out of what was found: which block comes first to the budget, and how they stand in the end."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from pipeline import assemble, blocks, chosen
 from pipeline.asking import Asked
 from pipeline.assemble import Section
-from pipeline.blocks import Remembered
+from pipeline.blocks import Put, Remembered
+from pipeline.covered import shown_whole
 from pipeline.exchanges import exchanged
 from pipeline.explain import explanation
-from pipeline.fence import harmless, visible
 from pipeline.likeness import Scale
 from pipeline.recall import Found
 from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate_line
-from schemas.context import Block, BlockKind, ChatMessage, Context, Dropped, MemoryPreview
+from pipeline.turns import chat_messages
+from schemas.context import Block, BlockKind, Context, Dropped, Item, MemoryPreview
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
-from schemas.sessions import Message
 
 ORDER: tuple[BlockKind, ...] = (
     "guardrails",
@@ -28,6 +29,9 @@ ORDER: tuple[BlockKind, ...] = (
     "history",
     "question",
 )
+
+SUMMARIES: tuple[BlockKind, ...] = ("sessions", "related")
+"""The blocks that tell what a session was about."""
 
 
 class Page:
@@ -55,6 +59,16 @@ class Page:
         if filled.block is not None:
             self.put(filled.block)
 
+    def items(self, kind: BlockKind) -> list[Item]:
+        """What one of the blocks shows."""
+        return self.blocks[kind].items if kind in self.blocks else []
+
+    def copy(self) -> "Page":
+        """The same, to be filled otherwise."""
+        made = Page(self.room, self.count, explained=self.explained)
+        made.blocks, made.dropped = dict(self.blocks), list(self.dropped)
+        return made
+
     def ordered(self) -> list[Block]:
         """The blocks as a reader gets them."""
         return [self.blocks[kind] for kind in ORDER if kind in self.blocks]
@@ -65,7 +79,7 @@ def question_block(query: ContextQuery, budget: int, tokenizer: Tokenizer = ESTI
 
     Raises `InvalidInput` for a budget that is too small for it alone, which is known before anything is searched.
     """
-    block = assemble.plain("question", blocks.QUESTION + query.query, tokenizer.count)
+    block = assemble.plain("question", Put(query=query.query).text, tokenizer.count)
     if block.tokens > budget:
         raise InvalidInput(
             f"budget_tokens is {budget}, but the question alone takes {block.tokens}: raise it or ask shorter",
@@ -89,9 +103,14 @@ def answer(
         # no more than the number, and that whatever was asked: the rest is not for whoever is here
         detail = f"{found.hidden_memories:,} learned in other chats, where not everybody here was"
         page.dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
-    page.put(question_block(query, budget, tokenizer))
     degraded = list(asked.degraded)
-    if not page.put(assemble.plain("guardrails", blocks.GUARDRAILS, count)):
+    question_block(query, budget, tokenizer)
+    guardrails = assemble.plain("guardrails", blocks.GUARDRAILS, count)
+    put = _put(query, asked, (budget - guardrails.tokens, budget), count)
+    page.put(assemble.plain("question", put.text, count))
+    if not put.today:
+        degraded.append("question: the budget has no room for today's date")
+    if not page.put(guardrails):
         degraded.append("guardrails: the budget has no room for them")
 
     itself = query.query.strip().casefold()
@@ -102,16 +121,16 @@ def answer(
     known = chosen.choose(found.memories, parameters, scale)
     page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
-    page.fill(blocks.memories(known.statements, memory_cap))
+    page.fill(blocks.memories(known.statements, memory_cap, asked.asker))
     page.fill(blocks.documents(known.passages, memory_cap, query.query))
-    _what_was_found(page, asked, found, scale, int(budget * parameters.session_share), itself)
+    page = _what_was_found(page, asked, found, scale, int(budget * parameters.session_share), itself)
 
     ordered = page.ordered()
     history_tokens = page.blocks["history"].tokens if "history" in page.blocks else 0
     return Context(
         context_id=f"ctx_{secrets.token_hex(8)}",
         text="\n\n".join(block.text for block in ordered),
-        messages=_chat_messages(query, ordered, recent, count),
+        messages=chat_messages(ordered, recent, put, asked.zone, count, alternate=query.alternate_roles),
         blocks=ordered,
         used_tokens=sum(block.tokens for block in ordered),
         budget=budget,
@@ -124,23 +143,70 @@ def answer(
     )
 
 
+def _put(query: ContextQuery, asked: Asked, rooms: Sequence[int], count: Count) -> Put:
+    """The question with as much of who asks and when as there is room for, in the first of these rooms that has any."""
+    whole = blocks.put(query.query, asked.asker, asked.now.astimezone(asked.zone))
+    alone = Put(query=query.query)
+    forms = (whole, replace(whole, today=""), alone)
+    fitting = (form for room in rooms for form in forms if count(form.text) <= room)
+    return next(fitting, alone)
+
+
 def _what_was_found(
     page: Page, asked: Asked, found: Found, scale: Scale, session_cap: int, itself: str
-) -> None:
-    """Sessions, the messages that matter, and related sessions."""
+) -> Page:
+    """The page with sessions, the messages that matter, and related sessions.
+
+    A session of which all stands there anyway is not summarized besides: its tokens go to others.
+    """
     if found.retrieved is None:
-        return
+        return page
+    cards = [card for card, _ in found.sessions if card.summary and not found.fell_back]
+    session_of = {str(hit.candidate.id): hit.candidate.session for hit in found.ranked} if cards else {}
+
+    def whole(made: Page) -> set[int]:
+        history, exchanges = made.items("history"), made.items("exchanges")
+        return shown_whole(cards, found.recent, history, exchanges, session_of, itself)
+
+    covered = whole(page)
+    while True:
+        made = _with_found(page.copy(), asked, found, scale, session_cap, itself, covered)
+        summarized = {int(item.id) for kind in SUMMARIES for item in made.items(kind)}
+        twice = summarized & whole(made)
+        if not twice:
+            break
+        covered |= twice
+    detail = "all that was said in it stands in the context"
+    made.dropped += [
+        Dropped(kind="session", id=str(session), reason="covered", detail=detail)
+        for session in sorted(covered)
+    ]
+    return made
+
+
+def _with_found(
+    page: Page,
+    asked: Asked,
+    found: Found,
+    scale: Scale,
+    session_cap: int,
+    itself: str,
+    covered: Collection[int],
+) -> Page:
     parameters, zone = asked.parameters, asked.zone
-    summarized = [(card, score) for card, score in found.sessions if card.summary and not found.fell_back]
+    summarized = [
+        (card, score)
+        for card, score in found.sessions
+        if card.summary and not found.fell_back and card.id not in covered
+    ]
     page.fill(blocks.sessions(summarized, parameters, session_cap, zone))
     shown = [card for card, _ in summarized[: parameters.sessions]]
     related = blocks.related(shown, summarized[parameters.sessions :], parameters, zone)
     reserve = assemble.fill(related, page.room // 10, page.count).block
-    said = page.blocks["history"].items if "history" in page.blocks else []
     entries = exchanged(
         found.looked_into,
         [hit.candidate for hit in found.ranked],
-        {int(item.id): "the recent messages" for item in said},
+        {int(item.id): "the recent messages" for item in page.items("history")},
         parameters,
         zone,
         itself,
@@ -149,6 +215,7 @@ def _what_was_found(
     section = Section(kind="exchanges", heading=_heading(page, found), entries=entries, cap=100_000)
     page.fill(section, keep_free=reserve.tokens if reserve else 0)
     page.fill(related)
+    return page
 
 
 def _heading(page: Page, found: Found) -> str:
@@ -163,23 +230,3 @@ def _previews(facts: Sequence[Remembered]) -> list[MemoryPreview]:
         MemoryPreview(id=m.id, source=m.source, preview=assemble.shortened(m.content, 120), score=m.score)
         for m in facts
     ]
-
-
-def _chat_messages(
-    query: ContextQuery, ordered: list[Block], recent: list[Message], count: Count
-) -> list[ChatMessage]:
-    """The blocks for a chat model: what is known as the system's, recent messages as said, then the question."""
-    told = "\n\n".join(block.text for block in ordered if block.kind not in {"history", "question"})
-    said = {str(message.id): message for message in recent}
-    history = [item for block in ordered if block.kind == "history" for item in block.items]
-    spoken = []
-    for item in history:
-        message = said[item.id]
-        text = assemble.within_tokens(harmless(visible(message.content)), count(item.text), count)
-        if message.role == "assistant":
-            spoken.append(ChatMessage(role="assistant", content=text))
-        else:
-            speaker = assemble.one_line(message.speaker)
-            spoken.append(ChatMessage(role="user", content=f"{speaker}: {text}"))
-    system = [ChatMessage(role="system", content=told)] if told else []
-    return [*system, *spoken, ChatMessage(role="user", content=query.query)]

@@ -34,6 +34,8 @@ class Asked:
     weights: Weights
     # the database's clock
     now: datetime
+    # what to call whoever asks; None where nobody is named
+    asker: str | None = None
     space: EmbeddingSpace | None = None
     vector: Vector | None = None
     degraded: list[str] = field(default_factory=list)
@@ -65,7 +67,7 @@ def ask(
         chat = chats.get(connection, query.chat_id)
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
-        people, earliest = sessions.people(connection, query.chat_id)
+        people, earliest, asker = sessions.people(connection, query.chat_id, query.user_id)
         now = chats.database_now(connection)
         space = spaces.searched(connection)
         zone = ZoneInfo(chat.time_zone)
@@ -74,7 +76,13 @@ def ask(
             return question.read(text, people, earliest or now, now.astimezone(zone))
 
         asked = Asked(
-            chat=chat, zone=zone, question=read(query.query), parameters=parameters, weights=weights, now=now
+            chat=chat,
+            zone=zone,
+            question=read(query.query),
+            parameters=parameters,
+            weights=weights,
+            now=now,
+            asker=asker,
         )
         may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
         if may_lean and brief.leans(asked.question):

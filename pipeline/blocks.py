@@ -29,7 +29,9 @@ RELATED = "Related earlier sessions:"
 MEMORIES = "What is known:"
 DOCUMENTS = "Documents:"
 HISTORY = "Recent messages:"
-QUESTION = "Question: "
+TODAY = "Today: "
+# A name is free text of its owner's.
+NAME_CHARS = 60
 _MONTHS = [name.capitalize() for name in MONTHS]
 _WEEKDAYS = [name.capitalize() for name in DAYS]
 
@@ -44,6 +46,8 @@ class SessionCard:
     summary: str | None
     topics: Sequence[str]
     entities: Sequence[str]
+    session_key: str
+    message_count: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,42 @@ class Remembered:
     components: Mapping[str, float] = field(default_factory=dict)
     # to the question's vector; None while it has none
     cosine: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Put:
+    """A question as it is put to a model."""
+
+    # as it was asked
+    query: str
+    # what to call whoever asks; empty where nobody is named
+    asker: str = ""
+    # the date and the time on the chat's clock, as a line; empty where there is no room for it
+    today: str = ""
+
+    @property
+    def question(self) -> str:
+        """The question, with whoever asks it.
+
+        >>> Put(query="How much did I pay?", asker="Ben").question
+        'Question, from Ben: How much did I pay?'
+        """
+        return f"Question, from {self.asker}: {self.query}" if self.asker else f"Question: {self.query}"
+
+    @property
+    def text(self) -> str:
+        """The question under today's date."""
+        return f"{self.today}\n{self.question}" if self.today else self.question
+
+
+def put(query: str, asker: str | None, now: datetime) -> Put:
+    """A question as it is put by somebody, at a time on the chat's clock."""
+    return Put(query=query, asker=called(asker or ""), today=f"{TODAY}{date_of(now)}, {_clock(now)}")
+
+
+def called(name: str) -> str:
+    """What somebody is called, on one line of bounded length."""
+    return assemble.shortened(assemble.one_line(name), NAME_CHARS)
 
 
 def window(start: datetime, end: datetime, zone: tzinfo) -> str:
@@ -147,17 +187,18 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
             reason="said last",
         )
         place = (message.sent_at, message.position, message.external_id)
-        yield Entry(item=item, place=place, group=f"{_day(local)}, {_WEEKDAYS[local.weekday()]}")
+        yield Entry(item=item, place=place, group=date_of(local))
 
 
-def memories(found: Sequence[Remembered], cap: int) -> Section:
-    """Statements about the organization, the agent and the user, the best first."""
+def memories(found: Sequence[Remembered], cap: int, asker: str | None = None) -> Section:
+    """Statements about the organization, the agent and the user, who is whoever asks, the best first."""
+    user = f"user {called(asker)}" if asker else "user"
     entries = [
         Entry(
             item=Item(
                 kind="memory",
                 id=memory.id,
-                text=f"- [{memory.scope}] {assemble.one_line(memory.content)}",
+                text=f"- [{user if memory.scope == 'user' else memory.scope}] {assemble.one_line(memory.content)}",
                 score=memory.score,
                 reason=f"{memory.type} of the {memory.scope}",
             ),
@@ -192,6 +233,15 @@ def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
 def moment(at: datetime) -> str:
     """A day and its time, as people write them."""
     return f"{_day(at)}, {_clock(at)}"
+
+
+def date_of(at: datetime) -> str:
+    """A day with its weekday, under which what was said on it stands.
+
+    >>> date_of(datetime(2026, 11, 19, 11, 58))
+    '19 November 2026, Thursday'
+    """
+    return f"{_day(at)}, {_WEEKDAYS[at.weekday()]}"
 
 
 def _day(at: datetime) -> str:

@@ -259,6 +259,8 @@ def _choose_sessions(connection: Connection, found: Found) -> None:
                 summary=row.summary_text,
                 topics=row.topic_tags,
                 entities=row.entities,
+                session_key=row.session_key,
+                message_count=row.message_count,
             ),
             score,
         )

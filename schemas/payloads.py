@@ -155,6 +155,8 @@ class ContextQuery(Closed):
     # the language model that will read it, `gpt-4.1-mini`: its tokenizer counts, where it is at hand
     model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None
     include_history: bool = True
+    # `messages` with the roles of user and assistant in turns, as the templates of some models want them
+    alternate_roles: bool = False
     # how many memories and passages of documents at most; none: as many as the profile says
     top_k_memories: Annotated[int, Field(ge=0, le=100)] | None = None
     top_k_documents: Annotated[int, Field(ge=0, le=100)] | None = None

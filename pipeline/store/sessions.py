@@ -158,16 +158,40 @@ def listing(
     ).all()
 
 
-def people(connection: Connection, chat_id: str) -> tuple[list[str], datetime | None]:
-    """The names of all who spoke in a chat, and when it began."""
+NAMES_WITHIN = 1000
+"""Newest messages of a chat in which the name of whoever asks is looked for: most have just said something there."""
+
+
+def people(
+    connection: Connection, chat_id: str, asker: str | None = None
+) -> tuple[list[str], datetime | None, str | None]:
+    """The names of all who spoke in a chat, when it began, and what to call whoever asks, by any of their ids.
+
+    That is the newest name that they have there, under whichever id; else the user whom the id is linked to; else
+    the id.
+    """
     row = connection.execute(
         text("""
             WITH circles AS (
                 SELECT participants, min(started_at) AS began FROM conversation_sessions
-                WHERE chat_id = :chat AND status <> 'merged' GROUP BY participants)
-            SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name),
-                (SELECT min(began) FROM circles)
+                WHERE chat_id = :chat AND status <> 'merged' GROUP BY participants
+            ), asker AS (
+                SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :asker), :asker) AS person
+                WHERE CAST(:asker AS text) IS NOT NULL
+            ), ids AS (
+                SELECT array_agg(id) AS ids FROM (
+                    SELECT CAST(:asker AS text) AS id UNION SELECT person FROM asker
+                    UNION SELECT s.sender_id FROM user_senders s JOIN asker ON s.user_id = asker.person) known
+            )
+            SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name) AS names,
+                (SELECT min(began) FROM circles) AS began,
+                (SELECT coalesce((
+                    SELECT sender_name FROM (
+                        SELECT sender_id, sender_name, sent_at FROM messages
+                        WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :within) newest
+                    WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
+                    ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
         """),
-        {"chat": chat_id},
+        {"chat": chat_id, "asker": asker or None, "within": NAMES_WITHIN},
     ).one()
-    return list(row[0] or []), row[1]
+    return list(row.names or []), row.began, row.asker

@@ -84,8 +84,8 @@ def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[An
     """What is known of these sessions, for a context."""
     return connection.execute(
         text("""
-            SELECT id, started_at, ended_at, summary_text, topic_tags, entities FROM conversation_sessions
-            WHERE id = ANY(:ids) AND status <> 'merged'
+            SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
+            FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
         """),
         {"ids": list(session_ids)},
     ).all()
