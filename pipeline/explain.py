@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from pipeline import assemble, likeness
 from pipeline.asking import Asked
+from pipeline.blocks import called
 from pipeline.candidates import Scored
 from pipeline.dates import written
 from pipeline.profiles import Parameters
@@ -81,6 +82,7 @@ def explanation(
     ]
     return Explanation(
         profile=query.profile,
+        asked_by=called(asked.asker) if asked.asker else None,
         parameters={**asdict(asked.parameters), **asdict(asked.weights)},
         vector_search=found.retrieved.vector_search if found.retrieved else "off",
         rows_compared=found.retrieved.rows_compared if found.retrieved else 0,

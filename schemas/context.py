@@ -116,6 +116,8 @@ class Explanation(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     profile: str
+    # what whoever asks is called in the context; none: nobody was named
+    asked_by: str | None = None
     parameters: dict[str, Any]
     # how the vector arm searched: `exact`, `hnsw` or `off`, and the rows it compared
     vector_search: VectorSearch

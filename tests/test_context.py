@@ -102,7 +102,8 @@ def test_the_message_that_answers_is_there_with_its_reason(filled: Database, set
 def test_blocks_come_in_their_order_and_the_question_last_and_verbatim(
     filled: Database, settings: Settings
 ) -> None:
-    found = ask(filled, settings, "Which  boat?")
+    # of a chat whose recent messages do not show all of it
+    found = ask(filled, settings, "Which  boat?", parameters={"history_tokens": 60, "messages": 3})
     kinds = [block.kind for block in found.blocks]
     order = ["guardrails", "documents", "memories", "sessions", "exchanges", "related", "history", "question"]
     assert kinds == [kind for kind in order if kind in kinds]
@@ -163,7 +164,10 @@ def test_a_message_is_found_from_the_moment_it_is_accepted(filled: Database, set
 
 
 def test_the_same_question_gets_the_same_context(filled: Database, settings: Settings) -> None:
-    assert ask(filled, settings, "boat trip").text == ask(filled, settings, "boat trip").text
+    first, again = (ask(filled, settings, "boat trip") for _ in range(2))
+    # but for the time of asking, which stands with the question
+    assert first.blocks[:-1] == again.blocks[:-1]
+    assert first.blocks[-1].kind == "question"
 
 
 def test_times_are_those_of_the_chats_own_clock(
@@ -291,7 +295,7 @@ def test_memories_of_the_user_and_documents_are_shown_with_their_citation(
     )
     do_all(filled, rules, policy)
     found = ask(filled, settings, "plumber", user_id="u1", profile="ask")
-    assert "[user] Ann is allergic to plumber jokes" in found.text
+    assert "[user u1] Ann is allergic to plumber jokes" in found.text
     assert "Doc house/Chunk 3: plumber rules" in found.text
     assert "somebody else" not in found.text
     assert found.memories is not None
@@ -493,7 +497,7 @@ def test_an_explanation_changes_nothing_that_is_shown(filled: Database, settings
         )
         assert told.explain is not None
         assert untold.explain is None
-        assert untold.blocks == told.blocks
+        assert untold.blocks[:-1] == told.blocks[:-1]
 
 
 def test_a_time_counted_from_an_event_is_found_in_the_talk_and_told(

@@ -174,7 +174,7 @@ def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
     assert set(reasons(found, "session").values()) == {"below_minimum"}
     assert not found.degraded
     # the other profiles do not narrow, and nothing of it is said
-    balanced = ask(filled, settings, question)
+    balanced = ask(filled, settings, question, parameters={"messages": 5})
     assert not balanced.fell_back
     assert EXCHANGES in balanced.text
     # and messages that stand alone refer to no sessions

@@ -55,7 +55,8 @@ def _folded(what: str, inside: Html) -> Html:
 
 def _facts(context: Context, why: Explanation, chat: str) -> Html:
     told = [
-        f"{chat}, profile {why.profile}, {context.used_tokens:,} of {context.budget:,} tokens, keywords: ",
+        f"{chat}, asked by {why.asked_by}, " if why.asked_by else f"{chat}, ",
+        f"profile {why.profile}, {context.used_tokens:,} of {context.budget:,} tokens, keywords: ",
         f"{why.keyword_search}, vectors: {why.vector_search}, {why.rows_compared:,} rows compared",
         ", the whole scope since narrowing found nothing good enough" if why.fell_back else "",
         f"; {asking.nearness(why.confidence)}" if why.confidence is not None else "",

@@ -90,7 +90,8 @@ def filled(backscroll: Shipped, conversation: Conversation) -> Filled:
     with backscroll.resources.database.tenant(backscroll.settings.tenant) as connection:
         rows = connection.execute(
             text("""
-                SELECT id, started_at, ended_at, summary_text AS summary, topic_tags AS topics, entities
+                SELECT id, session_key, started_at, ended_at, message_count, summary_text AS summary,
+                    topic_tags AS topics, entities
                 FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
             """),
             {"chat": chat_id},
