@@ -87,14 +87,23 @@ def cleaned(value: Any) -> Any:
     return clean_text(value) if isinstance(value, str) else value
 
 
-Time = Annotated[datetime, BeforeValidator(parse_time)]
+Time = Annotated[datetime, BeforeValidator(parse_time, json_schema_input_type=datetime | float)]
 # When something was said: clocks of other zones must be able to show it, and gaps of days be added to it.
 SaidAt = Annotated[Time, AfterValidator(_has_room)]
-Id = Annotated[
-    str,
-    BeforeValidator(lambda value: value.strip() if isinstance(value, str) else value),
-    BeforeValidator(cleaned),
-]
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
+
+
+def _identifier(value: Any) -> Any:
+    """An id that a platform gives as a whole number as its digits: bots have Telegram's as such."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else _stripped(value)
+
+
+Name = Annotated[str, BeforeValidator(_stripped), BeforeValidator(cleaned)]
+Id = Annotated[str, BeforeValidator(_identifier, json_schema_input_type=str | int), BeforeValidator(cleaned)]
 
 
 def _storable(value: str) -> str:
@@ -148,7 +157,7 @@ class ChatIn(Closed):
     # `telegram`, `slack` …; the chat id's prefix when not given
     platform: Annotated[str, Field(max_length=50)] = ""
     kind: ChatKind | None = None
-    title: Annotated[Id, Field(max_length=MAX_TITLE_CHARS)] | None = None
+    title: Annotated[Name, Field(max_length=MAX_TITLE_CHARS)] | None = None
     # an IANA name, `Europe/Lisbon`
     time_zone: str | None = None
     # a Postgres text search configuration, `english`
@@ -181,7 +190,7 @@ class MessageIn(Closed):
     external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
     # who spoke: an id on the platform with the platform in front, `telegram:11`
     sender_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
-    sender_name: Annotated[Id, Field(max_length=MAX_NAME_CHARS)] = ""
+    sender_name: Annotated[Name, Field(max_length=MAX_NAME_CHARS)] = ""
     role: Role = "user"
     content: Content
     # the sender's time

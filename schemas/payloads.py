@@ -29,9 +29,11 @@ from schemas.messages import (
     SaidAt,
     cleaned,
 )
+from schemas.problems import in_words
 
 T = TypeVar("T", bound=BaseModel)
 
+ChatId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 TenantId = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")]
 
 
@@ -42,7 +44,8 @@ def _known(model: type[BaseModel], value: Any) -> Any:
 
 
 def _chat(value: Any) -> Any:
-    return {"chat_id": value} if isinstance(value, str) else value
+    is_id = isinstance(value, str | int) and not isinstance(value, bool)
+    return {"chat_id": value} if is_id else value
 
 
 def _several(value: Any) -> Any:
@@ -67,11 +70,11 @@ class IngestPayload(BaseModel):
     # whose chat it is; the door takes it from the API key
     tenant: TenantId | None = None
     # the chat's id, or an object with its title, kind, time zone and language
-    chat: Annotated[ChatIn, BeforeValidator(_chat)]
+    chat: Annotated[ChatIn, BeforeValidator(_chat, json_schema_input_type=ChatIn | ChatId)]
     # one message or a list
     messages: Annotated[
         list[MessageIn],
-        BeforeValidator(_several),
+        BeforeValidator(_several, json_schema_input_type=list[MessageIn] | MessageIn),
         at_most(MAX_BATCH),
         Field(min_length=1, max_length=MAX_BATCH),
         AfterValidator(_not_too_much),
@@ -173,21 +176,5 @@ def parse_payload(model: type[T], value: Any) -> T:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        names = [".".join(str(part) for part in problem["loc"]) or "body" for problem in problems]
-        told = [f"{name}: {_told(problem)}" for name, problem in zip(names, problems, strict=True)]
-        more = f" (and {len(told) - 5} more)" if len(told) > 5 else ""
-        raise InvalidInput("; ".join(told[:5]) + more, field=names[0]) from None
-
-
-def _told(problem: Any) -> str:
-    """What is wrong and what is allowed. Pydantic counts the "items" of a text that was cleaned first."""
-    limits = problem.get("ctx", {})
-    if problem["type"] in {"too_short", "too_long"} and limits["field_type"] == "Value":
-        bound = (
-            f"at least {limits['min_length']}"
-            if problem["type"] == "too_short"
-            else f"at most {limits['max_length']}"
-        )
-        return f"must have {bound} characters, not {limits['actual_length']}"
-    return str(problem["msg"]).removeprefix("Value error, ")
+        told, field = in_words(error, model)
+        raise InvalidInput(told, field=field) from None

@@ -1,7 +1,7 @@
 """What the parsers of other platforms' exports are given, and what they yield."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from schemas.errors import InvalidInput
 from schemas.messages import LANGUAGES, MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, MessageIn
+from schemas.problems import did_you_mean
 
 DateOrder = Literal["dmy", "mdy", "ymd"]
 MAX_LINE_CHARS = 1024 * 1024
@@ -103,18 +104,28 @@ def sentence(error: ValidationError) -> str:
     sender_id is missing
     """
     first, *others = error.errors(include_url=False, include_context=False, include_input=False)
+    # a misspelt field is why another one is missing
+    others.sort(key=lambda other: other["type"] != "extra_forbidden")
     field = ".".join(map(str, first["loc"])) or "the record"
     said = first["msg"].removeprefix("Value error, ")
     match first["type"]:
         case "missing":
             text = f"{field} is missing"
+            if others and others[0]["type"] == "extra_forbidden":
+                text += f"; {_unknown(others.pop(0)['loc'])}"
         case "extra_forbidden":
-            text = f"{field} is not a known field"
+            text = _unknown(first["loc"])
         case "value_error" | "assertion_error":
             text = f"{field} {said}"
         case _:
             text = f"{field}: {said[:1].lower()}{said[1:]}"
     return f"{text} (and {len(others)} more)" if others else text
+
+
+def _unknown(place: Sequence[str | int]) -> str:
+    name = str(place[-1])
+    nearest = did_you_mean(name, {**MessageIn.model_fields, **ChatIn.model_fields})
+    return f"{'.'.join(map(str, place))} is not a known field{nearest}"
 
 
 def unreadable(line: str) -> str | None:

@@ -59,7 +59,10 @@ def test_without_a_configured_key_the_door_does_not_open(settings: Settings, key
         ({"role": "boss"}, "messages.0.role", "assistant"),
         ({"position": -1}, "messages.0.position", "0"),
         ({"metadata": {"a": "x" * 20_000}}, "messages.0.metadata", "16384"),
-        ({"colour": "red"}, "messages.0.colour", "not permitted"),
+        ({"external_id": 1.0}, "messages.0.external_id", "string"),
+        ({"sender_id": True}, "messages.0.sender_id", "string"),
+        ({"colour": "red"}, "messages.0.colour", "not known"),
+        ({"sendername": "Ann"}, "messages.0.sendername", "did you mean sender_name?"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_allowed(
@@ -67,6 +70,43 @@ def test_a_wrong_value_is_named_with_what_is_allowed(
 ) -> None:
     problem = problem_of(standing_client.post("/v1/messages", json=body(said(1) | change)), 422)
     assert problem["field"] == field
+    assert limit in problem["detail"]
+
+
+def test_a_misspelt_field_is_named_whatever_else_is_wrong(standing_client: httpx.Client) -> None:
+    wrong = said(1, contant="hi")
+    del wrong["content"]
+    problem = problem_of(standing_client.post("/v1/messages", json=body(wrong)), 422)
+    assert problem["detail"] == (
+        "messages.0.content is missing; messages.0.contant is not known, did you mean content?"
+    )
+    # of many problems, too
+    for name in ("external_id", "sender_id", "sent_at"):
+        del wrong[name]
+    problem = problem_of(
+        standing_client.post("/v1/messages", json=body(wrong | {"role": "boss", "position": -1})), 422
+    )
+    assert "contant is not known" in problem["detail"]
+    assert "(and " in problem["detail"]
+
+
+def test_ids_that_are_numbers_are_taken_as_their_digits(client: httpx.Client, database: Database) -> None:
+    sent = {"chat": -100420, "messages": said(1, external_id=4711, sender_id=11)}
+    assert client.post("/v1/messages", json=sent).status_code == 202
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(text("SELECT chat_id, external_id, sender_id FROM messages")).one()
+    assert tuple(row) == ("-100420", "4711", "11")
+    asked = client.post("/v1/context", json={"chat_id": -100420, "query": "hello?", "user_id": 11})
+    assert asked.json()["messages"][-1]["content"] == "Ann: hello?"
+
+
+@pytest.mark.parametrize(
+    ("sent", "limit"),
+    [([], "at least 1 item, not 0"), ([{}] * 1001, "1001 items; at most 1000")],
+    ids=["none", "too many"],
+)
+def test_messages_are_counted_as_items(standing_client: httpx.Client, sent: Any, limit: str) -> None:
+    problem = problem_of(standing_client.post("/v1/messages", json={"chat": CHAT, "messages": sent}), 422)
     assert limit in problem["detail"]
 
 

@@ -28,6 +28,7 @@ from workers.logging import configure_logging
 from workers.web import (
     answers,
     contexts,
+    docs,
     documents,
     errors,
     forgetting,
@@ -86,6 +87,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         description=openapi.DESCRIPTION,
         version=openapi.version(),
         lifespan=_open_and_close,
+        docs_url=None,
         redoc_url=None,
         # a path is right or wrong: an answer that says "elsewhere" is lost on most bots
         redirect_slashes=False,
@@ -101,6 +103,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     ):
         app.include_router(module.router)
     openapi.install(app)
+    docs.install(app)
     return app
 
 
