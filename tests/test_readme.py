@@ -9,16 +9,26 @@ from typing import Any, get_args
 import click
 import pytest
 import typer
+from pydantic import BaseModel
 
 from ops import cli, exit_codes
 from ops.commands import up
 from pipeline import bm25, profiles, retrieve
 from pipeline.candidates import Weights
-from pipeline.profiles import PROFILES, Parameters
+from pipeline.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.store import keywords, memories, nearest
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
-from schemas.messages import LANGUAGES
+from schemas.messages import (
+    FIRST_YEAR,
+    LANGUAGES,
+    LAST_YEAR,
+    MAX_CONTENT_BYTES,
+    MAX_METADATA_BYTES,
+    MAX_METADATA_DEPTH,
+    ChatIn,
+    MessageIn,
+)
 from schemas.payloads import ContextQuery, IngestPayload, parse_payload
 from schemas.search import MoreQuery, SearchMode, SearchQuery
 from schemas.settings import PREFIX, Settings
@@ -250,6 +260,63 @@ def test_the_context_is_described_field_by_field() -> None:
     assert query is not None
     assert set(re.findall(r"`(\w+)`", query[0])) == set(ContextQuery.model_fields)
     assert f"[{len(LANGUAGES)} configurations]" in README
+
+
+def table_under(heading: str) -> list[list[str]]:
+    """The rows of the one table whose first column has this heading."""
+    (table,) = re.findall(rf"^\| {heading} \|.*?(?=\n\n)", PROSE, re.MULTILINE | re.DOTALL)
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in table.splitlines()[2:]]
+
+
+def test_every_profile_is_explained_in_the_words_of_the_code() -> None:
+    told = {row[0].strip("`"): row[1] for row in table_under("profile")}
+    assert told == PURPOSES
+    assert list(told) == list(PROFILES)
+
+
+def as_told(field: dict[str, Any]) -> tuple[str, str]:
+    """A field's type and limit as the README writes them, from its JSON schema."""
+    kinds = [kind for kind in _flat(field) if kind.get("type") != "null"]
+    types = [str(kind.get("type")) for kind in kinds if "type" in kind]
+    if any(kind.get("format") == "date-time" for kind in kinds):
+        return "time", ""
+    if values := next((kind["enum"] for kind in kinds if "enum" in kind), None):
+        *first, last = [f"`{value}`" for value in values]
+        return f"{', '.join(first)} or {last}", ""
+    bounds = {name: value for kind in kinds for name, value in kind.items() if name.startswith(("m", "M"))}
+    limit = ""
+    if "maxLength" in bounds:
+        least = f"{bounds['minLength']}–" if "minLength" in bounds else ""
+        limit = f"{least}{bounds['maxLength']} characters"
+    if "maximum" in bounds:
+        limit = f"{bounds['minimum']}–{bounds['maximum']}"
+    return " or ".join(types), limit
+
+
+def _flat(field: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield field
+    for inner in field.get("anyOf", []):
+        yield from _flat(inner)
+
+
+# What no JSON schema says.
+LIMITS = {
+    "content": f"{MAX_CONTENT_BYTES:,} bytes",
+    "sent_at": f"years {FIRST_YEAR}–{LAST_YEAR}",
+    "metadata": f"{MAX_METADATA_BYTES:,} bytes, {MAX_METADATA_DEPTH} levels",
+}
+
+
+@pytest.mark.parametrize(("what", "model"), [("message", MessageIn), ("chat", ChatIn)])
+def test_the_fields_of_what_is_handed_over_are_those_of_the_schema(what: str, model: type[BaseModel]) -> None:
+    rows = table_under(f"field of a {what}")
+    schema = model.model_json_schema()
+    assert {row[0].strip("`") for row in rows} == set(schema["properties"])
+    for name, kind, limit, purpose in rows:
+        field = name.strip("`")
+        stated, bound = as_told(schema["properties"][field])
+        assert (kind, limit) == (stated, LIMITS.get(field, bound)), field
+        assert purpose.startswith("must be there") == (field in schema["required"]), field
 
 
 def test_every_mode_and_filter_of_a_search_is_named() -> None:

@@ -13,6 +13,7 @@ from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.commands.timeline import Span
 from ops.connection import DataDirOption, TenantOption
+from pipeline.profiles import PURPOSES
 from pipeline.store import sessions
 from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
@@ -28,7 +29,8 @@ SPANS = 2000
 @app.command(
     epilog="**Examples:** backscroll context 'who fixed the boiler?' --chat telegram:-100420 · "
     "backscroll context 'what did we decide?' --explain · backscroll context 'why?' --html why.html · "
-    "backscroll context 'and now?' --budget 800 --json"
+    "backscroll context 'and now?' --budget 800 --json\n\n"
+    "**Profiles:**\n\n" + "\n\n".join(f"{name}: {told}" for name, told in PURPOSES.items())
 )
 def context(
     question: Annotated[
@@ -36,7 +38,10 @@ def context(
     ],
     chat: ChatOption = None,
     profile: Annotated[
-        str | None, typer.Option(help="Retrieval parameters by name; default: balanced.", show_default=False)
+        str | None,
+        typer.Option(
+            help="What to look for, default: balanced. The profiles stand below.", show_default=False
+        ),
     ] = None,
     budget: Annotated[
         int | None,

@@ -12,6 +12,7 @@ import typer
 
 from ops import cli
 from ops.commands import opening, rendering
+from pipeline.profiles import PURPOSES
 
 
 @pytest.mark.parametrize("module", [opening, rendering])
@@ -44,3 +45,8 @@ def test_every_help_has_examples_that_hold_and_tells_of_exit_codes(path: tuple[s
         assert path == named[: len(path)], example
         options = {option for p in COMMANDS[named].params for option in (*p.opts, *p.secondary_opts)}
         assert {word for word in given if word.startswith("--")} <= options, example
+
+
+def test_the_help_of_a_context_explains_every_profile() -> None:
+    for name, told in PURPOSES.items():
+        assert f"{name}: {told}" in COMMANDS["context",].epilog

@@ -5,6 +5,7 @@ import re
 import httpx
 from jsonschema import Draft202012Validator
 
+from pipeline.profiles import PURPOSES
 from tests.web.conftest import CHAT
 
 
@@ -21,6 +22,14 @@ def test_the_page_of_the_description_loads_nothing_from_elsewhere(client: httpx.
         assert httpx.get(page.url.join(address)).status_code == 200
     assert "://" not in page.text
     assert "/docs" not in client.get("/openapi.json").json()["paths"]
+
+
+def test_the_description_explains_every_profile(client: httpx.Client) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    profile = schemas["ContextQuery"]["properties"]["profile"]
+    assert profile["enum"] == list(PURPOSES)
+    for name, told in PURPOSES.items():
+        assert f"`{name}`: {told}" in profile["description"]
 
 
 def test_the_description_says_what_is_taken(client: httpx.Client) -> None:

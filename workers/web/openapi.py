@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from pipeline.profiles import PURPOSES
 from schemas.documents import MAX_DOCUMENT_BYTES, DocumentFilter, DocumentIn
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryPayload
@@ -23,6 +24,7 @@ from schemas.users import MembersPayload, MergePayload
 from workers.web.bodies import MAX_BODY_BYTES
 from workers.web.errors import Problem
 
+_PROFILES = "What to look for.\n\n" + "\n".join(f"* `{name}`: {told}" for name, told in PURPOSES.items())
 REFERENCE = "#/components/schemas/{model}"
 
 DESCRIPTION = f"""\
@@ -201,6 +203,8 @@ def install(app: FastAPI) -> None:
                 ref_template=REFERENCE,
             )
             schema["components"]["schemas"] |= ours["$defs"]
+            query = schema["components"]["schemas"]["ContextQuery"]["properties"]
+            query["profile"] |= {"enum": list(PURPOSES), "description": _PROFILES}
             app.openapi_schema = schema
         return app.openapi_schema
 
