@@ -17,7 +17,7 @@ def database_name(house: str) -> str:
 @pytest.mark.parametrize(
     ("words", "named", "allowed"),
     [
-        (["context", "", *ASKED], "query", "at least 1 characters"),
+        (["context", "", *ASKED], "query", "at least 1 character"),
         (["context", "x" * 8001, *ASKED], "query", "at most 8000 characters, not 8001"),
         (["context", "hi", "--budget", 10], "budget_tokens", "greater than or equal to 50"),
         (["context", "hi", "--profile", "fancy"], "profile", "balanced, group, ask"),
@@ -25,11 +25,11 @@ def database_name(house: str) -> str:
         (["search", "hi", "--since", "yesterday"], "since", "2026-01-31T18:00"),
         (["search", "hi", "--role", "boss"], "roles", "'assistant'"),
         (["search", "hi", "--metadata", "x"], "--metadata", "NAME=TEXT"),
-        (["chats", "members", CHAT, "--set", ""], "members", "at least 1 characters"),
-        (["users", "link", "", "ann"], "sender_id", "at least 1 characters"),
-        (["remember", "user", "", "off"], "user_id", "at least 1 characters"),
-        (["export", "user", " "], "user_id", "at least 1 characters"),
-        (["forget", "user", ""], "sender_id", "at least 1 characters"),
+        (["chats", "members", CHAT, "--set", ""], "members", "at least 1 character"),
+        (["users", "link", "", "ann"], "sender_id", "at least 1 character"),
+        (["remember", "user", "", "off"], "user_id", "at least 1 character"),
+        (["export", "user", " "], "user_id", "at least 1 character"),
+        (["forget", "user", ""], "sender_id", "at least 1 character"),
         (["backfills", "start", "embed", "--rate", 0], "rate_per_second", "greater than 0"),
         (
             ["backfills", "start", "embed", "--since", "2026-02-01", "--until", "2026-01-01"],

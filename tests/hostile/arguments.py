@@ -89,6 +89,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "any_id": lambda a: a.name("user_senders", "sender_id"),
     "sender_id": lambda a: a.name("messages", "sender_id"),
     "sender_id: str | None": lambda a: a.maybe("messages", "sender_id"),
+    "asker: str | None": lambda a: a.maybe("messages", "sender_id"),
     "senders": lambda a: a.names("messages", "sender_id"),
     "senders: Sequence[str] | None": lambda a: None if a.theme.empty else a.names("messages", "sender_id"),
     "user": lambda a: a.name("users", "user_id"),

@@ -53,7 +53,7 @@ def test_a_document_is_kept_cited_read_replaced_and_removed(
         ({"content": " \n"}, "content", "empty"),
         ({"content": "x" * (MAX_DOCUMENT_BYTES + 1)}, "content", str(MAX_DOCUMENT_BYTES)),
         ({"language": "klingon"}, "language", "english"),
-        ({"title": "Rules"}, "title", "Extra"),
+        ({"title": "Rules"}, "title", "not known"),
     ],
 )
 def test_what_is_wrong_with_a_document_is_named(
