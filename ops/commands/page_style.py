@@ -31,6 +31,7 @@ rect.picked { fill: var(--pick); opacity: 1 } i.none { background: var(--soft); 
 i.found { background: var(--find) } i.picked { background: var(--pick) }
 .ends { display: flex; justify-content: space-between } summary { cursor: pointer } td summary { list-style: none }
 @media (max-width: 45rem) {
+  .short th, .short td { padding-right: .4rem } .short td:last-child { width: 30% } .short .bar { min-width: 3rem }
   .hits, .hits tbody { display: block } .hits thead { display: none }
   .hits tr { border-bottom: 1px solid var(--line); display: flex; flex-wrap: wrap; gap: 0 .8rem; padding: .4rem 0 }
   .hits td { border: 0; padding: 0 } .hits td.text, .hits td.made { flex: 1 0 100%; min-width: 0; width: auto }
