@@ -22,6 +22,8 @@ from schemas.payloads import ContextQuery
 app = typer.Typer(rich_markup_mode="markdown")
 
 HITS_SHOWN = 20
+# The best lines whose reasons a short explanation gives.
+LINES_EXPLAINED = 10
 # Sessions on the page's time line, the latest.
 SPANS = 2000
 
@@ -57,12 +59,16 @@ def context(
     agent: Annotated[str | None, typer.Option(help="Which bot answers.", show_default=False)] = None,
     session_key: SessionKeyOption = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also every hit's score, what was dropped and why, and times.")
+        bool,
+        typer.Option("--explain", help="Also why the best lines are there, what was left out, and times."),
+    ] = False,
+    explain_all: Annotated[
+        bool, typer.Option("--explain-all", help="The same of every line, and every hit with its score.")
     ] = False,
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write what --explain tells to a page for a browser.", show_default=False
+            metavar="FILE", help="Write what --explain-all tells to a page for a browser.", show_default=False
         ),
     ] = None,
     no_history: Annotated[
@@ -86,7 +92,7 @@ def context(
             user_id=user,
             agent_id=agent,
             session_key=session_key,
-            explain=explain or html is not None,
+            explain=explain or explain_all or html is not None,
             include_history=not no_history,
         )
         from pipeline.clients.factory import make_embedder, make_reranker
@@ -125,8 +131,8 @@ def context(
     print(rendering.plain(found.text) if console.is_terminal else found.text)
     for problem in found.degraded:
         rendering.err().print(f"Degraded: {problem}", style="yellow", markup=False)
-    if explain and found.explain is not None:
-        _print_why(console, found, found.explain, asked.chat.time_zone)
+    if (explain or explain_all) and found.explain is not None:
+        _print_why(console, found, found.explain, asked.chat.time_zone, whole=explain_all)
 
 
 def _write(file: Path, made: str) -> None:
@@ -136,31 +142,45 @@ def _write(file: Path, made: str) -> None:
         raise InvalidInput(f"--html {file} cannot be written: {error.strerror}", field="html") from error
 
 
-def _print_why(console: Console, found: Context, why: Explanation, zone: str) -> None:
-    """Tables with the reason of every line, every hit, and all that is not shown."""
+def _print_why(console: Console, found: Context, why: Explanation, zone: str, *, whole: bool) -> None:
+    """Tables with the reason of the best lines or of all, `whole` every hit, and how much is not shown."""
     console.print(f"\n{'─' * 20} why {'─' * 20}", style="dim")
-    table = rendering.table("block", "score", "when", "text and why", title="Shown", right=("score",))
-    for block in found.blocks:
-        for item in block.items:
-            score = "" if item.score is None else f"{item.score:.3f}"
-            text = rendering.with_note(rendering.preview(item.text, asking.SHORT_PREVIEW), item.reason)
-            rendering.row(table, block.kind, score, rendering.moment(item.at, zone), text)
+    shown = [(block.kind, item) for block in found.blocks for item in block.items]
+    best = sorted(shown, key=lambda each: (each[1].score is None, -(each[1].score or 0)))[:LINES_EXPLAINED]
+    listed = shown if whole else best
+    title = "Shown" if len(listed) == len(shown) else f"The best {len(listed)} of {len(shown):,} lines"
+    table = rendering.table("block", "score", "when", "text and why", title=title, right=("score",))
+    for kind, item in listed:
+        score = "" if item.score is None else f"{item.score:.3f}"
+        text = rendering.with_note(rendering.preview(item.text, asking.SHORT_PREVIEW), item.reason)
+        rendering.row(table, kind, score, rendering.moment(item.at, zone), text)
     console.print(table)
-    reasons: dict[tuple[str, str], Dropped] = {(each.kind, each.id): each for each in why.dropped}
-    for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
-        if hits:
-            titled = f"\n{title} found ({len(hits):,})"
-            console.print(asking.reasons_table(hits[:HITS_SHOWN], reasons, zone, title=titled))
+    if whole:
+        _print_hits(console, why, zone)
     if why.dropped:
         counted = Counter((each.kind, asking.reason(each)) for each in why.dropped)
         dropped = rendering.table(
             "how many", "what", "why", title=f"\nNot shown ({len(why.dropped):,})", right=("how many",)
         )
-        for (kind, reason), count in counted.most_common():
+        for (kind, reason), count in counted.most_common(None if whole else LINES_EXPLAINED):
             rendering.row(dropped, count, kind, reason)
         console.print(dropped)
-    if len(why.messages) > HITS_SHOWN or why.dropped:
+    if not whole:
+        console.print("All of it: --explain-all; one by one: --explain --json, or --html FILE", style="dim")
+    elif len(why.messages) > HITS_SHOWN or why.dropped:
         console.print("All of them, one by one: --explain --json, or --html FILE", style="dim")
+    _print_facts(console, found, why)
+
+
+def _print_hits(console: Console, why: Explanation, zone: str) -> None:
+    reasons: dict[tuple[str, str], Dropped] = {(each.kind, each.id): each for each in why.dropped}
+    for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
+        if hits:
+            titled = f"\n{title} found ({len(hits):,})"
+            console.print(asking.reasons_table(hits[:HITS_SHOWN], reasons, zone, title=titled))
+
+
+def _print_facts(console: Console, found: Context, why: Explanation) -> None:
     scope = ", the whole scope since narrowing found nothing good enough" if why.fell_back else ""
     tokens = ", ".join(f"{kind} {count:,}" for kind, count in why.tokens_by_block.items())
     times = ", ".join(f"{stage} {spent:.1f}" for stage, spent in why.timings_ms.items())
@@ -179,5 +199,7 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str) ->
         rendering.row(facts, "times", "; ".join(why.times))
     rendering.row(facts, "milliseconds", times)
     rendering.row(facts, "profile", why.profile)
+    if why.asked_by:
+        rendering.row(facts, "asked by", why.asked_by)
     console.print()
     console.print(facts)

@@ -29,7 +29,7 @@ def test_a_context_holds_what_was_said_and_the_question(run: Run) -> None:
 
 
 def test_an_explained_context_gives_the_reason_of_every_line(run: Run) -> None:
-    shown = run("context", QUESTION, "--explain", "--budget", 500).out
+    shown = run("context", QUESTION, "--explain-all", "--budget", 500).out
     for expected in (
         "Shown",
         "Sessions found",
@@ -48,6 +48,20 @@ def test_an_explained_context_gives_the_reason_of_every_line(run: Run) -> None:
     explained = run("context", QUESTION, "--explain", "--json").json["explain"]
     assert explained["messages"][0]["components"]
     assert run("context", QUESTION, "--json").json["explain"] is None
+
+
+def test_an_explanation_is_short_unless_all_of_it_is_wanted(run: Run) -> None:
+    plain = run("context", QUESTION).out
+    short = run("context", QUESTION, "--explain", "--user", "telegram:11").out
+    why = short[short.index("─ why ─") :]
+    assert len(why.splitlines()) < 50
+    assert "The best 10 of " in why
+    assert "match 1: " in why
+    assert "Not shown" in why
+    assert "--explain-all" in why
+    assert "asked by" in why
+    whole = run("context", QUESTION, "--explain-all").out
+    assert len(whole.splitlines()) - len(plain.splitlines()) > 2 * len(why.splitlines())
 
 
 @pytest.mark.parametrize("width", [80, 120])
