@@ -100,12 +100,13 @@ def record(
     store.insert(connection, tenant_id, row)
 
 
-def listing(database: Database, tenant_id: str, chat_id: str | None, limit: int) -> list[LoggedContext]:
-    """The newest rows, of one chat or of all. Raises `DatabaseUnavailable`."""
+def listing(
+    database: Database, tenant_id: str, chat_id: str | None, limit: int, after: str | None = None
+) -> list[LoggedContext]:
+    """The newest rows, of one chat or of all, those after one of them. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return [
-            LoggedContext.model_validate(row._mapping) for row in store.listing(connection, chat_id, limit)
-        ]
+        rows = store.listing(connection, chat_id, limit, after)
+        return [LoggedContext.model_validate(row._mapping) for row in rows]
 
 
 def report(

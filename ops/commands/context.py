@@ -150,10 +150,10 @@ def _print_why(console: Console, found: Context, why: Explanation, zone: str, *,
     listed = shown if whole else best
     title = "Shown" if len(listed) == len(shown) else f"The best {len(listed)} of {len(shown):,} lines"
     table = rendering.table("block", "score", "when", "text and why", title=title, right=("score",))
-    for kind, item in listed:
+    for block, item in listed:
         score = "" if item.score is None else f"{item.score:.3f}"
         text = rendering.with_note(rendering.preview(item.text, asking.SHORT_PREVIEW), item.reason)
-        rendering.row(table, kind, score, rendering.moment(item.at, zone), text)
+        rendering.row(table, block, score, rendering.moment(item.at, zone), text)
     console.print(table)
     if whole:
         _print_hits(console, why, zone)

@@ -203,6 +203,23 @@ def overview(connection: Connection) -> Sequence[Row[Any]]:
     ).all()
 
 
+def page(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
+    """The chats with ids after `after`, in their order, each as `overview` has it."""
+    return connection.execute(
+        text("""
+            SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
+                s.sessions, s.summarized, s.first_at, s.last_at
+            FROM (SELECT * FROM chats WHERE chat_id > :after ORDER BY chat_id LIMIT :limit) c
+            CROSS JOIN LATERAL (
+                SELECT count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+                    min(started_at) AS first_at, max(ended_at) AS last_at
+                FROM conversation_sessions WHERE chat_id = c.chat_id AND status <> 'merged') s
+            ORDER BY c.chat_id
+        """),
+        {"after": after, "limit": limit},
+    ).all()
+
+
 def database_now(connection: Connection) -> datetime:
     """The database's clock, the only one that leases, due times and closing go by."""
     now: datetime = connection.execute(text("SELECT now()")).scalar_one()

@@ -38,14 +38,18 @@ def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row
     ).one_or_none()
 
 
-def listing(connection: Connection, chat_id: str | None, limit: int) -> Sequence[Row[Any]]:
-    """The newest rows, of one chat or of all."""
+def listing(
+    connection: Connection, chat_id: str | None, limit: int, after: str | None = None
+) -> Sequence[Row[Any]]:
+    """The newest rows, of one chat or of all; those that come after one in that order."""
     return connection.execute(
         text(f"""
-            SELECT {COLUMNS} FROM query_log WHERE CAST(:chat AS text) IS NULL OR chat_id = :chat
-            ORDER BY asked_at DESC, context_id LIMIT :limit
+            SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+                AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
+                    SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
+            ORDER BY asked_at DESC, context_id DESC LIMIT :limit
         """),
-        {"chat": chat_id, "limit": limit},
+        {"chat": chat_id, "limit": limit, "after": after},
     ).all()
 
 

@@ -142,9 +142,14 @@ def find(connection: Connection, session_id: int) -> Row[Any] | None:
 
 
 def listing(
-    connection: Connection, chat_id: str | None, *, limit: int, status: str | None = None
+    connection: Connection,
+    chat_id: str | None,
+    *,
+    limit: int,
+    status: str | None = None,
+    after: int | None = None,
 ) -> Sequence[Row[Any]]:
-    """The newest sessions of one chat or of all, without merged ones."""
+    """The newest sessions of one chat or of all, without merged ones; those that come after one in that order."""
     return connection.execute(
         text("""
             SELECT id, chat_id, session_key, started_at, ended_at, message_count, participants, status, topic_tags,
@@ -152,9 +157,11 @@ def listing(
             FROM conversation_sessions
             WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
                 AND (CAST(:status AS text) IS NULL OR status = :status)
+                AND (CAST(:after AS bigint) IS NULL OR (ended_at, id) < (
+                    SELECT last.ended_at, last.id FROM conversation_sessions last WHERE last.id = :after))
             ORDER BY ended_at DESC, id DESC LIMIT :limit
         """),
-        {"chat": chat_id, "limit": limit, "status": status},
+        {"chat": chat_id, "limit": limit, "status": status, "after": after},
     ).all()
 
 

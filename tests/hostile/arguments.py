@@ -147,6 +147,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "trace_id": lambda a: f"{VICTIM}-request" if a.theme.text is None else a.theme.text,
     "language": lambda a: "english" if a.theme.text is None else a.theme.text,
     "after: str": lambda a: a.text,
+    "after: str | None": lambda a: a.maybe("query_log", "context_id"),
+    "after: int | None": lambda _: None,
     "after: str | int | None": lambda _: None,
     "after: int": lambda _: 0,
     # sessions

@@ -55,6 +55,7 @@ IN_QUERY: dict[str, Callable[[Caller], str]] = {
     "agent_id": lambda a: a.name("memories", "agent_id"),
     "chat_id": lambda a: a.chat_id,
     "after": lambda a: str(a.known.one("memories", "id")) if a.theme.text is None else a.theme.text,
+    "status": lambda a: "closed" if a.theme.text is None else a.theme.text,
     "limit": lambda a: "100" if a.theme.text is None else a.theme.text,
 }
 BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {

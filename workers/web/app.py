@@ -33,6 +33,7 @@ from workers.web import (
     errors,
     forgetting,
     health,
+    listings,
     members,
     memories,
     messages,
@@ -99,7 +100,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     errors.install(app)
     for module in (
         *(health, messages, contexts, answers, searches),
-        *(memories, documents, users, members, forgetting),
+        *(memories, documents, users, members, forgetting, listings),
     ):
         app.include_router(module.router)
     openapi.install(app)

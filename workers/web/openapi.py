@@ -15,6 +15,7 @@ from pydantic.json_schema import models_json_schema
 from pipeline.profiles import PURPOSES
 from schemas.documents import MAX_DOCUMENT_BYTES, DocumentFilter, DocumentIn
 from schemas.forgetting import Subject
+from schemas.listing import ChatFilter, QueryFilter, SessionFilter
 from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch
@@ -161,6 +162,9 @@ def _query(model: type[BaseModel]) -> dict[str, Any]:
 
 MEMORY_FILTER = _query(MemoryFilter)
 DOCUMENT_FILTER = _query(DocumentFilter)
+CHAT_FILTER = _query(ChatFilter)
+SESSION_FILTER = _query(SessionFilter)
+QUERY_FILTER = _query(QueryFilter)
 
 MERGE_BODY = _body("MergePayload", Two_are_one={"into": "ann"})
 
