@@ -164,9 +164,12 @@ def _what_was_found(
     cards = [card for card, _ in found.sessions if card.summary and not found.fell_back]
     session_of = {str(hit.candidate.id): hit.candidate.session for hit in found.ranked} if cards else {}
 
+    def is_question(text: str) -> bool:
+        return text.strip().casefold() == itself
+
     def whole(made: Page) -> set[int]:
         history, exchanges = made.items("history"), made.items("exchanges")
-        return shown_whole(cards, found.recent, history, exchanges, session_of, itself)
+        return shown_whole(cards, found.recent, history, exchanges, session_of, is_question)
 
     covered = whole(page)
     while True:

@@ -1,6 +1,6 @@
 """Which sessions a context shows whole, message by message, so that their summaries would say it twice: pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pipeline import assemble
 from pipeline.blocks import SessionCard
@@ -14,20 +14,19 @@ def shown_whole(
     history: Collection[Item],
     exchanges: Collection[Item],
     session_of: Mapping[str, int],
-    asked: str,
+    is_question: Callable[[str], bool],
 ) -> set[int]:
     """The sessions of which every message stands in the context.
 
     `recent` are the chat's newest messages, of which `history` shows some; `exchanges` are other messages, whose
-    sessions `session_of` tells by their ids. Messages without text, and the question itself (`asked`, case-folded),
-    need not be shown.
+    sessions `session_of` tells by their ids. Messages without text, and the question itself, need not be shown.
     """
     lines = {item.id: item.text for item in history}
     stands = [
         message
         for message in recent
         if not message.content.strip()
-        or message.content.strip().casefold() == asked
+        or is_question(message.content)
         # the newest may be cut
         or lines.get(str(message.id), "").endswith(assemble.one_line(message.content))
     ]

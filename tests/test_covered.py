@@ -152,7 +152,7 @@ def test_only_messages_of_the_same_thread_and_time_count() -> None:
     )
 
     def whole(recent: list[Message], history: list[Item], exchanges: list[Item], of: dict[str, int]) -> bool:
-        return shown_whole([card], recent, history, exchanges, of, "?") == {7}
+        return shown_whole([card], recent, history, exchanges, of, "?".__eq__) == {7}
 
     both = [said(1), said(2)]
     assert whole(both, [item(1), item(2)], [], {})
