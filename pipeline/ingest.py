@@ -106,10 +106,45 @@ def _accept(
     trace_id: str | None,
 ) -> tuple[int, int]:
     """Store a slice in one transaction; `(new, kept out)`."""
-    priority = work.LIVE if settle is None else work.LATER
+    sized = [(message, estimate_tokens(message.content)) for message in given]
+    if settle is None and not any(message.closes_session for message in given):
+        key = _keys.get(tenant_id)
+        with database.one_trip() as driver:
+            put = accepting.put_at_once(
+                driver,
+                tenant_id,
+                chat,
+                sized,
+                key=key,
+                hashes=tombstones.hashes_of(key, chat.chat_id, given),
+                priority=work.LIVE,
+                trace_id=trace_id,
+            )
+        new, stored = put.fetchone() or (0, False)
+        if stored:
+            return int(new), 0
+    return _accept_step_by_step(database, tenant_id, chat, sized, settle=settle, trace_id=trace_id)
+
+
+# By tenant, as it was read last: whoever uses one has Postgres compare it, so that it need not be read each time.
+_keys: dict[str, bytes] = {}
+
+
+def _accept_step_by_step(
+    database: Database,
+    tenant_id: str,
+    chat: ChatIn,
+    sized: Sequence[tuple[MessageIn, int]],
+    *,
+    settle: timedelta | None,
+    trace_id: str | None,
+) -> tuple[int, int]:
+    """Store a slice of which something may be kept out, or whose chat is new; `(new, kept out)`."""
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
-        admitted = tombstones.admit(connection, key, chat.chat_id, given)
+        if key is not None:
+            _keys[tenant_id] = key
+        admitted = tombstones.admit(connection, key, chat.chat_id, [message for message, _ in sized])
         if admitted.kept_out:
             changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
         if admitted.unnamed:
@@ -117,8 +152,8 @@ def _accept(
         if not admitted.messages:
             return 0, len(admitted.kept_out)
         if stored is None or not chats.is_as_said(stored, chat):
-            made = chats.ensure(connection, tenant_id, chat)
-            stored = accepting.hold(connection, chat.chat_id) or made
+            chats.ensure(connection, tenant_id, chat)
+            accepting.hold(connection, chat.chat_id)
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [
@@ -126,14 +161,14 @@ def _accept(
         ]
         if closing:
             sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
-        sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]
+        out = set(admitted.kept_out)
         new = accepting.put(
             connection,
             tenant_id,
-            stored,
-            sized,
+            chat.chat_id,
+            [each for each in sized if each[0].external_id not in out],
             closing=bool(closing),
-            priority=priority,
+            priority=work.LIVE if settle is None else work.LATER,
             trace_id=trace_id,
         )
     return new, len(admitted.kept_out)

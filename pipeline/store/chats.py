@@ -40,6 +40,10 @@ def get(connection: Connection, chat_id: str) -> Chat | None:
     return Chat(**row._mapping) if row else None
 
 
+SAID = ("kind", "title", "time_zone", "language", "platform", "memory")
+"""The columns of which something may be said."""
+
+
 def said(chat: ChatIn) -> dict[str, Any]:
     """What is said of a chat, by column; what is not said is left out."""
     given = {
