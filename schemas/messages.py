@@ -194,7 +194,11 @@ class MessageIn(Closed):
     session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] = ""
     # with a session_key: this message is the last of its session
     closes_session: bool = False
-    # tool calls, reply_to, captions …
+    # the external id of the message in the same chat that this one answers; that one need not be stored
+    reply_to: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    # a forum's topic or a thread that is a conversation of its own within the chat, by the platform's id
+    thread: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    # tool calls, captions …
     metadata: Metadata = Field(default_factory=dict)
 
 

@@ -65,6 +65,9 @@ class Message:
     session_key: str
     agent_id: str | None
     metadata: Mapping[str, Any]
+    # the external id of the message that this one answers, and the thread of the chat that it stands in
+    reply_to: str | None = None
+    thread: str | None = None
 
     @property
     def speaker(self) -> str:

@@ -46,15 +46,17 @@ _PUT = f"""
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + interval '5 minutes' AS ahead
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
-            position integer, agent_id text, session_key text, metadata jsonb, tokens integer)
+            position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
+            thread text)
         LEFT JOIN edits USING (external_id)
     ), stored AS (
         INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
-            role, content, token_count, sent_at, position, edited_at, revision, language, metadata)
+            role, content, token_count, sent_at, position, edited_at, revision, language, metadata, reply_to, thread)
         SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
             CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, %(language)s,
-            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END
+            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END,
+            nullif(reply_to, ''), nullif(thread, '')
         FROM given ORDER BY external_id COLLATE "C"
         ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
         RETURNING id

@@ -22,7 +22,7 @@ def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
     return connection.execute(
         text("""
             SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
-                session_key, agent_id, metadata
+                session_key, agent_id, reply_to, thread, metadata
             FROM messages WHERE id = ANY(:ids) ORDER BY id
         """),
         {"ids": list(ids)},

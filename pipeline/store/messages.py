@@ -12,7 +12,7 @@ from schemas.sessions import Message, Stamp
 
 COLUMNS = (
     "id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, position, session_key, "
-    "agent_id, metadata"
+    "agent_id, metadata, reply_to, thread"
 )
 ORDER = 'sent_at, position, external_id COLLATE "C"'
 

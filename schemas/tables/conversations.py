@@ -83,6 +83,10 @@ messages = Table(
     need("language"),
     need("metadata", JSONB),
     may("tsv", TSVECTOR),
+    # the external id of the message of this chat that this one answers, which need not be there
+    may("reply_to"),
+    # a conversation of its own within the chat, such as a forum's topic
+    may("thread"),
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "chat_id", "external_id"),
     refers("tenant_id chat_id", "chats(tenant_id chat_id)", ondelete="CASCADE"),
