@@ -94,7 +94,9 @@ def test_neighbours_and_recent_talk_are_of_the_same_thread(
         database, *(message(n, said, id=str(n + 1), thread=topic) for n, (topic, said) in enumerate(topics))
     )
     work(database, rules, policy)
-    found = ask(database, settings, "where is the rack?", include_history=False, parameters={"messages": 1})
+    found = ask(
+        database, settings, "the rack?", include_history=False, parameters={"messages": 1, "neighbours": 1}
+    )
     assert "its key hangs at the door" in block(found, "exchanges")
     assert "football" not in block(found, "exchanges")
     here = block(ask(database, settings, "and where?", thread="8"), "history")
