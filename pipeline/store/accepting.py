@@ -18,6 +18,7 @@ from pipeline.store.tombstones import FORGETTING
 from pipeline.store.work import AGAIN
 from schemas.errors import Retryable
 from schemas.messages import ChatIn, MessageIn
+from schemas.sessions import key_of
 
 _CHAT = [field.name for field in fields(Chat)]
 
@@ -47,7 +48,7 @@ _HOLD = f"""
 _PUT = f"""
     WITH allowed AS MATERIALIZED (
         SELECT language FROM chats
-        WHERE chat_id = %(chat)s AND (%(looked)s OR {_AS_SAID}
+        WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_SAID}
             AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
             AND NOT EXISTS (SELECT 1 FROM tombstones WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
     ), edits AS (
@@ -58,15 +59,17 @@ _PUT = f"""
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + interval '5 minutes' AS ahead
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
-            position integer, agent_id text, session_key text, metadata jsonb, tokens integer)
+            position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
+            thread text)
         CROSS JOIN allowed LEFT JOIN edits USING (external_id)
     ), stored AS (
         INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
-            role, content, token_count, sent_at, position, edited_at, revision, language, metadata)
+            role, content, token_count, sent_at, position, edited_at, revision, language, metadata, reply_to, thread)
         SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
             CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, language,
-            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END
+            CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END,
+            nullif(reply_to, ''), nullif(thread, '')
         FROM given ORDER BY external_id COLLATE "C"
         ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
         RETURNING id
@@ -150,7 +153,7 @@ def put_at_once(
     """Send the locks of `begin` and `put`, in a trip of the database's own (`Database.one_trip`).
 
     The row that comes back is `(new messages, whether they were stored)`. They are not when there is no such chat, or
-    it is not as said; when the tenant's key is not `key`; when a tombstone of one of the `hashes` stands.
+    it has moved or is not as said; when the tenant's key is not `key`; when a tombstone of one of the `hashes` stands.
     """
     given = _given(tenant_id, chat, messages) | {
         "key": key,
@@ -166,7 +169,12 @@ def put_at_once(
 def _given(tenant_id: str, chat: ChatIn, messages: Sequence[tuple[MessageIn, int]]) -> dict[str, Any]:
     """The parameters of `_PUT` for messages that no session is closed with, and of which nothing is looked at."""
     rows = [
-        {**message.model_dump(mode="json", exclude=_ELSEWHERE), "said": message.content, "tokens": tokens}
+        {
+            **message.model_dump(mode="json", exclude=_ELSEWHERE),
+            "session_key": key_of(message.session_key, message.thread),
+            "said": message.content,
+            "tokens": tokens,
+        }
         for message, tokens in messages
     ]
     return {
