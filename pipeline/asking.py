@@ -64,10 +64,10 @@ def ask(
         query.profile, {**_configured(query.profile, settings), **query.parameters, **_numbers(query)}
     )
     with database.tenant(tenant_id) as connection:
-        chat = chats.get(connection, query.chat_id)
+        chat = chats.followed(connection, query.chat_id)
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
-        people, earliest, asker = sessions.people(connection, query.chat_id, query.user_id)
+        people, earliest, asker = sessions.people(connection, chat.chat_id, query.user_id)
         now = chats.database_now(connection)
         space = spaces.searched(connection)
         zone = ZoneInfo(chat.time_zone)
@@ -86,7 +86,7 @@ def ask(
         )
         may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
         if may_lean and brief.leans(asked.question):
-            said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.session_key)
+            said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.talk_key)
             asked.brief = brief.brief(asked.question, said, now, parameters.brief_words)
     if asked.brief:
         content = " ".join((asked.question.content, *asked.brief))

@@ -11,13 +11,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, derived, ledger, probes, ranges, tombstones
+from pipeline import changes, derived, ledger, moving, probes, ranges, tombstones
 from pipeline.ledger import Claim
 from pipeline.probes import Probes
 from pipeline.rules import Rules
 from pipeline.store import changes as store_changes
 from pipeline.store import chats, counters, members, querylog, receipts, users
 from pipeline.store import forgetting as store
+from pipeline.store import moving as store_moving
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
@@ -28,6 +29,8 @@ CHARS_AT_ONCE = 20_000
 """Of messages in one transaction: each word is looked for in the query log."""
 SESSIONS = 20
 """Sessions cut again in one transaction."""
+MOVING_SECONDS = 1.0
+"""After which it is looked again whether a chat that was being moved is where it goes."""
 SECONDS_AT_ONCE = 40.0
 """Then the work is put back and claimed anew: well under a lease and a worker's time limit."""
 
@@ -43,6 +46,8 @@ class Forgetting:
         self.id = int(claim.key)
         # every id of the person who is forgotten
         self.senders: list[str] | None = None
+        # of a chat that is removed: what is sent again is stored again
+        self.again = False
         self.probes = Probes()
         self.follows: set[str] = set()
 
@@ -56,19 +61,29 @@ class Forgetting:
                 return set()
             self.senders = known.pop("senders", None)
             names = known.pop("names", None)
+            self.again = known.pop("again", False)
+            into = known.pop("into", None)
+            if into is None and store_moving.under_way(connection):
+                # it would look for what is to go in one chat while it is on its way to another
+                ledger.finish(connection, [self.claim], again_in=MOVING_SECONDS)
+                return set()
             if names is None:
                 names = self._names(connection)
-        subject = Subject.model_validate(known)
-        for _ in self._steps(subject, receipt, names):
+            subject = Subject.model_validate(known)
+            if subject.kind == "message":
+                place = store_moving.address(connection, *subject.names)
+                subject = subject.model_copy(update=dict(zip(("chat_id", "external_id"), place, strict=True)))
+        steps = self._steps(subject, receipt, names) if into is None else self._move(subject, into)
+        for _ in steps:
             if monotonic() - started > SECONDS_AT_ONCE:
                 with self.database.tenant(self.tenant_id) as connection:
                     ledger.finish(connection, [self.claim], again_in=0)
                 return self.follows | {"forget"}
         with self.database.tenant(self.tenant_id) as connection:
-            receipts.add(
-                connection, self.id, self.probes.found_again(connection, subject, receipt), done=True
-            )
-            counters.add(connection, self.tenant_id, {"forgotten": 1})
+            kept_out = not self.again and into is None
+            found = self.probes.found_again(connection, subject, receipt) if kept_out else {}
+            receipts.add(connection, self.id, found, done=True)
+            counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
             ledger.finish(connection, [self.claim])
         return self.follows
 
@@ -79,6 +94,12 @@ class Forgetting:
         names = [*store.names_of(connection, self.senders), *self.senders]
         receipts.name(connection, self.id, names)
         return names
+
+    def _move(self, subject: Subject, into: str) -> Iterator[None]:
+        chat_id = str(subject.chat_id)
+        for summaries in moving.steps(self.database, self.tenant_id, self.id, chat_id, into, self.rules):
+            self.follows |= {"ingest", "summarize"} if summaries else {"ingest"}
+            yield
 
     def _steps(self, subject: Subject, receipt: Receipt, names: Sequence[str]) -> Iterator[None]:
         """Delete step by step, each in a transaction of its own; every step takes something away."""
@@ -160,6 +181,8 @@ class Forgetting:
 
         A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
         """
+        if self.again:
+            return
         key = stones.ensure_key(connection, self.tenant_id)
         externals = store.external_ids(connection, ids, until)
         hashes = [tombstones.hash_of(key, "message", chat_id, external) for external in externals]
@@ -244,9 +267,10 @@ class Forgetting:
                     chat_id=subject.chat_id,
                     limit=BATCH,
                 )
-                key = stones.ensure_key(connection, self.tenant_id)
-                hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
-                stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
+                if not self.again:
+                    key = stones.ensure_key(connection, self.tenant_id)
+                    hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
+                    stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
                 taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
                 receipts.add(
                     connection,

@@ -5,14 +5,15 @@ Placing is owed by chat; `placing` does it for several chats at once, and here i
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 
-from pipeline import ledger, placing, suspects, tombstones
+from pipeline import ledger, moving, placing, suspects, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.retry import persistently
@@ -22,6 +23,7 @@ from pipeline.store.database import Database
 from pipeline.tokens import estimate as estimate_tokens
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn, MessageIn
+from schemas.sessions import number_of
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +71,7 @@ def accept(
     be made again: what is there already is known by its id.
     """
     # One message of each id: which of two in one call wins must not depend on the database.
-    unique = {message.external_id: _without_recalled(message) for message in given}
+    unique = {message.external_id: _without_recalled(message) for message in _numbered(given)}
     new = out = 0
     for some in _slices(list(unique.values())):
         stored, kept_out = persistently(
@@ -106,19 +108,61 @@ def _accept(
     trace_id: str | None,
 ) -> tuple[int, int]:
     """Store a slice in one transaction; `(new, kept out)`."""
-    priority = work.LIVE if settle is None else work.LATER
+    if settle is None and not any(message.closes_session for message in given):
+        key = _keys.get(tenant_id)
+        with database.one_trip() as driver:
+            put = accepting.put_at_once(
+                driver,
+                tenant_id,
+                chat,
+                _sized(given),
+                key=key,
+                hashes=tombstones.hashes_of(key, chat.chat_id, given),
+                priority=work.LIVE,
+                trace_id=trace_id,
+            )
+        new, stored = put.fetchone() or (0, False)
+        if stored:
+            return int(new), 0
+    return _accept_step_by_step(database, tenant_id, chat, given, settle=settle, trace_id=trace_id)
+
+
+# By tenant, as it was read last: whoever uses one has Postgres compare it, so that it need not be read each time.
+_keys: dict[str, bytes] = {}
+
+
+def _accept_step_by_step(
+    database: Database,
+    tenant_id: str,
+    chat: ChatIn,
+    given: Sequence[MessageIn],
+    *,
+    settle: timedelta | None,
+    trace_id: str | None,
+) -> tuple[int, int]:
+    """Store a slice of which something may be kept out, or whose chat is new or moved; `(new, kept out)`."""
+    out, unnamed = 0, False
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+        if key is not None:
+            _keys[tenant_id] = key
+        if stored is not None and stored.moved_to is not None:
+            before = moving.admit(connection, key, chat.chat_id, stored.moved_to, given)
+            given, out, unnamed = before.messages, len(before.kept_out), before.unnamed
+            # what is said of a chat under its former id is not said of the other one
+            chat = ChatIn(chat_id=stored.moved_to)
+            key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
         admitted = tombstones.admit(connection, key, chat.chat_id, given)
         if admitted.kept_out:
             changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
-        if admitted.unnamed:
+        if admitted.unnamed or unnamed:
             members.note_unknown(connection, tenant_id, chat.chat_id)
+        out += len(admitted.kept_out)
         if not admitted.messages:
-            return 0, len(admitted.kept_out)
+            return 0, out
         if stored is None or not chats.is_as_said(stored, chat):
-            made = chats.ensure(connection, tenant_id, chat)
-            stored = accepting.hold(connection, chat.chat_id) or made
+            chats.ensure(connection, tenant_id, chat)
+            accepting.hold(connection, chat.chat_id)
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [
@@ -126,17 +170,33 @@ def _accept(
         ]
         if closing:
             sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
-        sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]
         new = accepting.put(
             connection,
             tenant_id,
-            stored,
-            sized,
+            chat.chat_id,
+            _sized(admitted.messages),
             closing=bool(closing),
-            priority=priority,
+            priority=work.LIVE if settle is None else work.LATER,
             trace_id=trace_id,
         )
-    return new, len(admitted.kept_out)
+    return new, out
+
+
+def _sized(messages: Sequence[MessageIn]) -> list[tuple[MessageIn, int]]:
+    """Messages with the tokens that they are estimated at."""
+    return [(message, estimate_tokens(message.content)) for message in messages]
+
+
+def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:
+    """The messages; those of one instant that neither a position nor a number as id orders keep the list's order."""
+    said: Counter[datetime] = Counter()
+    for message in given:
+        if "position" in message.model_fields_set or number_of(message.external_id) >= 0:
+            yield message
+            continue
+        place = said[message.sent_at]
+        said[message.sent_at] += 1
+        yield message.model_copy(update={"position": place}) if place else message
 
 
 def _without_recalled(message: MessageIn) -> MessageIn:

@@ -195,7 +195,8 @@ class MessageIn(Closed):
     content: Content
     # the sender's time
     sent_at: SaidAt
-    # orders messages of one instant, such as the parts of one long answer
+    # orders messages of one instant, such as the parts of one long answer; without it ids that are numbers do so, and
+    # else the order in which they are handed over
     position: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     # the bot or persona that spoke or was spoken to
     agent_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
@@ -203,7 +204,11 @@ class MessageIn(Closed):
     session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] = ""
     # with a session_key: this message is the last of its session
     closes_session: bool = False
-    # tool calls, reply_to, captions …
+    # the external id of the message in the same chat that this one answers; that one need not be stored
+    reply_to: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    # a forum's topic or a thread that is a conversation of its own within the chat, by the platform's id
+    thread: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    # tool calls, captions …
     metadata: Metadata = Field(default_factory=dict)
 
 

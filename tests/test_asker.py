@@ -307,3 +307,13 @@ def test_a_message_that_is_cut_keeps_its_speaker(trip: Database, settings: Setti
     assert cut.startswith("6 March 2026, Friday\n09:00 Ana: one two three")
     assert cut.endswith("…")
     assert sum(tokens.estimate_line(one.content) for one in found.messages) <= 300
+
+
+def test_messages_say_what_a_line_answers_as_the_text_does(trip: Database, settings: Settings) -> None:
+    asked = said(DAY + 2, "Ana", "does five suit?", id="q")
+    between = said(DAY + 3, "Ben", "by the way, it rains")
+    answer = said(DAY + 4, "Ben", "yes\nof course", reply_to="q")
+    ingest.accept(trip, TENANT, CHAT, [asked, between, answer])
+    found = ask(trip, settings)
+    assert "03:04 Ben, to Ana (“does five suit?”): yes of course" in found.text
+    assert found.messages[-2].content == "03:04 Ben, to Ana (“does five suit?”): yes\n  of course"

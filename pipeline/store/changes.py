@@ -98,6 +98,7 @@ def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[st
 def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) -> list[Row[Any]]:
     """Delete messages of one chat with their vectors and arrivals; what remains to be set right after them.
 
+    What answered them no longer names them.
     Rows of `(id, external_id, session_key, sent_at, content, lexemes, placed)`, in the order of their ids.
     """
     rows = connection.execute(
@@ -112,6 +113,10 @@ def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) ->
                     WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
         """),
         {"chat": chat_id, "ids": list(ids)},
+    ).all()
+    connection.execute(
+        text("UPDATE messages SET reply_to = NULL WHERE chat_id = :chat AND reply_to = ANY(:externals)"),
+        {"chat": chat_id, "externals": [row.external_id for row in rows]},
     )
     return sorted(rows, key=lambda row: row.id)
 

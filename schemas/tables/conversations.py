@@ -45,8 +45,11 @@ chats = Table(
     need("memory", Boolean),
     need("settings", JSONB),
     need("created_at", TIME),
+    # the chat that has its messages now, and is meant where this one is named
+    may("moved_to"),
     PrimaryKeyConstraint("tenant_id", "chat_id"),
     refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
+    refers("tenant_id moved_to", "chats(tenant_id chat_id)", ondelete="CASCADE"),
 )
 
 # who is in a chat: a trigger on `messages` notes whoever speaks there, the bots themselves aside
@@ -83,6 +86,10 @@ messages = Table(
     need("language"),
     need("metadata", JSONB),
     may("tsv", TSVECTOR),
+    # the external id of the message of this chat that this one answers, which need not be there
+    may("reply_to"),
+    # a conversation of its own within the chat, such as a forum's topic
+    may("thread"),
     PrimaryKeyConstraint("tenant_id", "id"),
     UniqueConstraint("tenant_id", "chat_id", "external_id"),
     refers("tenant_id chat_id", "chats(tenant_id chat_id)", ondelete="CASCADE"),

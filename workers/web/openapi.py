@@ -18,7 +18,7 @@ from schemas.forgetting import Subject
 from schemas.listing import ChatFilter, QueryFilter, SessionFilter
 from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
-from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch
+from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch, NewId
 from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery, SearchQuery
 from schemas.users import MembersPayload, MergePayload
@@ -93,6 +93,8 @@ FORGET_BODY = _body(
     A_chat={"kind": "chat", "chat_id": "telegram:-100200"},
     The_tenant={"kind": "tenant", "confirm": "default"},
 )
+
+NEW_ID_BODY = _body("NewId", A_supergroup={"to": "telegram:-1004711"})
 
 SWITCH_BODY = _body("MemorySwitch", Off={"memory": False}, On={"memory": True})
 
@@ -196,6 +198,7 @@ def install(app: FastAPI) -> None:
                     (AnswerIn, "validation"),
                     (Subject, "validation"),
                     (MemorySwitch, "validation"),
+                    (NewId, "validation"),
                     (SearchQuery, "validation"),
                     (MoreQuery, "validation"),
                     (MemoryPayload, "validation"),
