@@ -52,6 +52,8 @@ class ListedChat(BaseModel):
     title: str
     time_zone: str
     language: str
+    # off: its messages are kept, and nothing is made of them
+    memory: bool
     # that have their place in sessions
     message_count: int
     sessions: int

@@ -227,13 +227,13 @@ def overview(connection: Connection) -> Sequence[Row[Any]]:
     ).all()
 
 
-def page(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
-    """The chats with ids after `after`, in their order, each as `overview` has it."""
-    return connection.execute(
+def page(connection: Connection, after: str, limit: int) -> tuple[Sequence[Row[Any]], int]:
+    """`(chats, total)`: those with ids after `after`, in their order, and how many there are in all."""
+    rows = connection.execute(
         text("""
-            SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
+            SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
                 s.sessions, s.summarized, s.first_at, s.last_at
-            FROM (SELECT * FROM chats WHERE chat_id > :after ORDER BY chat_id LIMIT :limit) c
+            FROM (SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL ORDER BY chat_id LIMIT :limit) c
             CROSS JOIN LATERAL (
                 SELECT count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
                     min(started_at) AS first_at, max(ended_at) AS last_at
@@ -242,6 +242,8 @@ def page(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
         """),
         {"after": after, "limit": limit},
     ).all()
+    total = connection.scalar(text("SELECT count(*) FROM chats WHERE moved_to IS NULL"))
+    return rows, int(total or 0)
 
 
 def database_now(connection: Connection) -> datetime:

@@ -18,33 +18,35 @@ from workers.web.openapi import CHAT_FILTER, QUERY_FILTER, SESSION_FILTER
 router = APIRouter(tags=["overview"])
 
 
-class ChatPage(BaseModel):
+class ChatList(BaseModel):
     """Chats, by their ids."""
 
     chats: list[ListedChat]
+    # how many there are in all
+    total: int
 
 
-class SessionPage(BaseModel):
+class SessionList(BaseModel):
     """Sessions, the latest first."""
 
     sessions: list[ListedSession]
 
 
-class QueryPage(BaseModel):
+class QueryList(BaseModel):
     """Contexts that were served, the latest first."""
 
     queries: list[LoggedContext]
 
 
 @router.get("/v1/chats", summary="List chats", responses=responses(401, 422, 503), openapi_extra=CHAT_FILTER)
-def get_chats(door: HeldDoor, tenant: Tenant, request: Request) -> ChatPage:
+def get_chats(door: HeldDoor, tenant: Tenant, request: Request) -> ChatList:
     """Chats by their ids, `limit` at a time; `after` is the id of the last one of the page before."""
     given = parse_payload(ChatFilter, dict(request.query_params))
 
-    def read() -> ChatPage:
+    def read() -> ChatList:
         with door.database.tenant(tenant) as connection:
-            rows = chats.page(connection, given.after or "", given.limit)
-        return ChatPage(chats=[ListedChat.model_validate(row._mapping) for row in rows])
+            rows, total = chats.page(connection, given.after or "", given.limit)
+        return ChatList(chats=[ListedChat.model_validate(row._mapping) for row in rows], total=total)
 
     return persistently(read)
 
@@ -52,19 +54,19 @@ def get_chats(door: HeldDoor, tenant: Tenant, request: Request) -> ChatPage:
 @router.get(
     "/v1/sessions", summary="List sessions", responses=responses(401, 422, 503), openapi_extra=SESSION_FILTER
 )
-def get_sessions(door: HeldDoor, tenant: Tenant, request: Request) -> SessionPage:
+def get_sessions(door: HeldDoor, tenant: Tenant, request: Request) -> SessionList:
     """Sessions, the latest first, of all chats or of `chat_id`, in any `status` or one.
 
     `after` is the id of the last one of the page before.
     """
     given = parse_payload(SessionFilter, dict(request.query_params))
 
-    def read() -> SessionPage:
+    def read() -> SessionList:
         with door.database.tenant(tenant) as connection:
             rows = sessions.listing(
                 connection, given.chat_id, limit=given.limit, status=given.status, after=given.after
             )
-        return SessionPage(sessions=[ListedSession.model_validate(row._mapping) for row in rows])
+        return SessionList(sessions=[ListedSession.model_validate(row._mapping) for row in rows])
 
     return persistently(read)
 
@@ -75,13 +77,13 @@ def get_sessions(door: HeldDoor, tenant: Tenant, request: Request) -> SessionPag
     responses=responses(401, 422, 503),
     openapi_extra=QUERY_FILTER,
 )
-def get_queries(door: HeldDoor, tenant: Tenant, request: Request) -> QueryPage:
+def get_queries(door: HeldDoor, tenant: Tenant, request: Request) -> QueryList:
     """The query log, the latest first, of all chats or of `chat_id`.
 
     `after` is the `context_id` of the last one of the page before.
     """
     given = parse_payload(QueryFilter, dict(request.query_params))
-    return QueryPage(
+    return QueryList(
         queries=persistently(
             lambda: querylog.listing(door.database, tenant, given.chat_id, given.limit, given.after)
         )
