@@ -7,11 +7,12 @@ from dataclasses import replace
 from pipeline import assemble, blocks, chosen
 from pipeline.asking import Asked
 from pipeline.assemble import Section
-from pipeline.blocks import Put, Remembered
+from pipeline.blocks import Remembered
 from pipeline.covered import shown_whole
 from pipeline.exchanges import exchanged
 from pipeline.explain import explanation
 from pipeline.likeness import Scale
+from pipeline.prompt import Prompt, prompt
 from pipeline.recall import Found
 from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate_line
 from pipeline.turns import chat_messages
@@ -79,7 +80,7 @@ def question_block(query: ContextQuery, budget: int, tokenizer: Tokenizer = ESTI
 
     Raises `InvalidInput` for a budget that is too small for it alone, which is known before anything is searched.
     """
-    block = assemble.plain("question", Put(query=query.query).text, tokenizer.count)
+    block = assemble.plain("question", Prompt(query=query.query).text, tokenizer.count)
     if block.tokens > budget:
         raise InvalidInput(
             f"budget_tokens is {budget}, but the question alone takes {block.tokens}: raise it or ask shorter",
@@ -106,9 +107,9 @@ def answer(
     degraded = list(asked.degraded)
     question_block(query, budget, tokenizer)
     guardrails = assemble.plain("guardrails", blocks.GUARDRAILS, count)
-    put = _put(query, asked, (budget - guardrails.tokens, budget), count)
-    page.put(assemble.plain("question", put.text, count))
-    if not put.today:
+    question = _prompt(query, asked, (budget - guardrails.tokens, budget), count)
+    page.put(assemble.plain("question", question.text, count))
+    if not question.today:
         degraded.append("question: the budget has no room for today's date")
     if not page.put(guardrails):
         degraded.append("guardrails: the budget has no room for them")
@@ -130,7 +131,7 @@ def answer(
     return Context(
         context_id=f"ctx_{secrets.token_hex(8)}",
         text="\n\n".join(block.text for block in ordered),
-        messages=chat_messages(ordered, recent, put, asked.zone, count, alternate=query.alternate_roles),
+        messages=chat_messages(ordered, recent, question, asked.zone, count, alternate=query.alternate_roles),
         blocks=ordered,
         used_tokens=sum(block.tokens for block in ordered),
         budget=budget,
@@ -143,10 +144,10 @@ def answer(
     )
 
 
-def _put(query: ContextQuery, asked: Asked, rooms: Sequence[int], count: Count) -> Put:
+def _prompt(query: ContextQuery, asked: Asked, rooms: Sequence[int], count: Count) -> Prompt:
     """The question with as much of who asks and when as there is room for, in the first of these rooms that has any."""
-    whole = blocks.put(query.query, asked.asker, asked.now.astimezone(asked.zone))
-    alone = Put(query=query.query)
+    whole = prompt(query.query, asked.asker, asked.now.astimezone(asked.zone))
+    alone = Prompt(query=query.query)
     forms = (whole, replace(whole, today=""), alone)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)
     return next(fitting, alone)

@@ -30,7 +30,6 @@ RELATED = "Related earlier sessions:"
 MEMORIES = "What is known:"
 DOCUMENTS = "Documents:"
 HISTORY = "Recent messages:"
-TODAY = "Today: "
 # A name is free text of its owner's.
 NAME_CHARS = 60
 _MONTHS = [name.capitalize() for name in MONTHS]
@@ -69,37 +68,6 @@ class Remembered:
     cosine: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Put:
-    """A question as it is put to a model."""
-
-    # as it was asked
-    query: str
-    # what to call whoever asks; empty where nobody is named
-    asker: str = ""
-    # the date and the time on the chat's clock, as a line; empty where there is no room for it
-    today: str = ""
-
-    @property
-    def question(self) -> str:
-        """The question, with whoever asks it.
-
-        >>> Put(query="How much did I pay?", asker="Ben").question
-        'Question, from Ben: How much did I pay?'
-        """
-        return f"Question, from {self.asker}: {self.query}" if self.asker else f"Question: {self.query}"
-
-    @property
-    def text(self) -> str:
-        """The question under today's date."""
-        return f"{self.today}\n{self.question}" if self.today else self.question
-
-
-def put(query: str, asker: str | None, now: datetime) -> Put:
-    """A question as it is put by somebody, at a time on the chat's clock."""
-    return Put(query=query, asker=called(asker or ""), today=f"{TODAY}{date_of(now)}, {_clock(now)}")
-
-
 def called(name: str) -> str:
     """What somebody is called, on one line of bounded length."""
     return assemble.shortened(assemble.one_line(name), NAME_CHARS)
@@ -114,7 +82,7 @@ def window(start: datetime, end: datetime, zone: tzinfo) -> str:
     """
     start, end = start.astimezone(zone), end.astimezone(zone)
     if start.date() == end.date():
-        return f"{moment(start)}–{_clock(end)}"
+        return f"{moment(start)}–{clock(end)}"
     return f"{moment(start)} – {moment(end)}"
 
 
@@ -177,7 +145,7 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
     for number, message in enumerate(recent):
         local = message.sent_at.astimezone(zone)
         answered = quoted(recent, number)
-        text = f"{_clock(local)} {speaking(message.speaker, answered)}: {assemble.one_line(message.content)}"
+        text = f"{clock(local)} {speaking(message.speaker, answered)}: {assemble.one_line(message.content)}"
         if number == 0:
             text = assemble.within_tokens(text, max(cap - count(HISTORY) - 24, 8), count)
         item = Item(
@@ -242,7 +210,7 @@ def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
 
 def moment(at: datetime) -> str:
     """A day and its time, as people write them."""
-    return f"{_day(at)}, {_clock(at)}"
+    return f"{_day(at)}, {clock(at)}"
 
 
 def date_of(at: datetime) -> str:
@@ -259,5 +227,6 @@ def _day(at: datetime) -> str:
     return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
 
 
-def _clock(at: datetime) -> str:
+def clock(at: datetime) -> str:
+    """A time of the day."""
     return f"{at.hour:02}:{at.minute:02}"

@@ -10,8 +10,9 @@ from datetime import tzinfo
 from itertools import groupby
 
 from pipeline import assemble
-from pipeline.blocks import Put, date_of
+from pipeline.blocks import date_of
 from pipeline.fence import harmless, visible
+from pipeline.prompt import Prompt
 from pipeline.tokens import Count
 from schemas.context import Block, ChatMessage
 from schemas.sessions import Message
@@ -23,7 +24,7 @@ _INDENT = "\n  "
 def chat_messages(
     ordered: Sequence[Block],
     recent: Sequence[Message],
-    put: Put,
+    prompt: Prompt,
     zone: tzinfo,
     count: Count,
     *,
@@ -35,16 +36,16 @@ def chat_messages(
     of its speakers, and what the assistant said before anybody else is told as a line of the user's.
     """
     told = [block.text for block in ordered if block.kind not in {"history", "question"}]
-    system = "\n\n".join(filter(None, (*told, put.today)))
+    system = "\n\n".join(filter(None, (*told, prompt.today)))
     history = next((block for block in ordered if block.kind == "history"), None)
     spoken = list(_spoken(history, recent, zone, count, alternate=alternate)) if history else []
     if alternate:
         runs = [(role, list(run)) for role, run in groupby(spoken, lambda message: message.role)]
         spoken = [ChatMessage(role=role, content="\n".join(one.content for one in run)) for role, run in runs]
     if alternate and spoken and spoken[-1].role == "user":
-        question = f"{spoken.pop().content}\n\n{put.question}"
+        question = f"{spoken.pop().content}\n\n{prompt.question}"
     else:
-        question = f"{put.asker}: {put.query}" if put.asker else put.query
+        question = f"{prompt.asker}: {prompt.query}" if prompt.asker else prompt.query
     first = [ChatMessage(role="system", content=system)] if system else []
     return [*first, *spoken, ChatMessage(role="user", content=question)]
 

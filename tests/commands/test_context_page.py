@@ -80,6 +80,7 @@ def page_of(text: str, components: Mapping[str, float] | None = None) -> str:
     )
     why = Explanation(
         profile=text,
+        asked_by=text,
         parameters={text: text},
         vector_search="off",
         keyword_search="off",
