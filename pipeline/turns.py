@@ -14,7 +14,7 @@ from pipeline.blocks import date_of
 from pipeline.fence import harmless, visible
 from pipeline.prompt import Prompt
 from pipeline.tokens import Count
-from schemas.context import Block, ChatMessage
+from schemas.context import Block, ChatMessage, Item
 from schemas.sessions import Message
 
 # Before each further line of what somebody said: none can pass for a line of somebody else's.
@@ -55,31 +55,47 @@ def _spoken(
 ) -> Iterator[ChatMessage]:
     """The messages of the history in their roles, oldest first."""
     said = {str(message.id): message for message in recent}
-    shown = [(item, said[item.id]) for item in history.items]
-    days = {date_of(message.sent_at.astimezone(zone)) for _, message in shown}
+    shown = [(item, said[item.id], count(item.text)) for item in history.items]
+    dates = [date_of(message.sent_at.astimezone(zone)) for _, message, _ in shown]
     # what heading and fence take in the text is there for line breaks
-    spare = history.tokens - sum(map(count, (*days, *(item.text for item, _ in shown))))
-    assistants = {message.speaker for _, message in shown if message.role == "assistant"}
-    day = ""
-    began = not alternate
-    for item, message in shown:
-        line, whole = assemble.one_line(message.content), harmless(visible(message.content))
+    spare = history.tokens - sum(map(count, set(dates))) - sum(tokens for _, _, tokens in shown)
+    assistants = {message.speaker for _, message, _ in shown if message.role == "assistant"}
+    named = alternate and len(assistants) > 1
+    under, began = "", not alternate
+    for (item, message, tokens), date in zip(shown, dates, strict=True):
         began = began or message.role != "assistant"
-        if message.role == "assistant" and began:
-            name = f"{assemble.one_line(message.speaker)}: " if alternate and len(assistants) > 1 else ""
-            forms = (name + whole, name + line)
-        else:
-            head = item.text.removesuffix(line)
-            forms = (head + _INDENT.join(whole.splitlines()), item.text)
-            # the newest may be cut
-            forms = forms if head != item.text else (item.text, item.text)
-        room = count(item.text) + max(spare, 0)
-        text = next((form for form in forms if count(form) <= room), None)
-        text = text if text is not None else assemble.within_tokens(forms[0], room, count)
-        spare -= max(count(text) - count(item.text), 0)
-        if message.role == "assistant" and began:
+        is_answer = message.role == "assistant" and began
+        forms = _of_an_assistant(message, named=named) if is_answer else _of_people(item, message)
+        text, taken = _fitting(forms, item.text, tokens, tokens + max(spare, 0), count)
+        spare -= max(taken - tokens, 0)
+        if is_answer:
             yield ChatMessage(role="assistant", content=text)
-            continue
-        today = date_of(message.sent_at.astimezone(zone))
-        yield ChatMessage(role="user", content=text if today == day else f"{today}\n{text}")
-        day = today
+        else:
+            yield ChatMessage(role="user", content=text if date == under else f"{date}\n{text}")
+            under = date
+
+
+def _of_an_assistant(message: Message, *, named: bool) -> tuple[str, str]:
+    """What an assistant said, as it was and on one line."""
+    name = f"{assemble.one_line(message.speaker)}: " if named else ""
+    return name + harmless(visible(message.content)), name + assemble.one_line(message.content)
+
+
+def _of_people(item: Item, message: Message) -> tuple[str, str]:
+    """A line of the text, with the line breaks of what was said and without; the newest may be cut, and stays so."""
+    head = item.text.removesuffix(assemble.one_line(message.content))
+    if head == item.text:
+        return item.text, item.text
+    return head + _INDENT.join(harmless(visible(message.content)).splitlines()), item.text
+
+
+def _fitting(forms: Sequence[str], line: str, tokens: int, room: int, count: Count) -> tuple[str, int]:
+    """The first of these forms of a message that takes no more than `room`, or the first one cut; and its tokens.
+
+    `tokens` are those of the message's line in the text, which need not be counted again.
+    """
+    for form in forms:
+        taken = tokens if form == line else count(form)
+        if taken <= room:
+            return form, taken
+    return assemble.within_tokens(forms[0], room, count), room
