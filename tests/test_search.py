@@ -352,7 +352,7 @@ def test_where_memory_is_off_nothing_is_searched(database: Database, settings: S
         ({"roles": ["king"]}, "roles.0: "),
         ({"since": "2026-01-01"}, "since: has no time zone"),
         ({"min_similarity": 2}, "min_similarity: "),
-        ({"everywhere": True}, "everywhere: "),
+        ({"everywhere": True}, "everywhere is not known"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_field_and_the_limit(fields: dict[str, object], told: str) -> None:
