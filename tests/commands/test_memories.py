@@ -30,7 +30,10 @@ def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     assert (listed["id"], listed["scope"], listed["type"]) == (tea["id"], "user", "manual")
     assert listed["importance"] == 5
     assert "Prefers tea." in run("memories", "list").out
-    assert "[user telegram:11] Prefers tea." in run("context", "tea?", "--chat", chat, "--user", "telegram:11").out
+    assert (
+        "[user telegram:11] Prefers tea."
+        in run("context", "tea?", "--chat", chat, "--user", "telegram:11").out
+    )
     assert run("memories", "remove", tea["id"]).out == f"{tea['id']}: removed\n"
     assert run("memories", "remove", tea["id"]).code == 3
     assert run("memories", "list", "--json").json == {"memories": []}
