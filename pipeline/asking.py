@@ -78,7 +78,7 @@ def ask(
         )
         may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
         if may_lean and brief.leans(asked.question):
-            said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.session_key)
+            said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.talk_key)
             asked.brief = brief.brief(asked.question, said, now, parameters.brief_words)
     if asked.brief:
         content = " ".join((asked.question.content, *asked.brief))

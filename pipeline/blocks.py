@@ -146,7 +146,7 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
             speaker=message.speaker,
             reason="said last",
         )
-        place = (message.sent_at, message.position, message.external_id)
+        place = message.stamp
         yield Entry(item=item, place=place, group=f"{_day(local)}, {_WEEKDAYS[local.weekday()]}")
 
 

@@ -5,9 +5,10 @@ Placing is owed by chat; `placing` does it for several chats at once, and here i
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
@@ -22,6 +23,7 @@ from pipeline.store.database import Database
 from pipeline.tokens import estimate as estimate_tokens
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn, MessageIn
+from schemas.sessions import number_of
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +71,7 @@ def accept(
     be made again: what is there already is known by its id.
     """
     # One message of each id: which of two in one call wins must not depend on the database.
-    unique = {message.external_id: _without_recalled(message) for message in given}
+    unique = {message.external_id: _without_recalled(message) for message in _numbered(given)}
     new = out = 0
     for some in _slices(list(unique.values())):
         stored, kept_out = persistently(
@@ -137,6 +139,18 @@ def _accept(
             trace_id=trace_id,
         )
     return new, len(admitted.kept_out)
+
+
+def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:
+    """The messages; those of one instant that neither a position nor a number as id orders keep the list's order."""
+    said: Counter[datetime] = Counter()
+    for message in given:
+        if "position" in message.model_fields_set or number_of(message.external_id) >= 0:
+            yield message
+            continue
+        place = said[message.sent_at]
+        said[message.sent_at] += 1
+        yield message.model_copy(update={"position": place}) if place else message
 
 
 def _without_recalled(message: MessageIn) -> MessageIn:

@@ -14,7 +14,6 @@ from pipeline.store import around, messages
 from pipeline.store.filters import Filter, Inside
 from pipeline.themes import Theme, as_line
 from schemas.search import Line, SessionHit
-from schemas.sessions import Stamp
 
 # Sessions that may be related to those chosen.
 OTHERS = 12
@@ -101,7 +100,7 @@ def _with_neighbours(searching: Searching, best: Sequence[Scored], reach: int) -
     score = {hit.candidate.id: hit.score for hit in best}
     near = around.around(searching.connection, searching.scope, list(score), reach)
     said = [message for message in messages.by_id(searching.connection, near) if message.content.strip()]
-    said.sort(key=lambda m: Stamp(m.sent_at, m.position, m.external_id))
+    said.sort(key=lambda m: m.stamp)
     return [as_line(message, score.get(message.id)) for message in said]
 
 

@@ -16,7 +16,7 @@ from pipeline.store import changes, chats, counters, memories, messages, session
 from pipeline.store import ranges as store
 from pipeline.store.ranges import Begun, Shape
 from pipeline.store.work import LATER, LIVE, Owed
-from schemas.sessions import Session, Stamp
+from schemas.sessions import Session
 
 # Every time that a message may have.
 FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
@@ -126,7 +126,7 @@ def split_anew(connection: Connection, tenant_id: str, session: Session, languag
     """
     place = session.chat_id, session.session_key
     closes = sessions.closes(connection, [place])[place]
-    rows = messages.stamps(connection, *place, session.started_at, session.ended_at)
+    rows = messages.times(connection, *place, session.started_at, session.ended_at)
     parts = sessionize.split((row[0] for row in rows), rules.gap_of(session.session_key), closes)
     if not parts:
         changes.drop_session(connection, tenant_id, session.id)
@@ -148,7 +148,7 @@ def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules:
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
     rewrite = Rewrite()
     for key in keys:
-        rows = messages.stamps(connection, chat_id, key, *FOREVER)
+        rows = messages.times(connection, chat_id, key, *FOREVER)
         parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
         # what retention has taken messages from stays as it is
         stored, parts = sessionize.remembered(store.of_key(connection, chat_id, key), parts)
@@ -164,11 +164,11 @@ def _fit(
     place: tuple[str, str],
     language: str,
     matches: Iterable[sessionize.Match],
-    rows: Sequence[tuple[Stamp, str, int]],
+    rows: Sequence[tuple[datetime, str, int]],
 ) -> None:
     """Note the ranges of a chat and session key that differ from what is stored."""
     chat_id, session_key = place
-    times = [stamp.sent_at for stamp, _, _ in rows]
+    times = [at for at, _, _ in rows]
     for match in matches:
         inside = rows[bisect_left(times, match.range.started_at) : bisect_right(times, match.range.ended_at)]
         shape = Shape(

@@ -85,7 +85,7 @@ def find(
     found = Found()
     with database.tenant(tenant_id) as connection:
         if query.include_history and asked.parameters.history_tokens:
-            found.recent = messages.recent(connection, asked.chat.chat_id, RECENT, query.session_key)
+            found.recent = messages.recent(connection, asked.chat.chat_id, RECENT, query.talk_key)
         if not remembers(asked.chat, settings):
             return found
         with asked.timed("retrieve"):

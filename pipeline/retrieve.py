@@ -21,6 +21,7 @@ from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.thesaurus import Wording, wording
 from pipeline.verbatim import Verbatim
+from schemas.sessions import number_of
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
@@ -207,13 +208,13 @@ def _candidates(
 ) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
     # by position and not by name, which takes three times as long: some hundreds are made for each query
-    ordered = sorted((placed[row[0]], row[6], row[7], row[1], row) for row in rows)
+    ordered = sorted((placed[row[0]], row[6], row[7], number_of(row[1]), row[0], row) for row in rows)
     candidates = []
     before, place = -1, 0
-    for session, sent_at, _, external_id, row in ordered:
+    for session, sent_at, _, _, _, row in ordered:
         place = place + 1 if session == before else 0
         before = session
-        identity, _, _, speaker, role, content, _, _, size, terms, *_ = row
+        identity, external_id, _, speaker, role, content, _, _, size, terms, *_ = row
         own, related = asked.read(terms) if terms else ({}, {})
         candidates.append(
             Candidate(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from pipeline.store.chats import Chat
+from schemas.sessions import is_named
 from schemas.settings import Settings
 
 
@@ -43,4 +44,4 @@ class Rules:
 
     def gap_of(self, session_key: str) -> timedelta:
         """The longest pause inside a session of this key."""
-        return self.ttl if session_key else self.gap
+        return self.ttl if is_named(session_key) else self.gap

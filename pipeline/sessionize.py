@@ -14,29 +14,29 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from schemas.sessions import Range, Session, Stamp
+from schemas.sessions import Range, Session
 
 
-def split(stamps: Iterable[Stamp], gap: timedelta, closes: Sequence[datetime] = ()) -> list[Range]:
+def split(times: Iterable[datetime], gap: timedelta, closes: Sequence[datetime] = ()) -> list[Range]:
     """The sessions of one chat and session key, earliest first.
 
-    `stamps` are the unique messages in any order; `closes` the times at which the session was closed on
+    `times` are those of the unique messages, in any order; `closes` the times at which the session was closed on
     request, ascending.
 
     >>> from datetime import UTC
-    >>> at = lambda minute: Stamp(datetime(2026, 1, 1, 12, minute, tzinfo=UTC), 0, str(minute))
+    >>> at = lambda minute: datetime(2026, 1, 1, 12, minute, tzinfo=UTC)
     >>> [r.count for r in split([at(59), at(0), at(30)], timedelta(minutes=30))]
     [3]
     >>> [r.count for r in split([at(59), at(0), at(30)], timedelta(minutes=29))]
     [1, 2]
     """
     ranges: list[Range] = []
-    for stamp in sorted(stamps):
-        if ranges and _together(ranges[-1].ended_at, stamp.sent_at, gap, closes):
+    for at in sorted(times):
+        if ranges and _together(ranges[-1].ended_at, at, gap, closes):
             last = ranges[-1]
-            ranges[-1] = Range(started_at=last.started_at, ended_at=stamp.sent_at, count=last.count + 1)
+            ranges[-1] = Range(started_at=last.started_at, ended_at=at, count=last.count + 1)
         else:
-            ranges.append(Range(started_at=stamp.sent_at, ended_at=stamp.sent_at, count=1))
+            ranges.append(Range(started_at=at, ended_at=at, count=1))
     return ranges
 
 

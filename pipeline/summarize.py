@@ -19,7 +19,7 @@ from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, summaries, work
 from pipeline.store.database import Database
 from schemas.errors import Permanent
-from schemas.sessions import Message, Stamp
+from schemas.sessions import Message
 from schemas.summaries import Summary
 
 MESSAGES_AT_ONCE = 1000
@@ -139,7 +139,7 @@ def _read_and_call(database: Database, tenant_id: str, row: Row[Any], client: Su
                 start,
                 row.ended_at,
                 limit=MESSAGES_AT_ONCE,
-                after=Stamp(last.sent_at, last.position, last.external_id) if last else None,
+                after=last.stamp if last else None,
             )
         if part:
             zone = ZoneInfo(chat.time_zone if chat else "UTC")

@@ -186,7 +186,8 @@ class MessageIn(Closed):
     content: Content
     # the sender's time
     sent_at: SaidAt
-    # orders messages of one instant, such as the parts of one long answer
+    # orders messages of one instant, such as the parts of one long answer; without it ids that are numbers do so, and
+    # else the order in which they are handed over
     position: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
     # the bot or persona that spoke or was spoken to
     agent_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None

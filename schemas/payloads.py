@@ -29,6 +29,7 @@ from schemas.messages import (
     SaidAt,
     cleaned,
 )
+from schemas.sessions import key_of
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -150,6 +151,8 @@ class ContextQuery(Closed):
     agent_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
     # of one thread alone; none: over all the chat's sessions
     session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    # the forum's topic or thread that the bot answers in: recent talk is of that one alone
+    thread: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
     profile: str = "balanced"
     budget_tokens: Annotated[int, Field(ge=50, le=200_000)] | None = None
     # the language model that will read it, `gpt-4.1-mini`: its tokenizer counts, where it is at hand
@@ -161,6 +164,11 @@ class ContextQuery(Closed):
     # overrides of the profile's parameters by name
     parameters: dict[str, Any] = Field(default_factory=dict)
     explain: bool = False
+
+    @property
+    def talk_key(self) -> str | None:
+        """The session key of the talk that the bot answers in; none: all of the chat's."""
+        return self.session_key if self.session_key is not None else key_of("", self.thread) or None
 
 
 def parse_payload(model: type[T], value: Any) -> T:

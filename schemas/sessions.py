@@ -8,13 +8,42 @@ from typing import Any, Literal, NamedTuple
 SessionStatus = Literal["open", "closed", "summarized", "skipped", "failed", "merged"]
 
 
+THREAD = " thread:"
+"""What the session key of a thread's messages begins with: a client's keys are stripped and never do."""
+
+
+def key_of(session_key: str, thread: str | None) -> str:
+    """The session key that a message is stored with: what an agent named goes first, then its thread.
+
+    >>> key_of("", None), key_of("", "7"), key_of("order-12", "7")
+    ('', ' thread:7', 'order-12')
+    """
+    return session_key or (f"{THREAD}{thread}" if thread else "")
+
+
+def is_named(session_key: str) -> bool:
+    """Whether an agent named it: its sessions have a time-to-live of their own, and end when they are closed."""
+    return session_key != "" and not session_key.startswith(THREAD)
+
+
 class Stamp(NamedTuple):
     """A message's place in its chat; tuples compare in the order that holds everywhere."""
 
     sent_at: datetime
     position: int
-    # compared by code point, as Postgres does with COLLATE "C"
-    external_id: str
+    # the platform's id where it is a number, else -1
+    number: int
+    # as they were stored
+    id: int
+
+
+def number_of(external_id: str) -> int:
+    """What an id of the platform counts as among those of one instant; -1: it is no number.
+
+    >>> number_of("99") < number_of("100"), number_of("a7")
+    (True, -1)
+    """
+    return int(external_id) if external_id.isascii() and external_id.isdigit() else -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +65,7 @@ class Session:
     # identity within the tenant
     id: int
     chat_id: str
-    # the thread that an agent named, or empty
+    # what an agent named, or a thread (`key_of`), or empty
     session_key: str
     started_at: datetime
     ended_at: datetime
@@ -68,6 +97,11 @@ class Message:
     # the external id of the message that this one answers, and the thread of the chat that it stands in
     reply_to: str | None = None
     thread: str | None = None
+
+    @property
+    def stamp(self) -> Stamp:
+        """Its place in its chat."""
+        return Stamp(self.sent_at, self.position, number_of(self.external_id), self.id)
 
     @property
     def speaker(self) -> str:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import sessionize
-from schemas.sessions import Range, Session, Stamp
+from schemas.sessions import Range, Session
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 GAP = timedelta(minutes=30)
@@ -16,10 +16,6 @@ minutes = st.integers(0, 600)
 
 def at(minute: float) -> datetime:
     return START + timedelta(minutes=minute)
-
-
-def stamp(minute: float, id: str = "") -> Stamp:  # noqa: A002
-    return Stamp(at(minute), 0, id or str(minute))
 
 
 def session(id: int, start: float, end: float) -> Session:  # noqa: A002
@@ -37,18 +33,18 @@ def session(id: int, start: float, end: float) -> Session:  # noqa: A002
 
 
 def test_a_pause_of_exactly_the_gap_stays_in_the_session() -> None:
-    assert [r.count for r in sessionize.split([stamp(0), stamp(30), stamp(60.001)], GAP)] == [2, 1]
+    assert [r.count for r in sessionize.split([at(0), at(30), at(60.001)], GAP)] == [2, 1]
 
 
 def test_a_close_marker_ends_the_session_after_its_own_message() -> None:
-    ranges = sessionize.split([stamp(0), stamp(5), stamp(6)], GAP, [at(5)])
+    ranges = sessionize.split([at(0), at(5), at(6)], GAP, [at(5)])
     assert [r.count for r in ranges] == [2, 1]
 
 
 @given(st.lists(minutes, max_size=40), st.lists(minutes, max_size=3))
 def test_every_message_lies_in_one_range_and_ranges_are_apart(times: list[int], closes: list[int]) -> None:
     marks = sorted({at(m) for m in closes})
-    ranges = sessionize.split([stamp(m, str(i)) for i, m in enumerate(times)], GAP, marks)
+    ranges = sessionize.split(map(at, times), GAP, marks)
     assert sum(r.count for r in ranges) == len(times)
     for earlier, later in itertools.pairwise(ranges):
         marked = any(earlier.ended_at <= mark < later.started_at for mark in marks)
@@ -62,7 +58,7 @@ def test_placing_new_messages_gives_what_cutting_all_of_them_gives(
     stored: list[int], new: list[int], closes: set[int]
 ) -> None:
     marks = sorted(map(at, closes))
-    ranges = sessionize.split([stamp(m, f"s{i}") for i, m in enumerate(stored)], GAP, marks)
+    ranges = sessionize.split(map(at, stored), GAP, marks)
     sessions = [
         Session(**{**session(i, 0, 0).__dict__, "started_at": r.started_at, "ended_at": r.ended_at})
         for i, r in enumerate(ranges)
@@ -70,9 +66,7 @@ def test_placing_new_messages_gives_what_cutting_all_of_them_gives(
     placed = sessionize.place(sessions, [at(m) for m in new], GAP, marks)
     kept = [s for s in sessions if not any(s in p.sessions for p in placed)]
     found = sorted([(p.started_at, p.ended_at) for p in placed] + [(s.started_at, s.ended_at) for s in kept])
-    everything = [stamp(m, f"s{i}") for i, m in enumerate(stored)] + [
-        stamp(m, f"n{i}") for i, m in enumerate(new)
-    ]
+    everything = [at(m) for m in (*stored, *new)]
     assert found == [(r.started_at, r.ended_at) for r in sessionize.split(everything, GAP, marks)]
     assert sorted(i for p in placed for i in p.arrivals) == list(range(len(new)))
 
@@ -84,7 +78,7 @@ def test_the_sessions_in_the_windows_of_new_messages_are_all_that_placing_needs(
     stored: list[int], new: list[int], closes: set[int]
 ) -> None:
     marks = sorted(map(at, closes))
-    ranges = sessionize.split([stamp(m, f"s{i}") for i, m in enumerate(stored)], GAP, marks)
+    ranges = sessionize.split(map(at, stored), GAP, marks)
     sessions = [
         Session(**{**session(i, 0, 0).__dict__, "started_at": r.started_at, "ended_at": r.ended_at})
         for i, r in enumerate(ranges)

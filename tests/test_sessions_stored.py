@@ -13,7 +13,7 @@ from pipeline.ledger import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn
-from schemas.sessions import Stamp
+from schemas.sessions import key_of
 from tests.conftest import EPOCH, TENANT, message
 
 CHAT = ChatIn(chat_id="test:1")
@@ -30,7 +30,7 @@ def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ..
             text("""
                 SELECT session_key, started_at, ended_at, message_count, token_count, participants, status
                 FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
-                ORDER BY session_key, started_at
+                ORDER BY session_key COLLATE "C", started_at
             """),
             {"chat": chat_id},
         )
@@ -40,11 +40,10 @@ def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ..
 def expected(messages: Sequence[MessageIn], rules: Rules) -> list[tuple[object, ...]]:
     """What the pure function says of the unique messages."""
     found: list[tuple[object, ...]] = []
-    for key in sorted({m.session_key for m in messages}):
-        mine = {m.external_id: m for m in messages if m.session_key == key}.values()
-        closes = sorted({m.sent_at for m in mine if m.closes_session and key})
-        stamps = [Stamp(m.sent_at, m.position, m.external_id) for m in mine]
-        for part in sessionize.split(stamps, rules.gap_of(key), closes):
+    for key in sorted({key_of(m.session_key, m.thread) for m in messages}):
+        mine = {m.external_id: m for m in messages if key_of(m.session_key, m.thread) == key}.values()
+        closes = sorted({m.sent_at for m in mine if m.closes_session and m.session_key})
+        for part in sessionize.split((m.sent_at for m in mine), rules.gap_of(key), closes):
             inside = [m for m in mine if part.started_at <= m.sent_at <= part.ended_at]
             speakers = sorted({m.sender_name for m in inside})
             size = sum(tokens.estimate(m.content) for m in inside)
@@ -71,6 +70,7 @@ def conversations(draw: st.DrawFn) -> list[list[MessageIn]]:
             id=f"m{number}",
             sender_name=draw(st.sampled_from(["Ann", "Bob", "Cy"])),
             session_key=(key := draw(st.sampled_from(["", "", "k"]))),
+            thread=draw(st.sampled_from([None, None, "7", "8"])),
             closes_session=bool(key) and draw(st.integers(0, 4)) == 0,
             position=draw(st.integers(0, 2)),
         )

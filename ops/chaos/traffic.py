@@ -117,14 +117,15 @@ def _changes(rng: random.Random, chat: str, said: Sequence[MessageIn]) -> Iterat
 
 
 def _conversation(rng: random.Random, count: int, *, named: bool) -> list[MessageIn]:
-    """Sessions of some eight messages; in a `named` chat half of them have keys, and some of those end early."""
+    """Sessions of some eight messages; in a `named` chat half of them have keys or threads, and some end early."""
     at = START + timedelta(hours=rng.uniform(0, 1000))
-    key = ""
+    key, thread = "", None
     said = []
     for number in range(count):
         if rng.random() < 0.12:
             at += timedelta(minutes=rng.uniform(25, 400))
-            key = f"thread-{rng.randrange(5)}" if named and rng.random() < 0.5 else ""
+            key = f"thread-{rng.randrange(5)}" if named and rng.random() < 0.4 else ""
+            thread = str(rng.randrange(3)) if named and rng.random() < 0.3 else None
         else:
             at += timedelta(seconds=rng.uniform(0, 240))
         speaker = FORGOTTEN if rng.random() < 0.01 else rng.choice(PEOPLE)
@@ -137,6 +138,7 @@ def _conversation(rng: random.Random, count: int, *, named: bool) -> list[Messag
                 sent_at=at,
                 position=rng.randrange(2),
                 session_key=key,
+                thread=thread,
                 closes_session=bool(key) and rng.random() < 0.1,
             )
         )

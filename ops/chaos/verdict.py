@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from pipeline import sessionize
 from pipeline.rules import Rules
 from schemas.messages import MessageIn
-from schemas.sessions import Stamp
+from schemas.sessions import key_of
 
 Key = tuple[str, str, str]
 """(tenant, chat, external id)"""
@@ -167,7 +167,7 @@ def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
     return message is not None and (row["content"], row["sent_at"], row["session_key"]) == (
         message.content,
         message.sent_at,
-        message.session_key,
+        key_of(message.session_key, message.thread),
     )
 
 
@@ -191,8 +191,8 @@ def _expected(
 ) -> Iterator[tuple[Any, ...]]:
     for key, group in groupby(talk, lambda row: (row["tenant_id"], row["chat_id"], row["session_key"])):
         said = list(group)
-        stamps = [Stamp(row["sent_at"], row["position"], row["external_id"]) for row in said]
-        for part in sessionize.split(stamps, rules.gap_of(key[2]), closes.get(key, ())):
+        times = [row["sent_at"] for row in said]
+        for part in sessionize.split(times, rules.gap_of(key[2]), closes.get(key, ())):
             inside = [row for row in said if part.started_at <= row["sent_at"] <= part.ended_at]
             speakers = tuple(sorted({row["speaker"] for row in inside}))
             tokens = sum(row["token_count"] for row in inside)

@@ -72,7 +72,7 @@ def list_(
         began = rendering.moment(row.started_at, zones[row.chat_id])
         lasted = rendering.age((row.ended_at - row.started_at).total_seconds())
         about = rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT)
-        name = row.chat_id + (f" / {row.session_key}" if row.session_key else "")
+        name = row.chat_id + (f" / {row.session_key.strip()}" if row.session_key else "")
         rendering.row(table, str(row.id), name, began, lasted, row.message_count, row.status, about)
     rendering.out().print(table)
 
@@ -118,7 +118,7 @@ def show(
 def _print_session(console: Console, found: Row[Any], title: str, zone: str) -> None:
     facts = rendering.table("", "")
     facts.show_header = False
-    key = f" / {found.session_key}" if found.session_key else ""
+    key = f" / {found.session_key.strip()}" if found.session_key else ""
     summarized = f"{found.status}, {found.summary_model}" if found.summary_model else found.status
     began, ended = rendering.moment(found.started_at, zone), rendering.moment(found.ended_at, zone)
     for name, value in {

@@ -17,6 +17,7 @@ from pipeline.store.counters import slot
 from pipeline.store.tombstones import FORGETTING
 from pipeline.store.work import AGAIN
 from schemas.messages import MessageIn
+from schemas.sessions import key_of
 
 _CHAT = [field.name for field in fields(Chat)]
 
@@ -114,7 +115,12 @@ def put(
     held; edits that came before their messages are applied to them.
     """
     rows = [
-        {**message.model_dump(mode="json", exclude=_ELSEWHERE), "said": message.content, "tokens": tokens}
+        {
+            **message.model_dump(mode="json", exclude=_ELSEWHERE),
+            "session_key": key_of(message.session_key, message.thread),
+            "said": message.content,
+            "tokens": tokens,
+        }
         for message, tokens in messages
     ]
     given = {

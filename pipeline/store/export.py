@@ -6,6 +6,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from schemas.sessions import THREAD
+
 
 def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list[int]:
     """The ids of what a sender has said in a chat, in their order."""
@@ -20,9 +22,10 @@ def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list
 def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
     """These messages as they are exported, in the order of their ids."""
     return connection.execute(
-        text("""
+        text(f"""
             SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
-                session_key, agent_id, reply_to, thread, metadata
+                CASE WHEN starts_with(session_key, '{THREAD}') THEN '' ELSE session_key END AS session_key,
+                agent_id, reply_to, thread, metadata
             FROM messages WHERE id = ANY(:ids) ORDER BY id
         """),
         {"ids": list(ids)},

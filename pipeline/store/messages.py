@@ -14,7 +14,11 @@ COLUMNS = (
     "id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, position, session_key, "
     "agent_id, metadata, reply_to, thread"
 )
-ORDER = 'sent_at, position, external_id COLLATE "C"'
+# Messages of one instant by their position, then by their ids where these are numbers, then as they were stored: what
+# `schemas.sessions.Stamp` compares. Indexes give the times in order, so no more than one instant's are sorted.
+_NUMBER = "CASE WHEN external_id ~ '^[0-9]+$' THEN CAST(external_id AS numeric) ELSE -1 END"
+ORDER = f"sent_at, position, {_NUMBER}, id"
+NEWEST_FIRST = f"sent_at DESC, position DESC, {_NUMBER} DESC, id DESC"
 
 
 class Arrival(NamedTuple):
@@ -119,23 +123,21 @@ def waiting(connection: Connection, tenant_id: str, limit: int) -> int:
     return int(connection.execute(_WAITING, {"tenant": tenant_id, "limit": limit}).scalar_one())
 
 
-def stamps(
+def times(
     connection: Connection, chat_id: str, session_key: str, start: datetime, end: datetime
-) -> list[tuple[Stamp, str, int]]:
-    """`(stamp, speaker, tokens)` of every placed message in a range, in order."""
+) -> list[tuple[datetime, str, int]]:
+    """`(time, speaker, tokens)` of every placed message in a range, by time."""
     rows = connection.execute(
-        text(f"""
-            SELECT sent_at, position, external_id, coalesce(nullif(sender_name, ''), sender_id), token_count
+        text("""
+            SELECT sent_at, coalesce(nullif(sender_name, ''), sender_id), token_count
             FROM messages m
             WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
                 AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-            ORDER BY {ORDER}
+            ORDER BY sent_at
         """),
         {"chat": chat_id, "key": session_key, "start": start, "end": end},
     )
-    return [
-        (Stamp(at, position, external), speaker, tokens) for at, position, external, speaker, tokens in rows
-    ]
+    return [(at, speaker, tokens) for at, speaker, tokens in rows]
 
 
 def in_range(
@@ -152,8 +154,8 @@ def in_range(
     given = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
     behind = ""
     if after is not None:
-        behind = f"AND ({ORDER}) > (:start, :position, :external)"
-        given |= {"start": after.sent_at, "position": after.position, "external": after.external_id}
+        behind = f"AND ({ORDER}) > (:start, :position, :number, :id)"
+        given |= dict(zip(("start", "position", "number", "id"), after, strict=True))
     rows = connection.execute(
         text(f"""
             SELECT {COLUMNS} FROM messages
@@ -176,13 +178,14 @@ def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
 
 def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
     """The chat's newest messages, newest first; of one session key when given."""
+    # said only where it is asked for: each has an index that ends in the time
+    of_key = "" if session_key is None else "AND session_key = :key"
     rows = connection.execute(
         text(f"""
-            SELECT {COLUMNS} FROM messages
-            WHERE chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key)
-            ORDER BY sent_at DESC, position DESC, external_id COLLATE "C" DESC LIMIT :limit
+            SELECT {COLUMNS} FROM messages WHERE chat_id = :chat {of_key}
+            ORDER BY {NEWEST_FIRST} LIMIT :limit
         """),
-        {"chat": chat_id, "key": session_key, "limit": limit},
+        {"chat": chat_id, "limit": limit, **({} if session_key is None else {"key": session_key})},
     )
     return [as_message(row) for row in rows]
 

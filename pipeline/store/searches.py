@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, text
 from pipeline.bm25 import K1, B
 from pipeline.store.filters import Filter
 from pipeline.store.keywords import any_of
-from pipeline.store.messages import COLUMNS, ORDER, as_message
+from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
 from pipeline.store.vectors import literal
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
@@ -118,7 +118,7 @@ def exact(
         text(f"""
             SELECT {COLUMNS} FROM messages
             WHERE {which.conditions()} {scanned} AND content ILIKE :pattern ESCAPE '!'
-            ORDER BY sent_at DESC, position DESC, external_id COLLATE "C" DESC LIMIT :limit
+            ORDER BY {NEWEST_FIRST} LIMIT :limit
         """).bindparams(*which.parameters()),
         {
             "chat": chat_id,

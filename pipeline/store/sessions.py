@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.store.sql import text
-from schemas.sessions import Session
+from schemas.sessions import THREAD, Session
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
 
@@ -18,13 +18,16 @@ def as_session(row: Row[Any]) -> Session:
     return Session(**{**fields, "participants": tuple(row.participants)})
 
 
+# What `schemas.sessions.is_named` denies.
+_UNNAMED = f"(session_key = '' OR starts_with(session_key, '{THREAD}'))"
+
 # A session is closed when another of its key came after it, when a marker says so, or when it has been quiet
 # for longer than the gap.
 _CLOSE = text(f"""
     UPDATE conversation_sessions SET status = 'closed' WHERE id = ANY (ARRAY(
         SELECT s.id FROM conversation_sessions s
         WHERE s.chat_id = ANY(:chats) AND s.status = 'open' AND (
-            s.ended_at < now() - CASE WHEN s.session_key = ''
+            s.ended_at < now() - CASE WHEN {_UNNAMED}
                 THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
             OR EXISTS (SELECT 1 FROM conversation_sessions later WHERE later.chat_id = s.chat_id
                 AND later.session_key = s.session_key AND later.status <> 'merged'
@@ -47,10 +50,10 @@ def close_ended(
 def idle_chats(connection: Connection, gap: timedelta, ttl: timedelta, limit: int) -> list[tuple[str, str]]:
     """`(tenant, chat)` whose open session has been quiet for longer than its gap (maintenance)."""
     rows = connection.execute(
-        text("""
+        text(f"""
             SELECT DISTINCT tenant_id, chat_id FROM (
                 SELECT tenant_id, chat_id FROM conversation_sessions
-                WHERE status = 'open' AND ended_at < now() - CASE WHEN session_key = ''
+                WHERE status = 'open' AND ended_at < now() - CASE WHEN {_UNNAMED}
                     THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
                 ORDER BY ended_at LIMIT :limit) idle
         """),

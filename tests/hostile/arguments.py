@@ -181,7 +181,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "remembered": lambda a: a.names("chats", "chat_id"),
     "only": lambda a: None if a.theme.empty else a.known.one("arrivals", "message_id"),
     "after: schemas.sessions.Stamp | None": lambda a: (
-        None if a.theme.empty else Stamp(LONG_AGO, 0, a.name("messages", "external_id"))
+        None if a.theme.empty else Stamp(LONG_AGO, 0, -1, a.known.one("messages", "id"))
     ),
     "read": lambda a: SimpleNamespace(**next(iter(a.known.rows["conversation_sessions"]))),
     "summary": lambda a: Summary(summary=(a.text or "?")[:4000]),
