@@ -88,7 +88,9 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                     yield Times(text=_times(value, reader.zone))
                 if not told_zone and _lacks_instant(value):
                     told_zone = True
-                    yield Times(text=f"read by the clock of {reader.zone or 'UTC'}: this old export has no others")
+                    yield Times(
+                        text=f"read by the clock of {reader.zone or 'UTC'}: this old export has no others"
+                    )
                     if reader.zone is None:
                         yield Notice(
                             text="This old export writes times without a zone; they are read as UTC. Say --tz."
@@ -132,6 +134,8 @@ class _Reader:
         self.chat: ChatIn = chat_of(
             "telegram", options.chat_id or own or chat_type, options, kind=kind, title=title
         )
+        # the topics of a forum, and what stands in them, by message
+        self._topics: dict[int, int] = {}
         self._bot = f"user{raw_id}" if chat_type == "bot_chat" else None
         self.zone = options.zone_name(self.chat.chat_id)
         self.chat = self.chat.model_copy(update={"time_zone": self.zone})
@@ -140,8 +144,11 @@ class _Reader:
         if not isinstance(raw, dict):
             return Broken(where=where, reason="is no JSON object")
         if raw.get("type") != "message":
+            if raw.get("action") == "topic_created" and isinstance(topic := raw.get("id"), int):
+                self._topics[topic] = topic
             return Skipped(where=where, reason="service message")
         try:
+            reply_to, thread = self._answered(raw)
             text, media = _text(raw), _media(raw)
             content = with_media(text, media)
             if not content:
@@ -156,6 +163,8 @@ class _Reader:
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
                 position=own_id % _POSITIONS,
+                reply_to=reply_to,
+                thread=thread,
                 metadata=_metadata(raw, media),
             )
         except ValidationError as error:
@@ -166,6 +175,20 @@ class _Reader:
             return Broken(where=where, reason=str(error))
         by_clock = _lacks_instant(raw)
         return Record(chat_id=self.chat.chat_id, message=message, where=where, by_clock=by_clock)
+
+    def _answered(self, raw: dict[str, Any]) -> tuple[str | None, str | None]:
+        """`(message, topic)` that a message answers and stands in, both as the Bot API names them.
+
+        What stands in a topic answers its first message, the service message that made it, or one that stands there.
+        """
+        answered = raw.get("reply_to_message_id")
+        if not isinstance(answered, int) or isinstance(answered, bool) or raw.get("reply_to_peer_id"):
+            return None, None
+        topic = self._topics.get(answered)
+        if topic is None:
+            return str(answered), None
+        self._topics[_number(raw, "id")] = topic
+        return (None if answered == topic else str(answered)), str(topic)
 
     def _sent_at(self, raw: dict[str, Any]) -> datetime:
         if "date_unixtime" in raw:
@@ -257,8 +280,6 @@ def _named(kind: str, path: object) -> dict[str, str]:
 
 def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"media": media} if media else {}
-    if isinstance(reply := raw.get("reply_to_message_id"), int):
-        metadata["reply_to"] = str(reply)
     if isinstance(author := raw.get("forwarded_from"), str):
         metadata["forwarded_from"] = author
     if isinstance(bot := raw.get("via_bot"), str):
