@@ -11,6 +11,7 @@ of `--tz` or the chat's `time_zone`.
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -35,20 +36,26 @@ _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """The chats and messages from the lines of the file. Blank lines are passed over."""
     reader = _Reader(options)
+    cut: Broken | None = None
     for number, raw in enumerate(lines, start=1):
         line = raw.strip().removeprefix("\ufeff")
         if not line:
             continue
         where = f"line {number}"
+        if cut is not None:
+            yield cut
+            cut = None
         try:
             yield from reader.read(line, where)
         except ValidationError as error:
             yield Broken(where=where, reason=sentence(error))
         except NotJson as error:
-            # a whole file ends with a line that is whole
-            yield Broken(where=where, reason=str(error), breaks_off=not raw.endswith("\n"))
+            cut = Broken(where=where, reason=str(error))
         except (ValueError, RecursionError) as error:
             yield Broken(where=where, reason=str(error))
+    if cut is not None:
+        # a whole file ends with a line that is whole
+        yield replace(cut, breaks_off=True)
 
 
 class NotJson(ValueError):
