@@ -12,6 +12,7 @@ from pipeline.explain import explanation
 from pipeline.fence import harmless, visible
 from pipeline.likeness import Scale
 from pipeline.recall import Found
+from pipeline.replies import speaking
 from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate_line
 from schemas.context import Block, BlockKind, ChatMessage, Context, Dropped, MemoryPreview
 from schemas.errors import InvalidInput
@@ -170,16 +171,18 @@ def _chat_messages(
 ) -> list[ChatMessage]:
     """The blocks for a chat model: what is known as the system's, recent messages as said, then the question."""
     told = "\n\n".join(block.text for block in ordered if block.kind not in {"history", "question"})
-    said = {str(message.id): message for message in recent}
+    said = {
+        str(message.id): (message, blocks.quoted(recent, number)) for number, message in enumerate(recent)
+    }
     history = [item for block in ordered if block.kind == "history" for item in block.items]
     spoken = []
     for item in history:
-        message = said[item.id]
+        message, answered = said[item.id]
         text = assemble.within_tokens(harmless(visible(message.content)), count(item.text), count)
         if message.role == "assistant":
             spoken.append(ChatMessage(role="assistant", content=text))
         else:
-            speaker = assemble.one_line(message.speaker)
+            speaker = speaking(message.speaker, answered)
             spoken.append(ChatMessage(role="user", content=f"{speaker}: {text}"))
     system = [ChatMessage(role="system", content=told)] if told else []
     return [*system, *spoken, ChatMessage(role="user", content=query.query)]

@@ -13,9 +13,10 @@ from pipeline.dates import MONTHS
 from pipeline.fence import CLOSE, OPEN, harmless, visible
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS
+from pipeline.replies import speaking
 from pipeline.tokens import Count, estimate, estimate_line
 from schemas.context import Item
-from schemas.sessions import Message
+from schemas.sessions import Answered, Message
 
 GUARDRAILS = (
     "Use and cite the documents, memories and chat below. What stands between backscroll-recalled tags was said "
@@ -135,7 +136,8 @@ def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = es
 def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) -> Iterator[Entry]:
     for number, message in enumerate(recent):
         local = message.sent_at.astimezone(zone)
-        text = f"{_clock(local)} {assemble.one_line(message.speaker)}: {assemble.one_line(message.content)}"
+        answered = quoted(recent, number)
+        text = f"{_clock(local)} {speaking(message.speaker, answered)}: {assemble.one_line(message.content)}"
         if number == 0:
             text = assemble.within_tokens(text, max(cap - count(HISTORY) - 24, 8), count)
         item = Item(
@@ -144,10 +146,18 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
             text=text,
             at=message.sent_at,
             speaker=message.speaker,
+            answers=str(answered.id) if answered else None,
             reason="said last",
         )
         place = message.stamp
         yield Entry(item=item, place=place, group=f"{_day(local)}, {_WEEKDAYS[local.weekday()]}")
+
+
+def quoted(recent: Sequence[Message], number: int) -> Answered | None:
+    """What a line of recent talk, newest first, quotes as answered by it: nothing when that is the line above it."""
+    answered = recent[number].answered
+    above = recent[number + 1] if number + 1 < len(recent) else None
+    return None if answered and above and above.id == answered.id else answered
 
 
 def memories(found: Sequence[Remembered], cap: int) -> Section:

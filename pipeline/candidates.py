@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from schemas.sessions import Answered
+
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
@@ -82,6 +84,8 @@ class Candidate(NamedTuple):
     cosine: float | None
     # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.thesaurus`
     related: Mapping[str, float] = {}
+    # the message of its chat that it answers, where that is there
+    answered: Answered | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

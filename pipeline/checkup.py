@@ -200,7 +200,7 @@ def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
     for key in keys:
-        rows = messages.stamps(connection, chat_id, key, *FOREVER)
+        rows = messages.times(connection, chat_id, key, *FOREVER)
         found = stored_ranges.of_key(connection, chat_id, key)
         kept, parts = sessionize.remembered(
             found, sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from math import hypot
 from time import monotonic
 
+import structlog
 from sqlalchemy import Connection, text
 
 from pipeline import headers, ledger
@@ -20,8 +21,10 @@ from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, spaces, vectors, work
 from pipeline.store.database import Database
 from pipeline.summarize import stored_summary
-from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
+from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.vectors import Vector
+
+log = structlog.get_logger(__name__)
 
 UNIT_TOLERANCE = 0.05
 """How far from 1 a vector's length may be: half-precision models are that exact."""
@@ -93,15 +96,42 @@ def embedder(database: Database, client: Embedder) -> ledger.Handler:
             later = {key for key, document in documents.items() if document.hash in waiting}
             done, left = [c for c in left if c.key not in later], [c for c in left if c.key in later]
             is_over = monotonic() > deadline
-            with database.tenant(tenant_id) as connection:
-                _save(connection, space_id, {c: documents.get(c.key) for c in done}, made, seconds)
-                if is_over:
-                    ledger.finish(connection, left, again_in=0)
+            given = {claim: documents.get(claim.key) for claim in done}
+            _keep(database, space_id, given, made, seconds, left if is_over else ())
             if is_over and left:
                 return {"embed"}
         return set()
 
     return handle
+
+
+def _keep(
+    database: Database,
+    space_id: int,
+    done: Mapping[Claim, Document | None],
+    made: Mapping[bytes, Vector | ProviderRejected],
+    seconds: float,
+    left: Sequence[Claim],
+) -> None:
+    """Save what was made for those of one tenant's claims that are still ours, and hand back those `left`.
+
+    One that is not was deleted, edited or merged while the model worked, or took longer than its lease: that takes no
+    other with it, and is no failure.
+    """
+    claims = [*done, *left]
+    while claims:
+        try:
+            with database.tenant(claims[0].tenant_id) as connection:
+                _save(connection, space_id, {c: done[c] for c in claims if c in done}, made, seconds)
+                ledger.finish(connection, [c for c in claims if c not in done], again_in=0)
+        except LeaseLost:
+            rows = [(claim.tenant_id, claim.key, claim.token) for claim in claims]
+            with database.tenant(claims[0].tenant_id) as connection:
+                held = work.held(connection, claims[0].kind, rows)
+            log.info("embed_overtaken", rows=len(claims) - len(held))
+            claims = [claim for claim in claims if (claim.tenant_id, claim.key) in held]
+        else:
+            return
 
 
 def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderRejected]:
@@ -222,8 +252,11 @@ def _save(
 ) -> None:
     """Finish one tenant's claims: write the vectors of their documents, and give up those that have none.
 
-    A vector that was not made now is copied from its twin. A claim without a document has nothing to save.
+    A vector that was not made now is copied from its twin. A claim without a document has nothing to save. Raises
+    `LeaseLost`.
     """
+    if not done:
+        return
     tenant_id = next(iter(done)).tenant_id
     refused = {
         claim: error

@@ -10,6 +10,7 @@ from pipeline.blocks import moment
 from pipeline.candidates import Candidate, Scored
 from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
+from pipeline.replies import speaking
 from schemas.context import Dropped, DropReason, Item
 
 
@@ -43,10 +44,15 @@ def exchanged(
         if session not in began or not session:
             first = by_place.get((session, 0), candidate)
             began[session] = moment(first.sent_at.astimezone(zone))
+        answered = candidate.answered
+        # the line above it says so, where that is shown
+        if answered and before and before.id == answered.id and (parameters.neighbours or before.id in taken):
+            answered = None
         item = Item(
             kind="message",
             id=str(candidate.id),
-            text=f"{assemble.one_line(candidate.speaker)}: {assemble.one_line(candidate.text)}",
+            text=f"{speaking(candidate.speaker, answered)}: {assemble.one_line(candidate.text)}",
+            answers=str(answered.id) if answered else None,
             at=candidate.sent_at,
             speaker=candidate.speaker,
             score=score,

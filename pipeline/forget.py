@@ -45,6 +45,21 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     return get(database, tenant_id, receipt_id)
 
 
+def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | None = None) -> Receipt:
+    """Owe the removal of a chat with all that was made of it, without a tombstone: it may be imported again.
+
+    What was forgotten in it before stays forgotten. Raises `DatabaseUnavailable`; then nothing was done.
+    """
+    known = {"kind": "chat", "chat_id": chat_id, "again": True}
+    with database.tenant(tenant_id) as connection:
+        # what is being accepted there comes to its end first, and goes too
+        stones.lock(connection, tenant_id, chat_id, alone=True)
+        stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
+        receipt_id = receipts.insert(connection, tenant_id, "removal", known, stone, store.clock(connection))
+        work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+    return get(database, tenant_id, receipt_id)
+
+
 def check_confirmed(tenant_id: str, subject: Subject) -> None:
     """Refuse to forget a tenant whose name was not said again: everything that it has goes. Raises `InvalidInput`."""
     if subject.kind == "tenant" and subject.confirm != tenant_id:

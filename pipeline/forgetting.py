@@ -43,6 +43,8 @@ class Forgetting:
         self.id = int(claim.key)
         # every id of the person who is forgotten
         self.senders: list[str] | None = None
+        # of a chat that is removed: what is sent again is stored again
+        self.again = False
         self.probes = Probes()
         self.follows: set[str] = set()
 
@@ -56,6 +58,7 @@ class Forgetting:
                 return set()
             self.senders = known.pop("senders", None)
             names = known.pop("names", None)
+            self.again = known.pop("again", False)
             if names is None:
                 names = self._names(connection)
         subject = Subject.model_validate(known)
@@ -65,10 +68,9 @@ class Forgetting:
                     ledger.finish(connection, [self.claim], again_in=0)
                 return self.follows | {"forget"}
         with self.database.tenant(self.tenant_id) as connection:
-            receipts.add(
-                connection, self.id, self.probes.found_again(connection, subject, receipt), done=True
-            )
-            counters.add(connection, self.tenant_id, {"forgotten": 1})
+            found = {} if self.again else self.probes.found_again(connection, subject, receipt)
+            receipts.add(connection, self.id, found, done=True)
+            counters.add(connection, self.tenant_id, {} if self.again else {"forgotten": 1})
             ledger.finish(connection, [self.claim])
         return self.follows
 
@@ -160,6 +162,8 @@ class Forgetting:
 
         A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
         """
+        if self.again:
+            return
         key = stones.ensure_key(connection, self.tenant_id)
         externals = store.external_ids(connection, ids, until)
         hashes = [tombstones.hash_of(key, "message", chat_id, external) for external in externals]
@@ -244,9 +248,10 @@ class Forgetting:
                     chat_id=subject.chat_id,
                     limit=BATCH,
                 )
-                key = stones.ensure_key(connection, self.tenant_id)
-                hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
-                stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
+                if not self.again:
+                    key = stones.ensure_key(connection, self.tenant_id)
+                    hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
+                    stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
                 taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
                 receipts.add(
                     connection,

@@ -40,9 +40,10 @@ SOURCES: dict[BlockKind, Source] = {
 
 def shown_in(context: Context) -> dict[str, str]:
     """The block that each item of a context stands in, by `kind:id`; the first where it stands in two."""
-    return {
-        f"{item.kind}:{item.id}": block.kind for block in reversed(context.blocks) for item in block.items
-    }
+    items = [(item, block.kind) for block in reversed(context.blocks) for item in block.items]
+    # what a line quotes was shown, too
+    quoted: dict[str, str] = {f"message:{item.answers}": kind for item, kind in items if item.answers}
+    return quoted | {f"{item.kind}:{item.id}": kind for item, kind in items}
 
 
 def by_source(context: Context) -> tuple[dict[str, int], dict[str, int]]:

@@ -21,7 +21,7 @@ from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.thesaurus import Wording, wording
 from pipeline.verbatim import Verbatim
-from schemas.sessions import number_of
+from schemas.sessions import Answered, number_of
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
@@ -210,11 +210,12 @@ def _candidates(
     # by position and not by name, which takes three times as long: some hundreds are made for each query
     ordered = sorted((placed[row[0]], row[6], row[7], number_of(row[1]), row[0], row) for row in rows)
     candidates = []
+    there = {row[1]: row for row in rows}
     before, place = -1, 0
     for session, sent_at, _, _, _, row in ordered:
         place = place + 1 if session == before else 0
         before = session
-        identity, external_id, _, speaker, role, content, _, _, size, terms, *_ = row
+        identity, external_id, _, speaker, role, content, _, _, size, terms, reply_to, *_ = row
         own, related = asked.read(terms) if terms else ({}, {})
         candidates.append(
             Candidate(
@@ -230,6 +231,15 @@ def _candidates(
                 length=size,
                 cosine=cosines.get(identity),
                 related=related,
+                answered=_answered(there.get(reply_to), row) if reply_to else None,
             )
         )
     return candidates
+
+
+def _answered(named: Row[*tuple[Any, ...]] | None, row: Row[*tuple[Any, ...]]) -> Answered | None:
+    """What a message answers: the row that it names, if that was read too, or what came with its own."""
+    if named is not None:
+        return Answered(named[0], named[3], named[5])
+    found = row._mapping.get("answered")
+    return Answered(*found) if found else None

@@ -26,6 +26,8 @@ class Item(BaseModel):
     # when it was said, or began
     at: datetime | None = None
     speaker: str | None = None
+    # the message that it answers, by its id, where the text quotes that
+    answers: str | None = None
     # its final score; none for what is shown for its place alone (history, neighbours)
     score: float | None = None
     # in one sentence: why this line is here

@@ -77,6 +77,15 @@ class Session:
     revision: int
 
 
+class Answered(NamedTuple):
+    """The message that another one answers."""
+
+    id: int
+    speaker: str
+    # how it begins
+    said: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Message:
     """A stored message."""
@@ -97,6 +106,8 @@ class Message:
     # the external id of the message that this one answers, and the thread of the chat that it stands in
     reply_to: str | None = None
     thread: str | None = None
+    # what `reply_to` names, where it was looked up and is there
+    answered: Answered | None = None
 
     @property
     def stamp(self) -> Stamp:

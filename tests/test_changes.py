@@ -175,7 +175,7 @@ def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(
     place(database, rules, policy)
     client = Interrupted(database, rules, lambda: edit(database, rules, "m", "the new text", 5))
     outcome = ledger.run(database, "embed", embed.embedder(database, client), policy)
-    assert outcome.finished == 0
+    assert outcome.failed == 0
     assert rows(database, "SELECT count(*) FROM message_vectors") == [(0,)]
     run(database, "embed", embed.embedder(database, client), policy)
     wanted = DeterministicEmbedder().embed_documents(["Ann: the new text"])[0]

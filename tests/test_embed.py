@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import pairwise
+from threading import Thread
 
+import psycopg
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
-from pipeline import embed, ingest, ledger
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline import changes, embed, ingest, ledger
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Outcome, Policy
 from pipeline.owed import Filter, listing
@@ -16,6 +20,7 @@ from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import Vector
 from tests.conftest import TENANT, message
+from tests.test_accepting import wait_for_a_lock
 from tests.test_pipeline import CHAT, place, rows
 from workers.queues import EMBED
 
@@ -200,3 +205,50 @@ def test_messages_of_one_text_are_given_up_together(database: Database, rules: R
     with database.tenant(TENANT) as connection:
         failed = "SELECT sum(value) FROM daily_counters WHERE name = 'embed_failures'"
         assert connection.scalar(text(failed)) == 2
+
+
+class Meanwhile(DeterministicEmbedder):
+    """Lets something happen while it works, once."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.act = act
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        act, self.act = self.act, lambda: None
+        act()
+        return super().embed_documents(texts)
+
+
+def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    owe(database, rules, policy, "one", "two", "three")
+    client = Meanwhile(lambda: changes.delete(database, TENANT, CHAT.chat_id, "m1", rules))
+    with capture_logs() as logs:
+        assert embed_once(database, client, policy).failed == 0
+    assert embedded(database) == ["m0", "m2"]
+    assert not [line for line in logs if line["log_level"] in ("warning", "error")]
+    assert rows(database, "SELECT name FROM daily_counters WHERE name = 'embed_failures' AND value > 0") == []
+    # the others were not embedded twice
+    assert rows(database, "SELECT sum(value) FROM daily_counters WHERE name = 'embedding_writes'") == [(2,)]
+    assert rows(database, "SELECT count(*) FROM work WHERE kind = 'embed'") == [(0,)]
+
+
+def test_a_deletion_that_is_under_way_while_vectors_are_saved_is_waited_for(
+    database: Database, rules: Rules, policy: Policy, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    owe(database, rules, policy, "one", "two", "three")
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+        rival.execute("DELETE FROM messages WHERE external_id = 'm1'")
+        rival.execute(
+            "DELETE FROM work WHERE key = (SELECT 'message:' || id FROM messages WHERE external_id = 'm1')"
+        )
+        saving = Thread(target=lambda: embed_once(database, DeterministicEmbedder(), policy))
+        saving.start()
+        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+            wait_for_a_lock(observer)
+        rival.commit()
+        saving.join()
+    assert embedded(database) == ["m0", "m2"]
+    assert rows(database, "SELECT name FROM daily_counters WHERE name = 'embed_failures' AND value > 0") == []

@@ -4,16 +4,19 @@ from typing import Annotated, Literal
 
 import typer
 
+from ops.commands import forget as forgetting
 from ops.commands import rendering
 from ops.commands.groups import ListByDefault
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
+from pipeline import forget as pipeline_forget
 from pipeline import languages
 from pipeline import members as pipeline_members
 from pipeline.store import chats as store
 from pipeline.store import overview, sessions
 from schemas.errors import InvalidInput
+from schemas.forgetting import Subject
 from schemas.messages import LANGUAGES, ChatIn
 from schemas.payloads import parse_payload
 from schemas.users import MembersPayload
@@ -29,10 +32,11 @@ SESSIONS = 5
 
 
 @app.callback(
-    epilog="**Examples:** backscroll chats · backscroll chats show telegram:-100420 · backscroll chats list --json",
+    epilog="**Examples:** backscroll chats · backscroll chats show telegram:-100420 · backscroll chats list --json · "
+    "backscroll chats remove whatsapp:bookclub --dry-run",
 )
 def chats() -> None:
-    """List the chats, or show one."""
+    """List the chats, show one, or remove one that is to be imported again."""
 
 
 @app.command("list", epilog="**Example:** backscroll chats list --json")
@@ -130,6 +134,43 @@ def show(
             rendering.row(table, str(row.id), began, row.message_count, row.status, about)
         console.print("\nLatest sessions:", style="bold")
         console.print(table)
+
+
+@app.command(
+    epilog="**Examples:** backscroll chats remove whatsapp:bookclub --dry-run · "
+    "backscroll chats remove whatsapp:bookclub --yes"
+)
+def remove(
+    chat: ChatArgument,
+    dry_run: forgetting.DryRunOption = False,
+    yes: forgetting.YesOption = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Remove a chat with all that was made of it, so that it can be imported again.
+
+    Other than `backscroll forget chat` this keeps nothing out: what is sent or imported later is stored. What was
+    forgotten stays forgotten. Ended half-way, it is finished by the workers; given up, it ends with 5.
+    """
+    with opened(data_dir, tenant) as (settings, database):
+        with database.tenant(settings.tenant) as connection:
+            found = find_chat(connection, chat)
+        subject = Subject(kind="chat", chat_id=found.chat_id)
+        planned = pipeline_forget.plan(database, settings.tenant, subject)
+        told = ", ".join(f"{count:,} {name}" for name, count in planned.items() if name != "chats")
+        if dry_run:
+            if as_json:
+                rendering.print_json({"dry_run": True, "would_remove": planned})
+            else:
+                print(f"Would remove {found.chat_id}: {told}.")
+            return
+        if not yes:
+            forgetting.not_as_json(as_json, "yes", "--yes")
+            typer.confirm(f"Remove {found.chat_id} ({told})?", abort=True)
+        receipt = pipeline_forget.remove(database, settings.tenant, found.chat_id)
+        receipt = forgetting.finished(database, settings, receipt)
+    forgetting.print_receipt(receipt, f"{found.chat_id} is removed", as_json=as_json)
 
 
 @app.command(

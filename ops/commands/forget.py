@@ -143,18 +143,20 @@ def _forget(
             return
         if subject.kind == "tenant":
             if subject.confirm is None:
-                _not_as_json(as_json, "confirm", f"--confirm {settings.tenant}")
+                not_as_json(as_json, "confirm", f"--confirm {settings.tenant}")
                 said = typer.prompt(f"Forget {told}, for good? Say the tenant's name ({settings.tenant})")
                 subject = subject.model_copy(update={"confirm": said})
             pipeline_forget.check_confirmed(settings.tenant, subject)
         elif not yes:
-            _not_as_json(as_json, "yes", "--yes")
+            not_as_json(as_json, "yes", "--yes")
             typer.confirm(f"Forget {told}, for good?", abort=True)
         receipt = pipeline_forget.start(database, settings.tenant, subject)
-        receipt = _finished(database, settings, receipt)
-        with opened_hints(settings, rendering.err()) as hints:
-            for kind in FOLLOWING:
-                hints.send(kind)
+        receipt = finished(database, settings, receipt)
+    print_receipt(receipt, "forgotten", as_json=as_json)
+
+
+def print_receipt(receipt: Receipt, done: str, *, as_json: bool) -> None:
+    """Say how much went."""
     if as_json:
         rendering.print_json(receipt)
         return
@@ -162,17 +164,18 @@ def _forget(
     for name, count in sorted(receipt.counts.items()):
         rendering.row(table, name.replace("_", " "), count)
     rendering.out().print(
-        f"Receipt {receipt.id}: forgotten, with what was sent until {rendering.moment(receipt.until)}."
+        f"Receipt {receipt.id}: {done}, with what was sent until {rendering.moment(receipt.until)}."
     )
     rendering.out().print(table)
 
 
-def _not_as_json(as_json: bool, field: str, option: str) -> None:
+def not_as_json(as_json: bool, field: str, option: str) -> None:
+    """Refuse to ask where nobody is. Raises `InvalidInput`."""
     if as_json:
         raise InvalidInput(f"with --json nobody is asked: add {option}", field=field)
 
 
-def _finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
+def finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
     """The receipt when all is done, by this process or by a worker that was quicker."""
     handler = pipeline_forget.forgetter(database, Rules.of(settings))
     policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.work_max_attempts)
@@ -184,6 +187,9 @@ def _finished(database: Database, settings: Settings, receipt: Receipt) -> Recei
             _tell_given_up(receipt, reason)
         if receipt.finished_at is None and not claimed:
             time.sleep(LOOK_SECONDS)
+    with opened_hints(settings, rendering.err()) as hints:
+        for kind in FOLLOWING:
+            hints.send(kind)
     return receipt
 
 

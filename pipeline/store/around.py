@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row
 
 from pipeline.store.keywords import any_of
+from pipeline.store.messages import answered
 from pipeline.store.scope import IN_SCOPE, Scope
 from pipeline.store.sql import text
 from pipeline.store.vectors import literal
@@ -22,7 +23,8 @@ _COLUMNS = """
     m.content, m.sent_at, m.position, coalesce(length(m.tsv), 0) AS size,
     CASE WHEN m.tsv @@ CAST(:any AS tsquery) THEN
         (SELECT jsonb_object_agg(t.lexeme, cardinality(t.positions)) FROM unnest(m.tsv) t
-            WHERE t.lexeme = ANY(:lexemes)) END AS terms
+            WHERE t.lexeme = ANY(:lexemes)) END AS terms,
+    m.reply_to
 """
 
 
@@ -64,7 +66,7 @@ def these_messages(
     space: EmbeddingSpace | None,
     query: Vector | None,
 ) -> Sequence[Row[*tuple[Any, ...]]]:
-    """These messages for ranking, each with its cosine to the query as the last column, where it has a vector."""
+    """These messages for ranking, each with what it answers and its cosine to the query as the last columns."""
     given = {"ids": list(ids), "lexemes": list(words), "any": any_of(words)}
     cosine = "NULL"
     if space is not None and query is not None:
@@ -75,7 +77,10 @@ def these_messages(
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND v.space_id = {int(space.id or 0)})"""
         given["query"] = literal(query)
     return connection.execute(
-        text(f"SELECT {_COLUMNS}, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"), given
+        text(
+            f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
+        ),
+        given,
     ).all()
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row
 
 from pipeline.store.sql import text
-from schemas.sessions import Message, Stamp
+from schemas.sessions import Answered, Message, Stamp
 
 COLUMNS = (
     "id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, position, session_key, "
@@ -176,13 +176,21 @@ def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
     return [as_message(row) for row in rows]
 
 
+def answered(message: str) -> str:
+    """The columns of `Answered` as JSON, of what a row of `messages` answers; null when it answers nothing there."""
+    return f"""CASE WHEN {message}.reply_to IS NOT NULL THEN (
+        SELECT jsonb_build_array(r.id, coalesce(nullif(r.sender_name, ''), r.sender_id), left(r.content, 200))
+        FROM messages r WHERE r.tenant_id = {message}.tenant_id AND r.chat_id = {message}.chat_id
+            AND r.external_id = {message}.reply_to) END"""
+
+
 def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
     """The chat's newest messages, newest first; of one session key when given."""
     # said only where it is asked for: each has an index that ends in the time
     of_key = "" if session_key is None else "AND session_key = :key"
     rows = connection.execute(
         text(f"""
-            SELECT {COLUMNS} FROM messages WHERE chat_id = :chat {of_key}
+            SELECT {COLUMNS}, {answered("messages")} AS answered FROM messages WHERE chat_id = :chat {of_key}
             ORDER BY {NEWEST_FIRST} LIMIT :limit
         """),
         {"chat": chat_id, "limit": limit, **({} if session_key is None else {"key": session_key})},
@@ -192,4 +200,7 @@ def recent(connection: Connection, chat_id: str, limit: int, session_key: str | 
 
 def as_message(row: Row[Any]) -> Message:
     """A row of `COLUMNS` as a value."""
-    return Message(**row._mapping)
+    found = dict(row._mapping)
+    if found.get("answered"):
+        found["answered"] = Answered(*found["answered"])
+    return Message(**found)

@@ -104,7 +104,9 @@ class Kind:
                     WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.content_hash = given.hash LIMIT 1))
             FROM unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[]), CAST(:starts AS integer[]))
                 AS given (id, hash, start)
-            JOIN {self.source} o ON o.tenant_id = :tenant AND o.id = given.id AND {self.live}
+            -- one that is being deleted is waited for here: found gone by the foreign key, it would fail all others
+            JOIN (SELECT * FROM {self.source} o WHERE o.tenant_id = :tenant
+                AND o.id = ANY(CAST(:ids AS {self.id_type}[])) AND {self.live} FOR KEY SHARE) o ON o.id = given.id
             ORDER BY o.id
             ON CONFLICT (tenant_id, {self.owner}, space_id) DO UPDATE SET {renewed}
         """)

@@ -63,6 +63,24 @@ def post_forget(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
     return receipt
 
 
+@router.delete(
+    "/v1/chats/{chat_id}",
+    status_code=202,
+    summary="Remove a chat that is to be imported again",
+    responses=responses(401, 422, 503),
+)
+def delete_chat(door: HeldDoor, tenant: Tenant, chat_id: str) -> Receipt:
+    """Remove a chat with all that was made of it, and keep nothing out: what is sent later is stored.
+
+    Workers delete what there is, and count it on the receipt; ask for it until it has its `finished_at`.
+    """
+    address = parse_payload(ChatAddress, {"chat_id": chat_id})
+    trace_id = request_id()
+    receipt = persistently(lambda: forget.remove(door.database, tenant, address.chat_id, trace_id=trace_id))
+    door.hinter.hint("forget")
+    return receipt
+
+
 @router.get(
     "/v1/forget/{receipt}", summary="Look at a receipt of forgetting", responses=responses(401, 404, 422, 503)
 )

@@ -1,0 +1,22 @@
+"""How a line says which message it answers: pure, from what is known of that one."""
+
+from pipeline import assemble
+from schemas.sessions import Answered
+
+QUOTED_CHARS = 60
+"""What is quoted of the message that a line answers: enough to know it by."""
+
+
+def speaking(speaker: str, answered: Answered | None) -> str:
+    """Who speaks, and to what; to be followed by a colon.
+
+    >>> speaking("Ben", None)
+    'Ben'
+    >>> speaking("Ben", Answered(12, "Ana", "does five suit?"))
+    'Ben, to Ana (“does five suit?”)'
+    """
+    name = assemble.one_line(speaker)
+    if answered is None:
+        return name
+    quoted = assemble.shortened(assemble.one_line(answered.said), QUOTED_CHARS)
+    return f"{name}, to {assemble.one_line(answered.speaker)}" + (f" (“{quoted}”)" if quoted else "")

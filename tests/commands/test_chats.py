@@ -1,0 +1,49 @@
+"""Chats are removed, renamed and merged by the command line."""
+
+import io
+import sys
+
+import pytest
+
+from pipeline.store.database import Database
+from tests.commands.conftest import CHAT, SAMPLE, Run
+from tests.test_pipeline import rows
+
+
+@pytest.fixture
+def database_name(house: str) -> str:
+    """The sample chat, all of it in memory."""
+    return house
+
+
+EMPTY = ("messages", "chats", "conversation_sessions", "message_vectors", "tombstones", "arrivals", "chat_members")
+
+
+def test_a_removed_chat_leaves_nothing_and_can_be_imported_again(run: Run, database: Database) -> None:
+    shown = run("chats", "remove", CHAT, "--dry-run", "--json").json
+    assert shown["would_remove"]["messages"] == 418
+    assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
+    receipt = run("chats", "remove", CHAT, "--yes", "--json").json
+    assert (receipt["kind"], receipt["counts"]["messages"], receipt["counts"]["chats"]) == ("removal", 418, 1)
+    for table in EMPTY:
+        assert rows(database, f"SELECT count(*) FROM {table}") == [(0,)], table
+    assert run("import", str(SAMPLE), "--json").json["chats"][0]["new"] == 418
+
+
+def test_what_was_forgotten_in_a_removed_chat_stays_forgotten(run: Run) -> None:
+    run("forget", "message", CHAT, "1041", "--yes")
+    assert "is removed" in run("chats", "remove", CHAT, "--yes").out
+    again = run("import", str(SAMPLE), "--json").json["chats"][0]
+    assert (again["new"], again["kept_out"]) == (417, 1)
+
+
+def test_a_chat_is_not_removed_unasked_nor_one_that_is_not_there(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = run("chats", "remove", CHAT, "--json")
+    assert (refused.code, "--yes" in refused.err) == (2, True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    assert run("chats", "remove", CHAT).code == 1
+    missing = run("chats", "remove", f"{CHAT}0", "--yes")
+    assert (missing.code, CHAT in missing.err) == (3, True)
+    assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418

@@ -1,0 +1,217 @@
+"""Threads, replies and one second's order: what becomes of a forum's talk, and how its lines name each other."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from pipeline import changes, context, export, ingest, querylog
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ledger import Policy
+from pipeline.rules import Rules
+from pipeline.store import messages as store
+from pipeline.store.database import Database
+from schemas.context import Context
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_changes import work
+from tests.test_pipeline import rows
+from tests.test_sessions_stored import place_all, stored
+
+CHAT = ChatIn(chat_id="test:1")
+
+
+def accept(database: Database, *said: MessageIn) -> None:
+    ingest.accept(database, TENANT, CHAT, said)
+
+
+def ask(database: Database, settings: Settings, question: str, **fields: object) -> Context:
+    query = ContextQuery.model_validate({"chat_id": CHAT.chat_id, "query": question} | fields)
+    return context.build_context(database, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+
+
+def block(found: Context, kind: str) -> str:
+    return next((block.text for block in found.blocks if block.kind == kind), "")
+
+
+def order(database: Database) -> list[str]:
+    """The chat's messages as they follow each other, by their ids; recent talk has them the other way round."""
+    with database.tenant(TENANT) as connection:
+        return [m.external_id for m in reversed(store.recent(connection, CHAT.chat_id, 100))]
+
+
+# Threads
+
+
+def test_the_topics_of_a_forum_are_sessions_of_their_own(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    accept(
+        database,
+        message(0, "which rack do we take?", id="1", thread="7"),
+        message(1, "football tonight?", id="2", thread="8"),
+        message(2, "the 12U one", id="3", thread="7"),
+        message(3, "welcome all", id="4"),
+        # an agent's own key goes first
+        message(4, "order 12 it is", id="5", thread="7", session_key="order-12"),
+    )
+    place_all(database, rules, policy)
+    assert [(row[0], row[3]) for row in stored(database)] == [
+        ("", 1),
+        (" thread:7", 2),
+        (" thread:8", 1),
+        ("order-12", 1),
+    ]
+
+
+def test_a_thread_is_cut_by_the_pause_and_a_late_message_joins_it_again(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    accept(database, message(0, id="1", thread="7"), message(50, id="2", thread="7"), message(25, id="3"))
+    place_all(database, rules, policy)
+    # what was said elsewhere in between joins nothing
+    assert [(row[0], row[3], row[6]) for row in stored(database)] == [
+        ("", 1, "closed"),
+        (" thread:7", 1, "closed"),
+        (" thread:7", 1, "closed"),
+    ]
+    accept(database, message(26, id="4", thread="7"))
+    place_all(database, rules, policy)
+    assert [(row[0], row[3]) for row in stored(database)] == [("", 1), (" thread:7", 3)]
+
+
+def test_neighbours_and_recent_talk_are_of_the_same_thread(
+    database: Database, rules: Rules, policy: Policy, settings: Settings
+) -> None:
+    topics: Sequence[tuple[str, str]] = [
+        ("7", "the rack stands in the cellar"),
+        ("8", "football is at eight"),
+        ("7", "its key hangs at the door"),
+        ("8", "who brings the ball?"),
+    ]
+    accept(
+        database, *(message(n, said, id=str(n + 1), thread=topic) for n, (topic, said) in enumerate(topics))
+    )
+    work(database, rules, policy)
+    found = ask(
+        database, settings, "the rack?", include_history=False, parameters={"messages": 1, "neighbours": 1}
+    )
+    assert "its key hangs at the door" in block(found, "exchanges")
+    assert "football" not in block(found, "exchanges")
+    here = block(ask(database, settings, "and where?", thread="8"), "history")
+    assert "who brings the ball?" in here
+    assert "rack" not in here
+
+
+def test_an_export_says_thread_and_reply_as_they_were_given(database: Database) -> None:
+    accept(database, message(0, id="1", thread="7"), message(1, id="2", reply_to="1", session_key="k"))
+    said = [each for each in export.of_user(database, TENANT, "test:ann") if each["record"] == "message"]
+    assert [(each["session_key"], each["thread"], each["reply_to"]) for each in said] == [
+        ("", "7", None),
+        ("k", None, "1"),
+    ]
+
+
+# Replies
+
+
+def boiler() -> list[MessageIn]:
+    return [
+        message(0, "does five suit you for the boiler?", id="1", sender_name="Ana", sender_id="test:ana"),
+        message(1, "I bring cake", id="2", sender_name="Cy", sender_id="test:cy"),
+        message(2, "yes, that one", id="3", sender_name="Ben", sender_id="test:ben", reply_to="1"),
+        message(3, "good", id="4", sender_name="Ana", sender_id="test:ana", reply_to="3"),
+    ]
+
+
+def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
+    database: Database, rules: Rules, policy: Policy, settings: Settings
+) -> None:
+    accept(database, *boiler())
+    work(database, rules, policy)
+    found = ask(database, settings, "which one is it?")
+    line = "Ben, to Ana (“does five suit you for the boiler?”): yes, that one"
+    assert line in block(found, "history")
+    assert line in [each.content for each in found.messages]
+    assert "Ana: good" in block(found, "history")
+    best = ask(
+        database, settings, "that one", include_history=False, parameters={"neighbours": 0, "messages": 1}
+    )
+    assert line in block(best, "exchanges")
+    # whoever erases the one message finds that this context showed its words
+    (answered,) = rows(database, "SELECT id FROM messages WHERE external_id = '1'")
+    assert f"message:{answered[0]}" in querylog.shown_in(best)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_large_chat_says_it_too(
+    database: Database,
+    rules: Rules,
+    policy: Policy,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    whole: bool,
+) -> None:
+    if not whole:
+        monkeypatch.setattr("pipeline.retrieve.WHOLE_UP_TO", 0)
+    said = [message(0, "which colour shall it be?", id="q", sender_name="Ana")]
+    said += [message(60 * n, f"small talk number {n}", id=f"t{n}") for n in range(1, 30)]
+    said += [message(60 * 40, "the ultramarine one", id="a", sender_name="Ben", reply_to="q")]
+    accept(database, *said)
+    work(database, rules, policy)
+    found = ask(database, settings, "ultramarine", include_history=False)
+    assert "Ben, to Ana (“which colour shall it be?”): the ultramarine one" in block(found, "exchanges")
+
+
+def test_what_was_answered_is_named_no_more_when_it_is_deleted(database: Database, rules: Rules) -> None:
+    accept(database, *boiler())
+    changes.delete(database, TENANT, CHAT.chat_id, "1", rules)
+    assert rows(database, "SELECT external_id, reply_to FROM messages ORDER BY external_id") == [
+        ("2", None),
+        ("3", None),
+        ("4", "3"),
+    ]
+
+
+def test_a_reply_to_what_is_not_there_is_a_message_like_any_other(
+    database: Database, rules: Rules, policy: Policy, settings: Settings
+) -> None:
+    accept(database, message(0, "yes, that one", id="3", sender_name="Ben", reply_to="gone"))
+    work(database, rules, policy)
+    assert "Ben: yes, that one" in block(ask(database, settings, "which one?"), "history")
+
+
+# One second's order
+
+
+def test_ids_that_are_numbers_order_the_messages_of_one_second(database: Database) -> None:
+    accept(database, message(0, id="100"), message(0, id="98"))
+    accept(database, message(0, id="9"))
+    accept(database, message(0, id="99"), message(1, id="10"))
+    assert order(database) == ["9", "98", "99", "100", "10"]
+
+
+def test_other_ids_keep_the_order_in_which_they_were_handed_over(database: Database) -> None:
+    accept(database, *(message(0, id=id) for id in ("z", "a", "m")))  # noqa: A001
+    assert order(database) == ["z", "a", "m"]
+    # the same again changes nothing
+    accept(database, message(0, id="m"), message(0, id="z"))
+    assert order(database) == ["z", "a", "m"]
+
+
+def test_other_ids_that_come_one_by_one_stand_as_they_came(database: Database) -> None:
+    for each in ("question", "answer", "Thanks"):
+        accept(database, message(0, id=each))
+    assert order(database) == ["question", "answer", "Thanks"]
+
+
+def test_a_position_that_is_given_goes_first(database: Database) -> None:
+    accept(
+        database,
+        message(0, id="1", position=1),
+        message(0, id="2", position=0),
+        message(0, id="b", position=0),
+    )
+    assert order(database) == ["b", "2", "1"]
