@@ -146,7 +146,7 @@ def import_(
         print("\nNext: the workers place, summarize and embed what is new; see `backscroll status --watch`.")
     for where in tally.breaks_off:
         console.print(
-            f"{source.name} is not whole ({where}): what came before is in, {tally.new + tally.duplicates:,} messages, "
+            f"{source.name} is not whole ({where}): what came before is in, {tally.new + tally.moved + tally.duplicates:,} messages, "
             "and something is missing. Export it again and import that: nothing is stored twice.",
             style="red",
             markup=False,

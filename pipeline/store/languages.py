@@ -1,6 +1,7 @@
 """SQL of the languages that chats are in: telling one by its stop words, and making keyword vectors in another."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
@@ -12,9 +13,9 @@ MOST_COMMON = 300
 """Words that are looked up in each language's list; stop words are the most common ones."""
 
 
-def stop_words(connection: Connection, words: Counter[str]) -> dict[str, int]:
+def stop_words(connection: Connection, counts: Mapping[str, int]) -> dict[str, int]:
     """By language how many of these words stand in Postgres' own list of its stop words, where it has one."""
-    common = words.most_common(MOST_COMMON)
+    common = Counter(counts).most_common(MOST_COMMON)
     rows = connection.execute(
         text("""
             SELECT language, sum(times) FROM unnest(CAST(:words AS text[]), CAST(:times AS bigint[])) AS w (word, times)

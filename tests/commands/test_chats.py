@@ -16,7 +16,15 @@ def database_name(house: str) -> str:
     return house
 
 
-EMPTY = ("messages", "chats", "conversation_sessions", "message_vectors", "tombstones", "arrivals", "chat_members")
+EMPTY = (
+    "messages",
+    "chats",
+    "conversation_sessions",
+    "message_vectors",
+    "tombstones",
+    "arrivals",
+    "chat_members",
+)
 
 
 def test_a_removed_chat_leaves_nothing_and_can_be_imported_again(run: Run, database: Database) -> None:
