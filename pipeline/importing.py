@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import nlargest
 
 import structlog
 
@@ -35,6 +36,9 @@ HELD = 10 * BATCH
 
 WORDS = 5_000
 """Words of a chat that are looked at to tell its language."""
+
+LANGUAGES_TOLD = 50
+"""Chats of an import, those with the most words, whose language is looked at."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +249,9 @@ def _store(
     else:
         accepted = Accepted(new=0, duplicates=0)
         with database.tenant(tenant_id) as connection:
-            chats.ensure(connection, tenant_id, held.chat)
+            # none is there when all of it was kept out
+            if chats.get(connection, held.chat.chat_id) is not None:
+                chats.ensure(connection, tenant_id, held.chat)
     moved = moving.move(database, tenant_id, held.chat.chat_id, found.moves, rules, settle=settle)
     held.stored, held.changed = True, False
     return Stored(
@@ -278,22 +284,24 @@ class Now:
     language: str
     first_at: datetime | None
     last_at: datetime | None
-    # what its words look like, where that is not what is declared
+    # the language of its words, where it is not the declared one
     looks: str | None
 
 
 def now(database: Database, tenant_id: str, tally: Tally) -> dict[str, Now]:
     """The chats of an import by their ids, with the times of all their messages."""
     found = {}
+    largest = nlargest(LANGUAGES_TOLD, tally.chats.values(), key=lambda chat: chat.words.total())
+    looked_at = {chat.chat_id for chat in largest}
     with database.tenant(tenant_id) as connection:
         for row in overview.times(connection, list(tally.chats)):
-            counts = store_languages.stop_words(connection, tally.chats[row.chat_id].words)
-            looks = languages.looks_like(counts, tally.chats[row.chat_id].words.total(), row.language)
+            chat = tally.chats[row.chat_id]
+            counts = store_languages.stop_words(connection, chat.words) if row.chat_id in looked_at else {}
             found[row.chat_id] = Now(
                 time_zone=row.time_zone,
                 language=row.language,
                 first_at=row.first_at,
                 last_at=row.last_at,
-                looks=looks,
+                looks=languages.looks_like(counts, chat.words.total(), row.language),
             )
     return found

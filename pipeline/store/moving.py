@@ -80,12 +80,13 @@ _MOVE = text("""
             || CASE WHEN moved.sent_at > now() + interval '5 minutes'
                 THEN jsonb_build_object('original_sent_at', moved.sent_at) ELSE '{}' END
     FROM jsonb_to_recordset(:moved) AS moved (id bigint, external_id text, position integer, sent_at timestamptz)
-    WHERE m.chat_id = :chat AND m.id = moved.id
+    WHERE m.chat_id = :chat AND m.id = moved.id AND NOT EXISTS (
+        SELECT 1 FROM messages o WHERE o.chat_id = :chat AND o.external_id = moved.external_id AND o.id <> moved.id)
 """).bindparams(bindparam("moved", type_=JSONB))
 
 
 def move(connection: Connection, chat_id: str, moved: Sequence[tuple[int, str, int, datetime]]) -> None:
-    """Give messages of a chat `(id, external id, position, time)`."""
+    """Give messages of a chat `(id, external id, position, time)`, unless another has that external id by now."""
     rows = [
         {"id": each, "external_id": external, "position": position, "sent_at": at.isoformat()}
         for each, external, position, at in moved

@@ -475,6 +475,40 @@ def test_what_was_said_in_the_future_of_a_wrong_clock_is_moved_to_its_time(
     assert told == 0
 
 
+def test_sessions_that_were_named_and_closed_move_with_their_messages(
+    run: Run, database: Database, workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / "history.jsonl"
+    line = {"chat_id": "app:1", "sender_id": "app:7", "session_key": "order-1"}
+    said = [
+        line
+        | {
+            "external_id": str(n),
+            "content": f"{n}",
+            "sent_at": f"2024-05-01T09:0{n}:00",
+            "closes_session": n == 1,
+        }
+        for n in range(4)
+    ]
+    path.write_text("\n".join(map(json.dumps, said)))
+
+    def stored() -> list[tuple[str, int]]:
+        workers.finish()
+        with database.tenant(TENANT) as connection:
+            rows = connection.exec_driver_sql(
+                "SELECT to_char(started_at AT TIME ZONE 'UTC', 'HH24:MI'), message_count FROM conversation_sessions "
+                "WHERE status <> 'merged' ORDER BY 1"
+            )
+            return [tuple(row) for row in rows]
+
+    run("import", path, "--tz", "Europe/Lisbon")
+    assert stored() == [("08:00", 2), ("08:02", 2)]
+    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 4
+    assert stored() == [("00:00", 2), ("00:02", 2)]
+    with database.tenant(TENANT) as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM session_closes").scalar() == 1
+
+
 def test_a_bots_own_time_is_not_moved_by_an_export_of_seconds(
     run: Run, database: Database, tmp_path: Path
 ) -> None:
@@ -499,6 +533,21 @@ def test_a_message_that_was_deleted_stays_so_in_another_date_order(
     other = run("import", path, "--date-order", "mdy", "--json").json
     assert (other["new"], other["moved"], other["kept_out"]) == (0, 2, 1)
     assert not any("one" in line for line in times(database))
+
+
+def test_a_chat_that_was_forgotten_is_not_made_again_by_what_is_told_of_it_at_the_end(
+    run: Run, whatsapp: Write
+) -> None:
+    said = [
+        f"13/01/24, {10 + n // 60}:{n % 60:02d} - {'Ana' if n else 'Harbour House'}: {n}" for n in range(500)
+    ]
+    path = whatsapp(*said)
+    run("import", path)
+    assert run("chats", "show", CHAT, "--json").json["kind"] == "direct"
+    assert run("forget", "chat", CHAT, "--yes").code == 0
+    again = run("import", path, "--json").json
+    assert (again["new"], again["kept_out"]) == (0, 500)
+    assert run("chats", "list", "--json").json == {"chats": []}
 
 
 def test_a_file_that_breaks_off_ends_with_code_5_and_says_what_is_in(run: Run, tmp_path: Path) -> None:
