@@ -1,19 +1,17 @@
 """`backscroll import`: the history that people have already, from their export files."""
 
-import shlex
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from datetime import date, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ops.commands import again, rendering
-from ops.commands.exports import Export, SeveralExports
+from ops.commands import import_report, rendering
+from ops.commands.exports import SeveralExports
 from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
@@ -21,10 +19,10 @@ from ops.commands.sources import Source, open_source
 from ops.commands.waiting import await_memory
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
-from pipeline import importing, status
-from pipeline.importing import Event, Now, Tally
+from pipeline import importing
+from pipeline.importing import Event, Tally
 from pipeline.platforms.formats import Format
-from pipeline.platforms.records import Ambiguous, Broken, DateOrder, ImportOptions, Notice, Times
+from pipeline.platforms.records import DateOrder, ImportOptions
 from pipeline.rules import Rules
 from pipeline.store import chats
 from pipeline.store.database import Database
@@ -33,11 +31,6 @@ from schemas.messages import ChatKind
 from schemas.settings import Settings
 
 app = typer.Typer(rich_markup_mode="markdown")
-
-BROKEN_SHOWN = 20
-CHATS_SHOWN = 50
-LANGUAGES_SHOWN = 10
-EXPORTS_SHOWN = 50
 
 
 @app.command(
@@ -100,30 +93,32 @@ def import_(
         chat_id=chat, title=title, time_zone=tz, date_order=date_order, kind=kind, language=language
     )
     console = rendering.err()
-    report = _Report(console, ctx)
+    report = import_report.Report(console, ctx)
     shown = console.is_terminal and not as_json
     try:
         opened_source = open_source(path, options, format=format)
     except SeveralExports as error:
-        raise InvalidInput(f"{error}:\n{_commands(ctx, error.exports)}", field="file") from error
+        raise InvalidInput(f"{error}:\n{import_report.commands(ctx, error.exports)}", field="file") from error
     with opened_source as source, opened(data_dir, tenant) as (settings, database):
         source.options = replace(
             source.options, stored_zone=lambda chat_id: _stored_zone(database, settings.tenant, chat_id)
         )
         if source.others:
-            report.notice(f"{path} also holds what is not imported now:\n{_commands(ctx, source.others)}")
+            report.notice(
+                f"{path} also holds what is not imported now:\n{import_report.commands(ctx, source.others)}"
+            )
         if strict:
             _check(source, report, shown)
         tally = _import(source, settings, database, report, shown)
         if not tally.chats:
             raise InvalidInput(
-                f"{source.name} holds no messages ({_counted(tally)}); is --format {source.format} right?",
+                f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
         now = importing.now(database, settings.tenant, tally)
-        _tell_of_languages(now, report)
+        import_report.tell_of_languages(now, report)
         if not as_json:
-            _print_summary(tally, now, report)
+            import_report.print_summary(tally, now, report)
         memory = None
         if wait:
             try:
@@ -132,7 +127,7 @@ def import_(
                 report.say("The import is done, and the workers go on: see `backscroll status --watch`.")
                 raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        rendering.print_json(_as_json(source, tally, now, report, memory))
+        rendering.print_json(import_report.as_json(source, tally, now, report, memory))
     elif memory is not None:
         print(
             f"\n{memory.messages:,} messages, {memory.embedded:,} of them embedded; {memory.closed:,} closed "
@@ -144,10 +139,11 @@ def import_(
         )
     else:
         print("\nNext: the workers place, summarize and embed what is new; see `backscroll status --watch`.")
+    there = tally.new + tally.moved + tally.duplicates
     for where in tally.breaks_off:
         console.print(
-            f"{source.name} is not whole ({where}): what came before is in, {tally.new + tally.moved + tally.duplicates:,} messages, "
-            "and something is missing. Export it again and import that: nothing is stored twice.",
+            f"{source.name} is not whole ({where}): what came before is in, {there:,} messages, and something "
+            "is missing. Export it again and import that: nothing is stored twice.",
             style="red",
             markup=False,
             soft_wrap=True,
@@ -166,89 +162,6 @@ def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None
     with database.tenant(tenant_id) as connection:
         chat = chats.get(connection, chat_id)
     return chat.time_zone if chat else None
-
-
-def _commands(ctx: typer.Context, exports: tuple[Export, ...]) -> str:
-    """What to type for each of these, on a line of its own."""
-    lines = [
-        f"  {again.command(ctx, path=export.path, format=None, chat=None, title=None)}"
-        if export.path is not None
-        else f"  {export.name} ({export.format}): unpack it and import it by itself"
-        for export in exports[:EXPORTS_SHOWN]
-    ]
-    if len(exports) > EXPORTS_SHOWN:
-        lines.append(f"  … and {len(exports) - EXPORTS_SHOWN:,} more")
-    return "\n".join(lines)
-
-
-class TwoReadings(InvalidInput):
-    """Dates can be read in two ways; the message shows both, and what to type for each."""
-
-
-def _two_readings(name: str, ctx: typer.Context, found: Ambiguous) -> TwoReadings:
-    width = max(len(written) for written, *_ in found.examples)
-    examples = [
-        f"  {written:{width}}  day first: {_day(one)}; month first: {_day(other)}"
-        for written, one, other in found.examples
-    ]
-    commands = [f"  {again.command(ctx, date_order=order)}" for order in found.orders]
-    return TwoReadings(
-        "\n".join(
-            (
-                f"the dates of {name} can be read in two ways, and nothing was written:",
-                *examples,
-                "Say which it is, day first or month first:",
-                *commands,
-            )
-        ),
-        field="date_order",
-    )
-
-
-def _day(day: date) -> str:
-    return f"{day:%A}, {day.day} {day:%B %Y}"
-
-
-class _Report:
-    """Tells of broken lines and notices as they come, each notice once."""
-
-    def __init__(self, console: Console, ctx: typer.Context) -> None:
-        self.console = console
-        self._ctx = ctx
-        self.times: list[str] = []
-        self.broken = 0
-        # those that were printed
-        self.shown: list[Broken] = []
-        self.notices: list[str] = []
-
-    def tell(self, name: str, item: object) -> None:
-        """Print what the user should see of this, if anything. Raises `TwoReadings`."""
-        match item:
-            case Broken(where=where, reason=reason):
-                self.broken += 1
-                if self.broken <= BROKEN_SHOWN:
-                    self.shown.append(item)
-                    self.say(f"{name}, {where}: {reason}")
-                elif self.broken == BROKEN_SHOWN + 1:
-                    self.say("… further broken lines are only counted")
-            case Notice(text=text):
-                self.notice(text)
-            case Times(text=text) if text not in self.times:
-                self.times.append(text)
-            case Ambiguous():
-                raise _two_readings(name, self._ctx, item)
-            case _:
-                pass
-
-    def notice(self, text: str) -> None:
-        """Say something about the whole source, once."""
-        if text not in self.notices:
-            self.notices.append(text)
-            self.say(text)
-
-    def say(self, text: str) -> None:
-        """Print a line for people."""
-        self.console.print(rendering.plain(text), style="yellow", markup=False, soft_wrap=True)
 
 
 class _Bar:
@@ -284,7 +197,7 @@ class _Bar:
         )
 
 
-def _check(source: Source, report: _Report, shown: bool) -> None:
+def _check(source: Source, report: import_report.Report, shown: bool) -> None:
     """Read everything once. Raises `InvalidInput` when a line is broken."""
     with _Bar(source, "checking", report.console, shown=shown) as bar:
         for item in source.records():
@@ -298,7 +211,9 @@ def _check(source: Source, report: _Report, shown: bool) -> None:
         )
 
 
-def _import(source: Source, settings: Settings, database: Database, report: _Report, shown: bool) -> Tally:
+def _import(
+    source: Source, settings: Settings, database: Database, report: import_report.Report, shown: bool
+) -> Tally:
     tally = Tally()
     settle = timedelta(seconds=settings.settle_seconds)
     rules = Rules.of(settings)
@@ -315,7 +230,7 @@ def _import(source: Source, settings: Settings, database: Database, report: _Rep
                 bar.move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
                 if isinstance(event, importing.Stored) and (event.new or event.moved):
                     hints.send("ingest")
-    except TwoReadings:
+    except import_report.TwoReadings:
         raise
     except (KeyboardInterrupt, BackscrollError) as error:
         stored = f"{tally.new:,} new messages are stored and stay" if tally.new else "Nothing new was stored"
@@ -326,83 +241,10 @@ def _import(source: Source, settings: Settings, database: Database, report: _Rep
     return tally
 
 
-def _warn_of_overlap(event: Event, report: _Report) -> None:
+def _warn_of_overlap(event: Event, report: import_report.Report) -> None:
     if isinstance(event, importing.Stored) and event.new and event.overlapping:
         report.notice(
             f"{event.chat.chat_id} already holds messages of the same time that came another way, such as "
             "live from a bot: their ids and those of this import never match, so what was said then may now "
             "be there twice. Import only what is older than the first live message."
         )
-
-
-def _tell_of_languages(now: Mapping[str, Now], report: _Report) -> None:
-    odd = [(chat_id, chat, chat.looks) for chat_id, chat in now.items() if chat.looks]
-    for chat_id, chat, looks in odd[:LANGUAGES_SHOWN]:
-        command = shlex.join(["backscroll", "chats", "language", chat_id, looks])
-        report.notice(
-            f"{chat_id} looks {looks.capitalize()}: --language {looks}. Its words are searched as "
-            f"{chat.language.capitalize()} ones. To change that now: {command}"
-        )
-    if len(odd) > LANGUAGES_SHOWN:
-        report.notice(
-            f"… and {len(odd) - LANGUAGES_SHOWN:,} more chats look like another language than theirs"
-        )
-
-
-def _counted(tally: Tally) -> str:
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
-    skipped = f"skipped {tally.skipped.total():,}" + (f" ({reasons})" if reasons else "")
-    # mostly nobody was forgotten, and times were read as they are now
-    kept_out = f"kept out as forgotten or not to be remembered {tally.kept_out:,}, " if tally.kept_out else ""
-    moved = f"moved {tally.moved:,}, " if tally.moved else ""
-    return f"new {tally.new:,}, {moved}already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, {skipped}"
-
-
-def _print_summary(tally: Tally, now: Mapping[str, Now], report: _Report) -> None:
-    counts = ["new", *(["moved"] if tally.moved else []), "already there"]
-    table = rendering.table("chat", "title", *counts, "from", "to", "time zone", right=tuple(counts))
-    largest = sorted(tally.chats.values(), key=lambda c: -(c.new + c.moved + c.duplicates))
-    for chat in largest[:CHATS_SHOWN]:
-        counted = [chat.new, *([chat.moved] if tally.moved else []), chat.duplicates]
-        stored = now.get(chat.chat_id)
-        # all was kept out, and the chat not made
-        zone = stored.time_zone if stored else ""
-        times = (
-            [rendering.moment(at, zone) for at in (stored.first_at, stored.last_at)] if stored else ["–", "–"]
-        )
-        rendering.row(table, chat.chat_id, chat.title, *counted, *times, zone)
-    rendering.out().print(table)
-    if len(largest) > CHATS_SHOWN:
-        print(f"… and {len(largest) - CHATS_SHOWN:,} more chats")
-    for text in report.times:
-        print(rendering.plain(f"\nTimes: {text}."))
-    print(f"\n{_counted(tally)}")
-
-
-def _as_json(
-    source: Source, tally: Tally, now: Mapping[str, Now], report: _Report, memory: status.Progress | None
-) -> dict[str, Any]:
-    return {
-        "source": source.name,
-        "format": source.format,
-        "new": tally.new,
-        "moved": tally.moved,
-        "duplicates": tally.duplicates,
-        "kept_out": tally.kept_out,
-        "broken": tally.broken,
-        "skipped": dict(tally.skipped),
-        "chats": [_chat_as_json(chat, now.get(chat.chat_id)) for chat in tally.chats.values()],
-        # the first of them
-        "broken_lines": [{"where": item.where, "reason": item.reason} for item in report.shown],
-        # where the source is not whole: the exit code is 5 then
-        "breaks_off": tally.breaks_off,
-        "times": report.times,
-        "notices": report.notices,
-        # with --wait
-        "memory": memory,
-    }
-
-
-def _chat_as_json(chat: importing.ChatTally, stored: Now | None) -> dict[str, Any]:
-    counted = {name: value for name, value in asdict(chat).items() if name != "words"}
-    return counted | (asdict(stored) if stored else {})
