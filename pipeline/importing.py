@@ -15,7 +15,7 @@ from heapq import nlargest
 
 import structlog
 
-from pipeline import languages, moving, reimporting
+from pipeline import languages, redating, reimporting
 from pipeline.ingest import Accepted, accept
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
@@ -252,7 +252,7 @@ def _store(
             # none is there when all of it was kept out
             if chats.get(connection, held.chat.chat_id) is not None:
                 chats.ensure(connection, tenant_id, held.chat)
-    moved = moving.move(database, tenant_id, held.chat.chat_id, found.moves, rules, settle=settle)
+    moved = redating.move(database, tenant_id, held.chat.chat_id, found.moves, rules, settle=settle)
     held.stored, held.changed = True, False
     return Stored(
         chat=held.chat,

@@ -8,10 +8,10 @@ source has another message whose id that is, which is known when the source has 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from pipeline import moving, tombstones
-from pipeline.moving import Move
+from pipeline import redating, tombstones
 from pipeline.platforms.records import Record
-from pipeline.store import moving as store
+from pipeline.redating import Move
+from pipeline.store import redating as store
 from pipeline.store.database import Database
 
 
@@ -51,7 +51,7 @@ def sort_out(database: Database, tenant_id: str, chat_id: str, records: Sequence
             deleted += 1
         else:
             accepted.append(record)
-            if there and record.by_clock and moving.is_misread(there.sent_at, record.message.sent_at):
+            if there and record.by_clock and redating.is_misread(there.sent_at, record.message.sent_at):
                 moves.append(Move(id=there.id, message=record.message))
     return SortedOut(records=accepted, moves=moves, renamed=renamed, deleted=deleted)
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ops.processes import environment
-from pipeline import changes, ingest, moving
+from pipeline import changes, ingest, redating
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -440,7 +440,7 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
     path = whatsapp(*sorted(said))
     run("import", path)
     settled(database, workers, settings)
-    whole, calls = moving._move, []
+    whole, calls = redating._move, []
 
     def break_off(*arguments: Any) -> int:
         calls.append(len(arguments[3]))
@@ -448,13 +448,13 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
             raise KeyboardInterrupt
         return whole(*arguments)
 
-    monkeypatch.setattr(moving, "_move", break_off)
+    monkeypatch.setattr(redating, "_move", break_off)
     assert run("import", path, "--tz", "Asia/Tokyo").code == 130
     # workers go on meanwhile
     workers.finish()
     rest = run("import", path, "--tz", "Asia/Tokyo", "--json").json
     assert (rest["moved"], rest["duplicates"]) == (350, 250)
-    assert max(calls) <= moving.AT_ONCE
+    assert max(calls) <= redating.AT_ONCE
     settled(database, workers, settings)
 
 

@@ -20,9 +20,9 @@ from pipeline.diagnosis.stored import Tenant
 from pipeline.events import Mention
 from pipeline.importing import ChatTally, Tally
 from pipeline.ledger import Policy
-from pipeline.moving import Move
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
+from pipeline.redating import Move
 from pipeline.rules import Rules
 from pipeline.store import backfills, health, retention, work
 from pipeline.store.audience import Seen

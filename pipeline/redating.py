@@ -16,7 +16,7 @@ from pipeline import ranges
 from pipeline.retry import persistently
 from pipeline.rules import Rules
 from pipeline.store import changes, chats, work
-from pipeline.store import moving as store
+from pipeline.store import redating as store
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
