@@ -62,10 +62,10 @@ def ask(
         query.profile, {**_configured(query.profile, settings), **query.parameters, **_numbers(query)}
     )
     with database.tenant(tenant_id) as connection:
-        chat = chats.get(connection, query.chat_id)
+        chat = chats.followed(connection, query.chat_id)
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
-        people, earliest = sessions.people(connection, query.chat_id)
+        people, earliest = sessions.people(connection, chat.chat_id)
         now = chats.database_now(connection)
         space = spaces.searched(connection)
         zone = ZoneInfo(chat.time_zone)

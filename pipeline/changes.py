@@ -15,7 +15,7 @@ from pipeline import derived, ranges, tombstones
 from pipeline.fence import without_recalled
 from pipeline.rules import Rules
 from pipeline.store import changes as store
-from pipeline.store import chats, counters, receipts, work
+from pipeline.store import chats, counters, moving, receipts, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from pipeline.tokens import estimate as estimate_tokens
@@ -57,19 +57,26 @@ def edit(
     """
     content = without_recalled(content)
     tokens = estimate_tokens(content)
+    given = chat_id, external_id
     with database.tenant(tenant_id) as connection:
+        chat_id, external_id = moving.address(connection, *given)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         message = store.find(connection, chat_id, external_id, locked=False)
         edited = at and message and _outcome(connection, message, content, at) == "edited"
     if edited and message:
         _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, chat_id)
+        stones.lock(connection, tenant_id, given[0])
+        chat_id, external_id = moving.address(connection, *given)
+        if chat_id != given[0]:
+            stones.lock(connection, tenant_id, chat_id)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         if at is None:
             return Changed(outcome="kept_out")
-        chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
         chat = chats.lock_alone(connection, chat_id)
+        if chat is None:
+            chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
+            chat = chats.lock_alone(connection, chat_id)
         message = store.find(connection, chat_id, external_id)
         if chat is None or message is None:
             store.put_pending(connection, tenant_id, chat_id, external_id, content, tokens, at)
@@ -150,6 +157,10 @@ def delete(
     with database.tenant(tenant_id) as connection:
         # What is being accepted in this chat comes to its end first, and what is accepted next sees the tombstone.
         stones.lock(connection, tenant_id, chat_id, alone=True)
+        given = chat_id
+        chat_id, external_id = moving.address(connection, chat_id, external_id)
+        if chat_id != given:
+            stones.lock(connection, tenant_id, chat_id, alone=True)
         stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
         stones.put(connection, tenant_id, "message", [stone], None)
         store.drop_pending(connection, chat_id, [external_id])
@@ -169,7 +180,9 @@ def delete(
         )
     _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
-        chat = chats.lock_alone(connection, chat_id)
+        # it may have been moved meanwhile, and is not while this holds
+        stones.lock(connection, tenant_id, given)
+        chat = chats.lock_alone(connection, moving.chat_of(connection, message.id) or chat_id)
         erased = Erased()
         if chat is not None:
             erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)

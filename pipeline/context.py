@@ -53,6 +53,8 @@ def build_context(
     budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
     question_block(query, budget, tokenizer)
     asked = asking.ask(database, tenant_id, query, embedder, settings)
+    # it may have another id now
+    query = query.model_copy(update={"chat_id": asked.chat.chat_id})
     found = recall.find(database, tenant_id, query, asked, settings, reranker)
     with asked.timed("assemble"):
         context = answer(query, asked, found, budget, tokenizer)

@@ -9,12 +9,14 @@ by vector (`probes.py`).
 from collections.abc import Sequence
 from typing import Any
 
+from sqlalchemy import Connection
+
 from pipeline import ledger, tombstones
 from pipeline.forgetting import Forgetting
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
+from pipeline.store import chats, moving, receipts, users, work
 from pipeline.store import forgetting as store
-from pipeline.store import receipts, users, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound
@@ -31,6 +33,14 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     with database.tenant(tenant_id) as connection:
         # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
         stones.lock(connection, tenant_id, subject.chat_id, alone=True)
+        if subject.kind == "message":
+            subject = _where_it_is(connection, tenant_id, subject)
+            known |= subject.model_dump(include={"chat_id", "external_id"})
+            called = [subject.names]
+        elif subject.chat_id is not None:
+            chats.require_unmoved(chats.get(connection, subject.chat_id))
+            # nor does it come back under an id that it had before
+            called += [(each,) for each in moving.former(connection, subject.chat_id)]
         if subject.sender_id is not None:
             known["senders"] = users.ids_of(connection, subject.sender_id)
             called = [(each,) for each in known["senders"]]
@@ -45,6 +55,14 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     return get(database, tenant_id, receipt_id)
 
 
+def _where_it_is(connection: Connection, tenant_id: str, subject: Subject) -> Subject:
+    """A message that is to be forgotten, as it is called now: its chat may have another id."""
+    chat_id, external_id = moving.address(connection, subject.names[0], subject.names[1])
+    if chat_id != subject.chat_id:
+        stones.lock(connection, tenant_id, chat_id, alone=True)
+    return subject.model_copy(update={"chat_id": chat_id, "external_id": external_id})
+
+
 def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | None = None) -> Receipt:
     """Owe the removal of a chat with all that was made of it, without a tombstone: it may be imported again.
 
@@ -54,6 +72,7 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
     with database.tenant(tenant_id) as connection:
         # what is being accepted there comes to its end first, and goes too
         stones.lock(connection, tenant_id, chat_id, alone=True)
+        chats.require_unmoved(chats.get(connection, chat_id))
         stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
         receipt_id = receipts.insert(connection, tenant_id, "removal", known, stone, store.clock(connection))
         work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)

@@ -11,13 +11,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, derived, ledger, probes, ranges, tombstones
+from pipeline import changes, derived, ledger, moving, probes, ranges, tombstones
 from pipeline.ledger import Claim
 from pipeline.probes import Probes
 from pipeline.rules import Rules
 from pipeline.store import changes as store_changes
 from pipeline.store import chats, counters, members, querylog, receipts, users
 from pipeline.store import forgetting as store
+from pipeline.store import moving as store_moving
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
@@ -28,6 +29,8 @@ CHARS_AT_ONCE = 20_000
 """Of messages in one transaction: each word is looked for in the query log."""
 SESSIONS = 20
 """Sessions cut again in one transaction."""
+MOVING_SECONDS = 1.0
+"""After which it is looked again whether a chat that was being moved is where it goes."""
 SECONDS_AT_ONCE = 40.0
 """Then the work is put back and claimed anew: well under a lease and a worker's time limit."""
 
@@ -59,18 +62,28 @@ class Forgetting:
             self.senders = known.pop("senders", None)
             names = known.pop("names", None)
             self.again = known.pop("again", False)
+            into = known.pop("into", None)
+            if into is None and store_moving.under_way(connection):
+                # it would look for what is to go in one chat while it is on its way to another
+                ledger.finish(connection, [self.claim], again_in=MOVING_SECONDS)
+                return set()
             if names is None:
                 names = self._names(connection)
-        subject = Subject.model_validate(known)
-        for _ in self._steps(subject, receipt, names):
+            subject = Subject.model_validate(known)
+            if subject.kind == "message":
+                place = store_moving.address(connection, *subject.names)
+                subject = subject.model_copy(update=dict(zip(("chat_id", "external_id"), place, strict=True)))
+        steps = self._steps(subject, receipt, names) if into is None else self._move(subject, into)
+        for _ in steps:
             if monotonic() - started > SECONDS_AT_ONCE:
                 with self.database.tenant(self.tenant_id) as connection:
                     ledger.finish(connection, [self.claim], again_in=0)
                 return self.follows | {"forget"}
         with self.database.tenant(self.tenant_id) as connection:
-            found = {} if self.again else self.probes.found_again(connection, subject, receipt)
+            kept_out = not self.again and into is None
+            found = self.probes.found_again(connection, subject, receipt) if kept_out else {}
             receipts.add(connection, self.id, found, done=True)
-            counters.add(connection, self.tenant_id, {} if self.again else {"forgotten": 1})
+            counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
             ledger.finish(connection, [self.claim])
         return self.follows
 
@@ -81,6 +94,12 @@ class Forgetting:
         names = [*store.names_of(connection, self.senders), *self.senders]
         receipts.name(connection, self.id, names)
         return names
+
+    def _move(self, subject: Subject, into: str) -> Iterator[None]:
+        chat_id = str(subject.chat_id)
+        for summaries in moving.steps(self.database, self.tenant_id, self.id, chat_id, into, self.rules):
+            self.follows |= {"ingest", "summarize"} if summaries else {"ingest"}
+            yield
 
     def _steps(self, subject: Subject, receipt: Receipt, names: Sequence[str]) -> Iterator[None]:
         """Delete step by step, each in a transaction of its own; every step takes something away."""

@@ -13,7 +13,7 @@ from functools import partial
 
 import structlog
 
-from pipeline import ledger, placing, suspects, tombstones
+from pipeline import ledger, moving, placing, suspects, tombstones
 from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.retry import persistently
@@ -109,15 +109,23 @@ def _accept(
 ) -> tuple[int, int]:
     """Store a slice in one transaction; `(new, kept out)`."""
     priority = work.LIVE if settle is None else work.LATER
+    out, unnamed = 0, False
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+        if stored is not None and stored.moved_to is not None:
+            before = moving.admit(connection, key, chat.chat_id, stored.moved_to, given)
+            given, out, unnamed = before.messages, len(before.kept_out), before.unnamed
+            # what is said of a chat under its former id is not said of the other one
+            chat = ChatIn(chat_id=stored.moved_to)
+            key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
         admitted = tombstones.admit(connection, key, chat.chat_id, given)
         if admitted.kept_out:
             changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
-        if admitted.unnamed:
+        if admitted.unnamed or unnamed:
             members.note_unknown(connection, tenant_id, chat.chat_id)
+        out += len(admitted.kept_out)
         if not admitted.messages:
-            return 0, len(admitted.kept_out)
+            return 0, out
         if stored is None or not chats.is_as_said(stored, chat):
             made = chats.ensure(connection, tenant_id, chat)
             stored = accepting.hold(connection, chat.chat_id) or made
@@ -138,7 +146,7 @@ def _accept(
             priority=priority,
             trace_id=trace_id,
         )
-    return new, len(admitted.kept_out)
+    return new, out
 
 
 def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:

@@ -18,7 +18,9 @@ def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str
     """
     with database.tenant(tenant_id) as connection:
         stones.lock(connection, tenant_id, chat_id, alone=True)
-        if chats.get(connection, chat_id) is None:
+        chat = chats.get(connection, chat_id)
+        chats.require_unmoved(chat)
+        if chat is None:
             raise _unknown(chat_id)
         hidden = tombstones.unremembered(connection, senders)
         named = sorted({store.UNKNOWN if each in hidden else each for each in senders})
@@ -29,11 +31,12 @@ def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str
 def show(database: Database, tenant_id: str, chat_id: str) -> Members:
     """Who is in a chat: whoever has spoken, or was named. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        if chats.get(connection, chat_id) is None:
+        chat = chats.followed(connection, chat_id)
+        if chat is None:
             raise _unknown(chat_id)
-        found = store.of_chat(connection, chat_id)
+        found = store.of_chat(connection, chat.chat_id)
     named = [each for each in found if each != store.UNKNOWN]
-    return Members(chat_id=chat_id, members=named, unnamed=len(named) < len(found))
+    return Members(chat_id=chat.chat_id, members=named, unnamed=len(named) < len(found))
 
 
 def _unknown(chat_id: str) -> NotFound:

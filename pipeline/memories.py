@@ -62,16 +62,18 @@ def write(
 
 
 def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
-    """The memory with the chat it was learned in: a session's, when nothing else is said."""
-    if memory.session_id is None:
-        return memory
-    chat_id = store.chat_of_session(connection, memory.session_id)
-    if chat_id is None:
-        raise InvalidInput(
-            f"session_id: there is no session {memory.session_id}: see `backscroll sessions list`",
-            field="session_id",
-        )
-    return memory if memory.learned_in else memory.model_copy(update={"learned_in": chat_id})
+    """The memory with the chat it was learned in, by its present id: a session's, when nothing else is said."""
+    learned_in = memory.learned_in
+    if memory.session_id is not None:
+        chat_id = store.chat_of_session(connection, memory.session_id)
+        if chat_id is None:
+            raise InvalidInput(
+                f"session_id: there is no session {memory.session_id}: see `backscroll sessions list`",
+                field="session_id",
+            )
+        learned_in = learned_in or chat_id
+    chat = chats.followed(connection, learned_in) if learned_in else None
+    return memory.model_copy(update={"learned_in": learned_in if chat is None else chat.chat_id})
 
 
 def _remembers(connection: Connection, memory: MemoryIn) -> bool:
@@ -96,7 +98,7 @@ def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Mem
     with database.tenant(tenant_id) as connection:
         visible = None
         if given.chat_id is not None:
-            chat = chats.get(connection, given.chat_id)
+            chat = chats.followed(connection, given.chat_id)
             if chat is None:
                 raise NotFound(f"there is no chat {given.chat_id}: see `backscroll chats`")
             visible = audience.seen(connection, chat.chat_id, chat.kind, given.user_id).visible

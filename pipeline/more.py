@@ -26,15 +26,15 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
             page = more(database, "default", page.next, settings=settings)
     """
     with database.tenant(tenant_id) as connection:
-        chat = chats.get(connection, query.chat_id)
+        chat = chats.followed(connection, query.chat_id)
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         row = sessions.find(connection, query.session_id)
-        if row is None or row.chat_id != query.chat_id or not asking.remembers(chat, settings):
+        if row is None or row.chat_id != chat.chat_id or not asking.remembers(chat, settings):
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
         found, there = searches.not_shown(
             connection,
-            query.chat_id,
+            chat.chat_id,
             row.session_key,
             row.started_at,
             row.ended_at,

@@ -67,6 +67,8 @@ def search(
     )
     # the very characters need no model
     asked = asking.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)
+    # it may have another id now
+    query = query.model_copy(update={"chat_id": asked.chat.chat_id})
     if not asking.remembers(asked.chat, settings):
         return SearchResult(mode=query.mode, degraded=["memory: it is off here, so nothing is searched"])
     degraded = [] if query.mode == "exact" else asked.degraded

@@ -69,6 +69,17 @@ def place(
     return [p for group in _apart(pieces, gap) for p in _joined(group, gap, closes) if p.arrivals]
 
 
+def joined(
+    sessions: Sequence[Session], gap: timedelta, closes: Sequence[datetime] = ()
+) -> list[tuple[Session, ...]]:
+    """Sessions of two chats that become one, in groups that are one session there; most are alone.
+
+    `sessions` are some of the one chat and, of the other, all that lie within `gap` of those.
+    """
+    pieces: list[Piece] = [(s.started_at, s.ended_at, s, -1) for s in sessions]
+    return [placement.sessions for placement in _joined(pieces, gap, closes)]
+
+
 def windows(times: Iterable[datetime], gap: timedelta) -> list[tuple[datetime, datetime]]:
     """The stretches of time within `gap` of any of these times, apart from one another, earliest first.
 

@@ -5,6 +5,7 @@
     │   ├── ProviderUnavailable      an embedding or language model did not answer
     │   ├── DatabaseUnavailable      Postgres cannot be reached
     │   ├── QueueUnavailable         Redis cannot be reached
+    │   ├── Busy                     something else is being done to the same things
     │   ├── LeaseLost                somebody else has claimed the work since; the result is thrown away
     │   └── SchemaOutdated           the database's tables are not those that this program needs
     ├── ProviderFailed           a model says that it failed, by itself or by this input; tries are counted
@@ -44,6 +45,10 @@ class QueueUnavailable(Retryable):
 
 class LeaseLost(Retryable):
     """The work was claimed by somebody else since; this result must not be saved."""
+
+
+class Busy(Retryable):
+    """Something else is being done to the same things: it works once that has ended."""
 
 
 class SchemaOutdated(Retryable):

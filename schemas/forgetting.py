@@ -51,8 +51,8 @@ class Receipt(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: int
-    # `removal`: of a chat that may be imported again
-    kind: ForgetKind | Literal["removal"]
+    # `removal`: of a chat that may be imported again; `move`: of a chat to another id
+    kind: ForgetKind | Literal["removal", "move"]
     # of the subject, under the tenant's own key: whoever knows the subject can find its receipts
     subject_hash: str
     # what was sent or came until then

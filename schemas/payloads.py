@@ -101,6 +101,12 @@ class ChatAddress(BaseModel):
     chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
 
+class NewId(Closed):
+    """The id that a chat has from now on: the body of `POST /v1/chats/{chat_id}/rename`."""
+
+    to: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
 class MessageAddress(ChatAddress):
     """A message by its platform's id, as it stands in a path."""
 

@@ -1,24 +1,25 @@
 """`backscroll chats`: what chats there are, and what is known of one."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from ops.commands import chat_language, rendering
 from ops.commands import forget as forgetting
-from ops.commands import rendering
 from ops.commands.groups import ListByDefault
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline import forget as pipeline_forget
-from pipeline import languages
 from pipeline import members as pipeline_members
+from pipeline import moving
 from pipeline.store import chats as store
 from pipeline.store import overview, sessions
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Subject
-from schemas.messages import LANGUAGES, ChatIn
-from schemas.payloads import parse_payload
+from schemas.messages import ChatIn
+from schemas.payloads import NewId, parse_payload
 from schemas.users import MembersPayload
 
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
@@ -173,6 +174,69 @@ def remove(
     forgetting.print_receipt(receipt, f"{found.chat_id} is removed", as_json=as_json)
 
 
+@app.command(epilog="**Example:** backscroll chats rename telegram:-4711 telegram:-1004711 --yes")
+def rename(
+    chat: ChatArgument,
+    to: Annotated[str, typer.Argument(metavar="NEW", help="The id that it has now.", show_default=False)],
+    yes: forgetting.YesOption = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Give a chat a new id, as of a group that became a supergroup.
+
+    What is still sent under the former id goes to the new one, and so do questions, edits and deletions. Under the
+    new id messages may count from 1 again: those from before are called by both, as in telegram:-4711/5. Ends with 2
+    where a chat of the new id is there already: see `backscroll chats merge`. Ended half-way, it is finished by the
+    workers.
+    """
+    _move(chat, to, yes, as_json, tenant, data_dir, is_new=True)
+
+
+@app.command(epilog="**Example:** backscroll chats merge whatsapp:bc whatsapp:bookclub --yes")
+def merge(
+    chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat that goes.", show_default=False)],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The chat that stays.", show_default=False)],
+    yes: forgetting.YesOption = False,
+    as_json: JsonOption = False,
+    tenant: TenantOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Unite two chats: all that was said in FROM, and was made of it, is of INTO from now on.
+
+    Sessions of both that lie within one pause are joined and summarized again. What is still sent under FROM goes to
+    INTO. Ended half-way, it is finished by the workers.
+    """
+    _move(chat, into, yes, as_json, tenant, data_dir, is_new=False)
+
+
+def _move(
+    chat: str, to: str, yes: bool, as_json: bool, tenant: str | None, data_dir: Path | None, *, is_new: bool
+) -> None:
+    wanted = parse_payload(NewId, {"to": to})
+    with opened(data_dir, tenant) as (settings, database):
+        with database.tenant(settings.tenant) as connection:
+            found = find_chat(connection, chat)
+            other = store.get(connection, wanted.to)
+        # what it leads to already is told as it is
+        again = found.chat_id == wanted.to
+        if is_new and not again and other is not None and other.moved_to != found.chat_id:
+            raise InvalidInput(
+                f"there is a chat {wanted.to} already: backscroll chats merge {found.chat_id} {wanted.to}",
+                field="new",
+            )
+        if not is_new and other is None:
+            raise NotFound(f"there is no chat {wanted.to}: see `backscroll chats`")
+        if not yes:
+            forgetting.not_as_json(as_json, "yes", "--yes")
+            typer.confirm(
+                f"Move {found.message_count:,} messages of {found.chat_id} to {wanted.to}?", abort=True
+            )
+        receipt = moving.start(database, settings.tenant, chat if again else found.chat_id, wanted.to)
+        receipt = forgetting.finished(database, settings, receipt)
+    forgetting.print_receipt(receipt, f"{chat} is {wanted.to} now", as_json=as_json)
+
+
 @app.command(
     epilog="**Examples:** backscroll chats memory telegram:-100420 off · backscroll chats memory telegram:-100420 on"
 )
@@ -238,30 +302,4 @@ def members(
         )
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats language whatsapp:Familie german · backscroll chats language app:1 simple"
-)
-def language(
-    chat: ChatArgument,
-    to: Annotated[
-        str,
-        typer.Argument(
-            metavar="LANGUAGE", help="One of Postgres's text search configurations.", show_default=False
-        ),
-    ],
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
-) -> None:
-    """Say what language a chat is in: its keyword search is made anew by it.
-
-    Everything is found meanwhile, what is not made yet by its old words. May be run again where it was broken off.
-    """
-    if to not in LANGUAGES:
-        raise InvalidInput(f"LANGUAGE {to!r} is not one of {', '.join(LANGUAGES)}", field="language")
-    with opened(data_dir, tenant) as (settings, database):
-        with database.tenant(settings.tenant) as connection:
-            found = find_chat(connection, chat)
-        changed = languages.change(database, settings.tenant, found.chat_id, to)
-    rendering.out().print(
-        f"{found.chat_id} is searched as {to} now; {changed:,} messages were not.", markup=False
-    )
+app.command(epilog=chat_language.EXAMPLES)(chat_language.language)

@@ -37,7 +37,7 @@ def find_chat(given_in: Connection, given: str | None) -> Chat:
     Raises `NotFound` that names the chats that are alike, and `InvalidInput` when there are several to
     choose from.
     """
-    found = chats.get(given_in, given) if given is not None else None
+    found = chats.followed(given_in, given) if given is not None else None
     if found is not None:
         return found
     known = {row.chat_id: row.title for row in chats.overview(given_in)}

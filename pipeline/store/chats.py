@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.store.sql import text
+from schemas.errors import NotFound
 from schemas.messages import DEFAULT_LANGUAGE, ChatIn
 
 
@@ -26,9 +27,13 @@ class Chat:
     lexeme_count: int
     # off: messages are kept, and nothing is made of them
     memory: bool
+    # the chat that has its messages now, and is meant where this one is named
+    moved_to: str | None = None
 
 
-_COLUMNS = "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory"
+_COLUMNS = (
+    "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory, moved_to"
+)
 
 
 def get(connection: Connection, chat_id: str) -> Chat | None:
@@ -38,6 +43,18 @@ def get(connection: Connection, chat_id: str) -> Chat | None:
         {"chat": chat_id},
     ).one_or_none()
     return Chat(**row._mapping) if row else None
+
+
+def followed(connection: Connection, chat_id: str) -> Chat | None:
+    """The chat, or the one that has its messages now; None when this tenant has none of that id."""
+    chat = get(connection, chat_id)
+    return chat if chat is None or chat.moved_to is None else get(connection, chat.moved_to)
+
+
+def require_unmoved(chat: Chat | None) -> None:
+    """Refuse what cannot be done under a chat's former id. Raises `NotFound` that says the new one."""
+    if chat is not None and chat.moved_to is not None:
+        raise NotFound(f"{chat.chat_id} is {chat.moved_to} now: use that id")
 
 
 def said(chat: ChatIn) -> dict[str, Any]:
@@ -61,10 +78,12 @@ def is_as_said(stored: Chat, chat: ChatIn) -> bool:
 def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     """The chat as stored, made or brought up to date by what is said of it now.
 
-    Reads first: an upsert would lock the row and so wait for whoever places messages in this chat.
+    Reads first: an upsert would lock the row and so wait for whoever places messages in this chat. Raises `NotFound`
+    for a chat that has another id now.
     """
     given = said(chat)
     stored = get(connection, chat.chat_id)
+    require_unmoved(stored)
     if stored is None:
         connection.execute(
             text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
@@ -198,6 +217,7 @@ def overview(connection: Connection) -> Sequence[Row[Any]]:
                     min(started_at) AS first_at, max(ended_at) AS last_at
                 FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
             ) s USING (chat_id)
+            WHERE c.moved_to IS NULL
             ORDER BY s.last_at DESC NULLS LAST, c.chat_id
         """)
     ).all()

@@ -29,7 +29,7 @@ def counts(connection: Connection) -> Row[Any]:
                 (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
                 (SELECT count(*) FROM arrivals WHERE quarantined_at IS NOT NULL) AS quarantined,
                 (SELECT count(*) FROM memories) AS memories
-            FROM chats
+            FROM chats WHERE moved_to IS NULL
         """)
     ).one()
 

@@ -61,6 +61,17 @@ def near(connection: Connection, windows: Sequence[Window]) -> list[Session]:
     return sorted((as_session(row) for row in rows), key=lambda s: s.started_at)
 
 
+def of_ids(connection: Connection, ids: Sequence[int]) -> list[Session]:
+    """These sessions, locked."""
+    rows = connection.execute(
+        text(
+            f"SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
+        ),
+        {"ids": list(ids)},
+    )
+    return [as_session(row) for row in rows]
+
+
 def of_key(connection: Connection, chat_id: str, session_key: str) -> list[Session]:
     """All sessions of a chat and key, locked, earliest first."""
     rows = connection.execute(

@@ -47,6 +47,18 @@ def get(connection: Connection, receipt_id: int) -> Receipt | None:
     return Receipt(**row._mapping) if row else None
 
 
+def latest(connection: Connection, kind: str, subject_hash: bytes) -> Receipt | None:
+    """The newest receipt of a kind for a subject."""
+    row = connection.execute(
+        text(f"""
+            SELECT {_RECEIPT} FROM forget_receipts WHERE kind = :kind AND subject_hash = :hash
+            ORDER BY id DESC LIMIT 1
+        """),
+        {"kind": kind, "hash": subject_hash},
+    ).one_or_none()
+    return Receipt(**row._mapping) if row else None
+
+
 def listing(connection: Connection, limit: int) -> list[Receipt]:
     """The newest receipts."""
     rows = connection.execute(

@@ -45,8 +45,11 @@ chats = Table(
     need("memory", Boolean),
     need("settings", JSONB),
     need("created_at", TIME),
+    # the chat that has its messages now, and is meant where this one is named
+    may("moved_to"),
     PrimaryKeyConstraint("tenant_id", "chat_id"),
     refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
+    refers("tenant_id moved_to", "chats(tenant_id chat_id)", ondelete="CASCADE"),
 )
 
 # who is in a chat: a trigger on `messages` notes whoever speaks there, the bots themselves aside

@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
+from pipeline import ingest
 from pipeline.store.database import Database
+from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, SAMPLE, Run
+from tests.conftest import TENANT, message
 from tests.test_pipeline import rows
 
 
@@ -55,3 +58,24 @@ def test_a_chat_is_not_removed_unasked_nor_one_that_is_not_there(
     missing = run("chats", "remove", f"{CHAT}0", "--yes")
     assert (missing.code, CHAT in missing.err) == (3, True)
     assert run("chats", "list", "--json").json["chats"][0]["message_count"] == 418
+
+
+def test_a_chat_is_renamed_and_found_under_both_ids(run: Run) -> None:
+    receipt = run("chats", "rename", CHAT, "telegram:-1009", "--yes", "--json").json
+    assert (receipt["kind"], receipt["counts"]["messages"]) == ("move", 418)
+    assert [chat["chat_id"] for chat in run("chats", "list", "--json").json["chats"]] == ["telegram:-1009"]
+    assert run("chats", "show", CHAT, "--json").json["chat_id"] == "telegram:-1009"
+    # the same file once more is what is there already
+    assert run("import", str(SAMPLE), "--json").json["chats"][0]["new"] == 0
+    assert "is telegram:-1009 now" in run("chats", "rename", CHAT, "telegram:-1009", "--yes").out
+
+
+def test_two_chats_are_merged_and_a_rename_never_merges(run: Run, database: Database) -> None:
+    ingest.accept(database, TENANT, ChatIn(chat_id="telegram:-7"), [message(0)])
+    refused = run("chats", "rename", CHAT, "telegram:-7", "--yes")
+    assert (refused.code, "chats merge" in refused.err) == (2, True)
+    assert run("chats", "merge", CHAT, "telegram:-8", "--yes").code == 3
+    assert run("chats", "merge", CHAT, CHAT, "--yes").code == 2
+    assert run("chats", "merge", CHAT, "telegram:-7", "--json").code == 2
+    assert "is telegram:-7 now" in run("chats", "merge", CHAT, "telegram:-7", "--yes").out
+    assert rows(database, "SELECT DISTINCT chat_id FROM messages") == [("telegram:-7",)]

@@ -9,18 +9,18 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from pipeline import export, forget, tombstones
+from pipeline import export, forget, moving, tombstones
 from pipeline.retry import persistently
 from pipeline.store import chats
 from schemas.forgetting import Receipt, Subject
 from schemas.messages import ChatIn
-from schemas.payloads import ChatAddress, MemorySwitch, ReceiptAddress, parse_payload
+from schemas.payloads import ChatAddress, MemorySwitch, NewId, ReceiptAddress, parse_payload
 from schemas.users import UserAddress
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
 from workers.web.door import HeldDoor
 from workers.web.errors import request_id, responses
-from workers.web.openapi import FORGET_BODY, SWITCH_BODY
+from workers.web.openapi import FORGET_BODY, NEW_ID_BODY, SWITCH_BODY
 from workers.web.routes import IdRoute
 
 router = APIRouter(tags=["forgetting"], route_class=IdRoute)
@@ -59,6 +59,30 @@ def post_forget(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
     forget.check_confirmed(tenant, subject)
     trace_id = request_id()
     receipt = persistently(lambda: forget.start(door.database, tenant, subject, trace_id=trace_id))
+    door.hinter.hint("forget")
+    return receipt
+
+
+@router.post(
+    "/v1/chats/{chat_id}/rename",
+    status_code=202,
+    summary="Give a chat a new id",
+    responses=responses(401, 404, 408, 413, 422, 503),
+    openapi_extra=NEW_ID_BODY,
+)
+def post_rename(door: HeldDoor, tenant: Tenant, chat_id: str, body: Body) -> Receipt:
+    """Let all that was said in a chat be of another id, as of a group that became a supergroup.
+
+    A chat that has that id already is united with it. With the 202 what is sent, asked, edited or deleted under the
+    former id is so under the new one; workers move what there is, and count it on the receipt. Messages from before
+    are called by the former id, a slash and theirs. Sending the same again is harmless.
+    """
+    address = parse_payload(ChatAddress, {"chat_id": chat_id})
+    wanted = parse(NewId, body).to
+    trace_id = request_id()
+    receipt = persistently(
+        lambda: moving.start(door.database, tenant, address.chat_id, wanted, trace_id=trace_id)
+    )
     door.hinter.hint("forget")
     return receipt
 

@@ -16,7 +16,7 @@ from schemas.documents import MAX_DOCUMENT_BYTES, DocumentFilter, DocumentIn
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
-from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch
+from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch, NewId
 from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery, SearchQuery
 from schemas.users import MembersPayload, MergePayload
@@ -90,6 +90,8 @@ FORGET_BODY = _body(
     A_chat={"kind": "chat", "chat_id": "telegram:-100200"},
     The_tenant={"kind": "tenant", "confirm": "default"},
 )
+
+NEW_ID_BODY = _body("NewId", A_supergroup={"to": "telegram:-1004711"})
 
 SWITCH_BODY = _body("MemorySwitch", Off={"memory": False}, On={"memory": True})
 
@@ -190,6 +192,7 @@ def install(app: FastAPI) -> None:
                     (AnswerIn, "validation"),
                     (Subject, "validation"),
                     (MemorySwitch, "validation"),
+                    (NewId, "validation"),
                     (SearchQuery, "validation"),
                     (MoreQuery, "validation"),
                     (MemoryPayload, "validation"),

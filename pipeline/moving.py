@@ -1,0 +1,236 @@
+"""Give a chat another id: another one, new or not, gets its messages and all that was made of them.
+
+Beginning commits that the chat leads to the other one: from then on what is sent, asked, edited or deleted under the
+former id is so under the new one. The work moves in small transactions whatever is there, session by session, and can
+be killed at any point. Sessions, summaries, vectors and memories stay what they are, but where sessions of both chats
+lie within one pause: those are joined, and summarized again.
+
+Messages get their former chat in front of their ids, as both chats may count from 1.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection
+
+from pipeline import ranges, sessionize, tombstones
+from pipeline.ranges import Rewrite
+from pipeline.rules import Rules
+from pipeline.store import changes, chats, receipts, sessions, work
+from pipeline.store import moving as store
+from pipeline.store import ranges as store_ranges
+from pipeline.store import tombstones as stones
+from pipeline.store.chats import Chat
+from pipeline.store.database import Database
+from pipeline.store.forgetting import clock
+from pipeline.store.ranges import Shape, Window
+from pipeline.tombstones import Admitted
+from schemas.errors import Busy, InvalidInput, NotFound
+from schemas.forgetting import Receipt
+from schemas.messages import ChatIn, MessageIn
+from schemas.sessions import Session
+
+MESSAGES_AT_ONCE = 500
+SESSIONS_AT_ONCE = 100
+"""Moved in one transaction: some 0.3 s, in which both chats' accepting waits."""
+
+
+def start(
+    database: Database, tenant_id: str, chat_id: str, into: str, *, trace_id: str | None = None
+) -> Receipt:
+    """Let a chat lead to another one, which is made when there is none, and owe the rest.
+
+    Doing it again gives the receipt that there is. Raises `NotFound`, `InvalidInput` for what leads nowhere, `Busy`,
+    `DatabaseUnavailable`; then nothing was done.
+    """
+    if chat_id == into:
+        raise InvalidInput(f"to: {into} is the id that the chat has", field="to")
+    with database.tenant(tenant_id) as connection:
+        # nothing is stored meanwhile, and nothing begins to be forgotten
+        stones.lock(connection, tenant_id, alone=True)
+        chat, other = chats.get(connection, chat_id), chats.get(connection, into)
+        if chat is None:
+            raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+        stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
+        if chat.moved_to == into and (known := receipts.latest(connection, "move", stone)) is not None:
+            return known
+        chats.require_unmoved(chat)
+        if other is not None and other.moved_to not in (None, chat_id):
+            chats.require_unmoved(other)
+        if store.unfinished(connection):
+            raise Busy(
+                "something is being forgotten, removed or moved: try again when `backscroll forget receipts` says "
+                "that it is finished"
+            )
+        if other is None:
+            chats.ensure(connection, tenant_id, _like(chat, into))
+        store.lead(connection, chat_id, into)
+        known_as = {"kind": "chat", "chat_id": chat_id, "into": into}
+        receipt_id = receipts.insert(connection, tenant_id, "move", known_as, stone, clock(connection))
+        work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        receipt = receipts.get(connection, receipt_id)
+    if receipt is None:
+        raise RuntimeError(f"receipt {receipt_id} vanished while it was written")
+    return receipt
+
+
+def _like(chat: Chat, chat_id: str) -> ChatIn:
+    return ChatIn.model_validate(
+        {
+            "chat_id": chat_id,
+            "platform": chat.platform,
+            "kind": chat.kind,
+            "title": chat.title,
+            "time_zone": chat.time_zone,
+            "language": chat.language,
+            "memory": chat.memory,
+        }
+    )
+
+
+def admit(
+    connection: Connection, key: bytes | None, chat_id: str, into: str, given: Sequence[MessageIn]
+) -> Admitted:
+    """What may be stored of messages that were sent to a chat under its former id, called as they are called now.
+
+    Those that have not been moved yet are left out: they are stored already. To be called under the chat's lock; what
+    keeps them out under the present id is for the caller to look at.
+    """
+    admitted = tombstones.admit(connection, key, chat_id, given)
+    messages, kept_out = _renamed(connection, chat_id, into, admitted.messages), admitted.kept_out
+    for other in store.former(connection, into):
+        if other != chat_id:
+            again = tombstones.admit(connection, key, other, messages)
+            messages, kept_out = again.messages, kept_out + again.kept_out
+    return Admitted(messages=messages, kept_out=kept_out, unnamed=admitted.unnamed)
+
+
+def _renamed(connection: Connection, chat_id: str, into: str, given: Sequence[MessageIn]) -> list[MessageIn]:
+    there = store.still_there(connection, chat_id, [message.external_id for message in given])
+    new = [message for message in given if message.external_id not in there]
+    answered = [message.reply_to or "" for message in new]
+    called = store.names(connection, chat_id, into, [message.external_id for message in new])
+    answering = store.names(connection, chat_id, into, answered)
+    return [
+        message.model_copy(
+            update={"external_id": name, "reply_to": reply if message.reply_to else message.reply_to}
+        )
+        for message, name, reply in zip(new, called, answering, strict=True)
+    ]
+
+
+def steps(
+    database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, rules: Rules
+) -> Iterator[bool]:
+    """Move step by step, each in a transaction of its own, until nothing is left; whether summaries are owed."""
+    more = True
+    while more:
+        with database.tenant(tenant_id) as connection:
+            # in the order in which they are held by whoever stores under the former id
+            for each in (chat_id, into):
+                stones.lock(connection, tenant_id, each, alone=True)
+            found = store.lock(connection, [chat_id, into])
+            if len(found) < 2:
+                return
+            more, follows = _step(connection, tenant_id, receipt_id, found[chat_id], found[into], rules)
+        yield follows
+
+
+def _step(
+    connection: Connection, tenant_id: str, receipt_id: int, chat: Chat, into: Chat, rules: Rules
+) -> tuple[bool, bool]:
+    """`(whether there is more, whether summaries are owed)`."""
+    waiting = store.arrivals(connection, chat.chat_id, MESSAGES_AT_ONCE)
+    if waiting:
+        _move(connection, receipt_id, chat, into, waiting)
+        work.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
+        return True, False
+    some = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
+    if some:
+        return True, _sessions(connection, tenant_id, receipt_id, chat, into, some, rules)
+    left = store.left(connection, chat.chat_id, MESSAGES_AT_ONCE)
+    if left:
+        _move(connection, receipt_id, chat, into, left)
+        return True, False
+    if store.rest(connection, chat.chat_id, into.chat_id, MESSAGES_AT_ONCE):
+        return True, False
+    store.clear(connection, tenant_id, chat.chat_id)
+    # close markers of the former chat may cut sessions of the other
+    work.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
+    owed = ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into))
+    return False, bool(owed)
+
+
+def _move(
+    connection: Connection, receipt_id: int, chat: Chat, into: Chat, ids: Sequence[int], count: int = 0
+) -> None:
+    moved = store.messages(connection, chat.chat_id, into.chat_id, ids)
+    chats.count_all_placed(
+        connection,
+        {chat.chat_id: (-moved.placed, -moved.lexemes), into.chat_id: (moved.placed, moved.lexemes)},
+    )
+    receipts.add(connection, receipt_id, {"messages": moved.messages, "sessions": count})
+
+
+def _sessions(
+    connection: Connection,
+    tenant_id: str,
+    receipt_id: int,
+    chat: Chat,
+    into: Chat,
+    some: Sequence[Session],
+    rules: Rules,
+) -> bool:
+    """Move sessions with their messages, joined with those of the other chat; whether summaries are owed."""
+    by_key: dict[str, list[Session]] = defaultdict(list)
+    for session in some:
+        by_key[session.session_key].append(session)
+    near = store_ranges.near(connection, [_window(into, session, rules) for session in some])
+    for session in near:
+        by_key[session.session_key].append(session)
+    closes = sessions.closes(connection, [(into.chat_id, key) for key in by_key])
+    rewrite = Rewrite()
+    cut: list[int] = []
+    for key, together in by_key.items():
+        marks = closes[into.chat_id, key]
+        for group in sessionize.joined(together, rules.gap_of(key), marks):
+            if len(group) == 1:
+                continue
+            shape = _shape(group)
+            survivor = rewrite.join(group)
+            rewrite.grown[survivor] = shape
+            if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
+                cut.append(survivor)
+    rewrite.write(connection, tenant_id)
+    ids = [session.id for session in some]
+    # what reads them now has read a part
+    changes.fence(connection, tenant_id, [f"session:{each}" for each in ids])
+    inside = store.inside(connection, chat.chat_id, some)
+    store.move_sessions(connection, into.chat_id, ids)
+    _move(connection, receipt_id, chat, into, inside, len(some))
+    for session in store_ranges.of_ids(connection, cut):
+        ranges.split_anew(connection, tenant_id, session, into.language, rules)
+    if not rewrite.grown:
+        return False
+    return bool(ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into)))
+
+
+def _window(into: Chat, session: Session, rules: Rules) -> Window:
+    gap = rules.gap_of(session.session_key)
+    return Window(
+        chat_id=into.chat_id,
+        session_key=session.session_key,
+        start=session.started_at - gap,
+        end=session.ended_at + gap,
+    )
+
+
+def _shape(group: Sequence[Session]) -> Shape:
+    """What becomes of the survivor beside what the others bring, which joining counts."""
+    return Shape(
+        started_at=min(session.started_at for session in group),
+        ended_at=max(session.ended_at for session in group),
+        message_count=0,
+        token_count=0,
+        participants=sorted({name for session in group for name in session.participants}),
+    )

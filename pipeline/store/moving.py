@@ -1,0 +1,265 @@
+"""SQL that moves a chat's messages, and all that was made of them, to another chat."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection
+
+from pipeline.store import vectors
+from pipeline.store.chats import Chat
+from pipeline.store.sessions import COLUMNS, as_session
+from pipeline.store.sql import text
+from schemas.sessions import Session
+
+
+def named(external_id: str) -> str:
+    """What a message of `:chat` is called in `:into`, from what it is called there.
+
+    Another chat's messages may have the same ids, so that the former chat stands in front: `telegram:-100/5`. What
+    came from elsewhere keeps its name, and what goes back gets its own again.
+    """
+    return f"""CASE
+        WHEN starts_with({external_id}, :into || '/') THEN substr({external_id}, length(:into) + 2)
+        WHEN EXISTS (SELECT 1 FROM chats former WHERE former.moved_to = :into
+            AND starts_with({external_id}, former.chat_id || '/')) THEN {external_id}
+        ELSE :chat || '/' || {external_id} END"""
+
+
+def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str, str]:
+    """Where a message stands now that is called so in a chat, which may have another id now."""
+    into = connection.scalar(
+        text("""
+            SELECT moved_to FROM chats c WHERE chat_id = :chat AND moved_to IS NOT NULL AND NOT EXISTS (
+                SELECT 1 FROM messages m
+                WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.external_id = :external)
+        """),
+        {"chat": chat_id, "external": external_id},
+    )
+    if into is None:
+        return chat_id, external_id
+    return into, names(connection, chat_id, into, [external_id])[0]
+
+
+def chat_of(connection: Connection, message_id: int) -> str | None:
+    """The chat that a message is in now; None: it is gone."""
+    found: str | None = connection.scalar(
+        text("SELECT chat_id FROM messages WHERE id = :id"), {"id": message_id}
+    )
+    return found
+
+
+def names(connection: Connection, chat_id: str, into: str, external_ids: Sequence[str]) -> list[str]:
+    """What messages that are called so in a chat are called where it was moved to."""
+    return list(
+        connection.scalars(
+            text(f"""
+                SELECT {named("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
+                    AS given (external_id, place) ORDER BY place
+            """),
+            {"chat": chat_id, "into": into, "externals": list(external_ids)},
+        )
+    )
+
+
+def still_there(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
+    """Those of these messages that have not been moved yet."""
+    found = connection.scalars(
+        text("SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"),
+        {"chat": chat_id, "externals": list(external_ids)},
+    )
+    return set(found)
+
+
+def former(connection: Connection, chat_id: str) -> list[str]:
+    """The ids that a chat had before."""
+    return list(
+        connection.scalars(
+            text("SELECT chat_id FROM chats WHERE moved_to = :chat ORDER BY chat_id"), {"chat": chat_id}
+        )
+    )
+
+
+def under_way(connection: Connection) -> bool:
+    """Whether a chat is being moved."""
+    return bool(
+        connection.scalar(
+            text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE kind = 'move' AND finished_at IS NULL)")
+        )
+    )
+
+
+def unfinished(connection: Connection) -> bool:
+    """Whether something is being forgotten, removed or moved."""
+    return bool(
+        connection.scalar(text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)"))
+    )
+
+
+_LEAD = (
+    "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
+    "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
+    """
+    INSERT INTO chat_members (tenant_id, chat_id, sender_id)
+    SELECT tenant_id, :into, sender_id FROM chat_members WHERE chat_id = :chat ON CONFLICT DO NOTHING
+    """,
+    # not seen yet: whether they cut a session there is to be looked at
+    """
+    INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
+    SELECT tenant_id, :into, session_key, closed_at FROM session_closes WHERE chat_id = :chat ON CONFLICT DO NOTHING
+    """,
+    f"UPDATE pending_changes SET chat_id = :into, external_id = {named('external_id')} WHERE chat_id = :chat",
+    """
+    UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
+    WHERE filter->>'chat_id' = :chat
+    """,
+)
+
+
+def lead(connection: Connection, chat_id: str, into: str) -> None:
+    """Let a chat, and those that led to it, lead to another one, with what is little."""
+    for statement in _LEAD:
+        connection.execute(text(statement), {"chat": chat_id, "into": into})
+
+
+def lock(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
+    """These chats by id, locked against placing and accepting alike."""
+    columns = ", ".join(Chat.__dataclass_fields__)
+    rows = connection.execute(
+        text(f"SELECT {columns} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR UPDATE"),
+        {"chats": list(chat_ids)},
+    )
+    return {row.chat_id: Chat(**row._mapping) for row in rows}
+
+
+def arrivals(connection: Connection, chat_id: str, limit: int) -> list[int]:
+    """Messages of a chat that wait for their place, those in quarantine among them."""
+    return list(
+        connection.scalars(
+            text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit"),
+            {"chat": chat_id, "limit": limit},
+        )
+    )
+
+
+def sessions(connection: Connection, chat_id: str, messages: int, limit: int) -> list[Session]:
+    """A chat's earliest sessions by key, at most so many that hold so many messages; one at least."""
+    rows = connection.execute(
+        text(f"""
+            SELECT {COLUMNS} FROM (
+                SELECT *, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
+                    row_number() OVER (ORDER BY session_key, started_at) AS place
+                FROM (SELECT * FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
+                    ORDER BY session_key, started_at LIMIT :limit) first) counted
+            WHERE held <= :messages OR place = 1 ORDER BY place
+        """),
+        {"chat": chat_id, "messages": messages, "limit": limit},
+    )
+    return [as_session(row) for row in rows]
+
+
+def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:
+    """The messages of these sessions of a chat."""
+    return list(
+        connection.scalars(
+            text("""
+                SELECT m.id FROM unnest(CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
+                    CAST(:ends AS timestamptz[])) AS session (key, start, until)
+                JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
+                    AND m.sent_at BETWEEN session.start AND session.until
+            """),
+            {
+                "chat": chat_id,
+                "keys": [session.session_key for session in some],
+                "starts": [session.started_at for session in some],
+                "ends": [session.ended_at for session in some],
+            },
+        )
+    )
+
+
+def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
+    """Messages of a chat in no session, once there are no others."""
+    return list(
+        connection.scalars(
+            text("SELECT id FROM messages WHERE chat_id = :chat ORDER BY id LIMIT :limit"),
+            {"chat": chat_id, "limit": limit},
+        )
+    )
+
+
+class Moved(NamedTuple):
+    """Messages that were moved."""
+
+    messages: int
+    # those that have their place, and their distinct lexemes added up
+    placed: int
+    lexemes: int
+
+
+def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]) -> Moved:
+    """Move messages with their vectors and arrivals, in one statement: references to partitions name the chat."""
+    also = """, embedded AS (
+        UPDATE message_vectors v SET chat_id = :into FROM moved
+        WHERE v.tenant_id = moved.tenant_id AND v.message_id = moved.id)"""
+    row = connection.execute(
+        text(f"""
+            WITH moved AS (
+                UPDATE messages m SET chat_id = :into, external_id = {named("m.external_id")},
+                    reply_to = {named("m.reply_to")}
+                WHERE m.chat_id = :chat AND m.id = ANY(:ids)
+                RETURNING m.tenant_id, m.id, length(m.tsv) AS lexemes
+            ), waiting AS (
+                UPDATE arrivals a SET chat_id = :into FROM moved
+                WHERE a.tenant_id = moved.tenant_id AND a.message_id = moved.id RETURNING a.message_id
+            ){also if vectors.exist(connection) else ""}
+            SELECT count(*), count(*) FILTER (WHERE placed), coalesce(sum(lexemes) FILTER (WHERE placed), 0)
+            FROM (SELECT lexemes, id NOT IN (SELECT message_id FROM waiting) AS placed FROM moved) counted
+        """),
+        {"chat": chat_id, "into": into, "ids": list(ids)},
+    ).one()
+    return Moved(int(row[0]), int(row[1]), int(row[2]))
+
+
+def move_sessions(connection: Connection, into: str, session_ids: Sequence[int]) -> None:
+    """Move sessions with their vectors."""
+    given = {"into": into, "ids": list(session_ids)}
+    connection.execute(text("UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(:ids)"), given)
+    if vectors.exist(connection):
+        connection.execute(
+            text("UPDATE session_vectors SET chat_id = :into WHERE session_id = ANY(:ids)"), given
+        )
+
+
+_REST = (
+    # pointers to sessions that were joined
+    """
+    UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(ARRAY(
+        SELECT id FROM conversation_sessions WHERE chat_id = :chat ORDER BY id LIMIT :limit))
+    """,
+    """
+    UPDATE query_log SET chat_id = :into WHERE context_id = ANY(ARRAY(
+        SELECT context_id FROM query_log WHERE chat_id = :chat ORDER BY context_id LIMIT :limit))
+    """,
+    """
+    UPDATE memories SET learned_in = CASE WHEN learned_in = :chat THEN :into ELSE learned_in END,
+        chat_id = CASE WHEN chat_id = :chat THEN :into ELSE chat_id END
+    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat OR chat_id = :chat ORDER BY id LIMIT :limit))
+    """,
+)
+
+
+def rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
+    """Move what names a chat beside its messages and sessions, at most so many rows; whether there was any."""
+    given = {"chat": chat_id, "into": into, "limit": limit}
+    return any(connection.execute(text(statement), given).rowcount for statement in _REST)
+
+
+def clear(connection: Connection, tenant_id: str, chat_id: str) -> None:
+    """Delete what was copied from a chat, and what is owed to it: nothing of it is left."""
+    given = {"tenant": tenant_id, "chat": chat_id}
+    for statement in (
+        "DELETE FROM chat_members WHERE chat_id = :chat AND tenant_id = :tenant",
+        "DELETE FROM session_closes WHERE chat_id = :chat AND tenant_id = :tenant",
+        "DELETE FROM work WHERE tenant_id = :tenant AND kind = 'ingest' AND key = :chat",
+    ):
+        connection.execute(text(statement), given)

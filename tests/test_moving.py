@@ -1,0 +1,385 @@
+"""A chat that gets another id, or goes into another one, keeps everything, and what still comes under the former id."""
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from pipeline import changes, context, forget, ingest, ledger, moving, search
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.forgetting import Forgetting
+from pipeline.ledger import Policy
+from pipeline.memories import remember
+from pipeline.rules import Rules
+from pipeline.store.database import Database
+from schemas.errors import Busy, InvalidInput, NotFound
+from schemas.forgetting import Subject
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.search import SearchQuery
+from schemas.sessions import key_of
+from schemas.settings import Settings
+from tests.conftest import TENANT, message
+from tests.test_changes import work
+from tests.test_pipeline import rows
+from tests.test_sessions_stored import expected, place_all, stored
+
+OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")
+FINAL = "test:3"
+
+
+def accept(database: Database, chat: ChatIn, *said: MessageIn) -> ingest.Accepted:
+    return ingest.accept(database, TENANT, ChatIn(chat_id=chat.chat_id), said)
+
+
+def finish(database: Database, rules: Rules, policy: Policy) -> None:
+    while ledger.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
+        pass
+
+
+def move(database: Database, rules: Rules, policy: Policy, chat: str, into: str) -> None:
+    moving.start(database, TENANT, chat, into)
+    finish(database, rules, policy)
+
+
+def talk(start: float, count: int = 6) -> list[MessageIn]:
+    return [
+        message(start + n, f"the boiler shows error E{40 + n} again", id=str(n + 1)) for n in range(count)
+    ]
+
+
+@pytest.fixture
+def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
+    """A chat with a summarized session, a memory that was learned there, and a context that was asked there."""
+    ingest.accept(database, TENANT, OLD, talk(0))
+    work(database, rules, policy)
+    remember(database, TENANT, MemoryIn(scope="organization", content="Likes tea.", learned_in=OLD.chat_id))
+    return database
+
+
+def everything(database: Database) -> list[list[tuple[object, ...]]]:
+    """All that was made of a chat, without what names it."""
+    return [
+        rows(database, statement)
+        for statement in (
+            "SELECT id, content, sent_at FROM messages ORDER BY id",
+            "SELECT id, started_at, message_count, status, summary_text FROM conversation_sessions ORDER BY id",
+            "SELECT message_id FROM message_vectors ORDER BY 1",
+            "SELECT session_id FROM session_vectors ORDER BY 1",
+            "SELECT content FROM memories",
+            "SELECT sender_id FROM chat_members",
+        )
+    ]
+
+
+NAMING = {
+    "messages": "chat_id",
+    "conversation_sessions": "chat_id",
+    "message_vectors": "chat_id",
+    "session_vectors": "chat_id",
+    "arrivals": "chat_id",
+    "chat_members": "chat_id",
+    "session_closes": "chat_id",
+    "pending_changes": "chat_id",
+    "query_log": "chat_id",
+    "memories": "learned_in",
+}
+
+
+def test_a_renamed_chat_keeps_everything_under_its_new_id(
+    remembered: Database, rules: Rules, policy: Policy, settings: Settings
+) -> None:
+    ask = ContextQuery(chat_id=OLD.chat_id, query="what does the boiler show?")
+    context.build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
+    before = everything(remembered)
+    move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
+    assert everything(remembered) == before
+    for table, column in NAMING.items():
+        named = {row[0] for row in rows(remembered, f"SELECT {column} FROM {table}")}
+        assert named <= {NEW.chat_id}, table
+    assert rows(remembered, "SELECT chat_id, title, message_count, moved_to FROM chats ORDER BY chat_id") == [
+        (OLD.chat_id, "The house", 0, NEW.chat_id),
+        (NEW.chat_id, "The house", 6, None),
+    ]
+    # and nothing is owed but what looks whether anything is
+    work(remembered, rules, policy)
+    assert rows(remembered, "SELECT kind FROM work WHERE due_at IS NOT NULL") == []
+
+
+def test_what_comes_under_the_former_id_goes_to_the_new_one(
+    remembered: Database, rules: Rules, policy: Policy
+) -> None:
+    move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
+    # the new chat counts from 1 again
+    assert accept(remembered, NEW, message(100, "welcome to the supergroup", id="1")).new == 1
+    # what is sent once more is known
+    assert accept(remembered, OLD, *talk(0)).duplicates == 6
+    late = message(3.5, "late", id="99", reply_to="2")
+    assert (accept(remembered, OLD, late).new, accept(remembered, OLD, late).new) == (1, 0)
+    found = rows(
+        remembered, "SELECT external_id, reply_to FROM messages WHERE chat_id = 'test:2' ORDER BY sent_at"
+    )
+    assert [row[0] for row in found] == [
+        *(f"test:1/{n}" for n in (1, 2, 3, 4, 99, 5, 6)),
+        "1",
+    ]
+    assert found[4][1] == "test:1/2"
+    assert rows(remembered, "SELECT DISTINCT chat_id FROM messages") == [(NEW.chat_id,)]
+    assert [row[3] for row in stored_after(remembered, rules, policy, NEW.chat_id)] == [7, 1]
+
+
+def stored_after(database: Database, rules: Rules, policy: Policy, chat_id: str) -> list[tuple[object, ...]]:
+    place_all(database, rules, policy)
+    return stored(database, chat_id)
+
+
+def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
+    remembered: Database, rules: Rules, policy: Policy, settings: Settings
+) -> None:
+    move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
+    asked = ContextQuery(chat_id=OLD.chat_id, query="what about E44?")
+    found = context.build_context(
+        remembered, TENANT, asked, embedder=DeterministicEmbedder(), settings=settings
+    )
+    assert "E44" in found.text
+    assert rows(remembered, "SELECT chat_id FROM query_log") == [(NEW.chat_id,)]
+    hits = search.search(
+        remembered,
+        TENANT,
+        SearchQuery(chat_id=OLD.chat_id, query="E44", mode="exact"),
+        embedder=None,
+        settings=settings,
+    ).hits
+    assert len(hits) == 1
+    edited = changes.edit(remembered, TENANT, OLD.chat_id, "2", "all is well", None, rules)
+    assert edited.outcome == "edited"
+    assert changes.delete(remembered, TENANT, OLD.chat_id, "3", rules).outcome == "deleted"
+    assert changes.delete(remembered, TENANT, NEW.chat_id, "test:1/4", rules).outcome == "deleted"
+    contents = [row[0] for row in rows(remembered, "SELECT content FROM messages ORDER BY sent_at")]
+    assert contents[1] == "all is well"
+    assert len(contents) == 4
+    # and what is deleted stays so under either
+    again = accept(remembered, OLD, *talk(0))
+    assert (again.new, again.kept_out) == (0, 2)
+
+
+def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    accept(database, OLD, message(0, id="1"))
+    changes.delete(database, TENANT, OLD.chat_id, "2", rules)
+    changes.edit(database, TENANT, OLD.chat_id, "3", "edited before it came", None, rules)
+    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
+    move(database, rules, policy, NEW.chat_id, FINAL)
+    accepted = accept(database, OLD, message(1, id="2"), message(2, "as it was", id="3"))
+    assert (accepted.new, accepted.kept_out) == (1, 1)
+    assert rows(database, "SELECT chat_id, external_id, content FROM messages ORDER BY sent_at") == [
+        (FINAL, "test:1/1", "hello"),
+        (FINAL, "test:1/3", "edited before it came"),
+    ]
+
+
+def test_a_rename_can_be_taken_back(database: Database, rules: Rules, policy: Policy) -> None:
+    accept(database, OLD, *talk(0))
+    place_all(database, rules, policy)
+    before = stored(database, OLD.chat_id)
+    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
+    accept(database, NEW, message(200, id="1"))
+    move(database, rules, policy, NEW.chat_id, OLD.chat_id)
+    assert [row[0] for row in rows(database, "SELECT external_id FROM messages ORDER BY sent_at")] == [
+        *(str(n) for n in range(1, 7)),
+        "test:2/1",
+    ]
+    assert stored_after(database, rules, policy, OLD.chat_id)[:1] == before
+
+
+@st.composite
+def two_chats(draw: st.DrawFn) -> tuple[list[MessageIn], list[MessageIn]]:
+    minutes = st.one_of(st.integers(0, 300), st.sampled_from([0, 30, 30.01, 60, 60.01, 90, 120]))
+
+    def said(prefix: str) -> list[MessageIn]:
+        return [
+            message(
+                minute,
+                id=f"{prefix}{number}",
+                session_key=(key := draw(st.sampled_from(["", "", "k"]))),
+                thread=draw(st.sampled_from([None, None, "7"])),
+                closes_session=bool(key) and draw(st.integers(0, 3)) == 0,
+            )
+            for number, minute in enumerate(draw(st.lists(minutes, min_size=1, max_size=15)))
+        ]
+
+    return said("a"), said("b")
+
+
+@given(chats=two_chats(), placed=st.booleans(), at_once=st.sampled_from([1, 3, 500]))
+@hypothesis_settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
+    database: Database,
+    rules: Rules,
+    policy: Policy,
+    chats: tuple[list[MessageIn], list[MessageIn]],
+    *,
+    placed: bool,
+    at_once: int,
+) -> None:
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM chats"))
+        connection.execute(text("DELETE FROM work"))
+        connection.execute(text("DELETE FROM forget_receipts"))
+    for chat, said in zip((OLD, NEW), chats, strict=True):
+        accept(database, chat, *said)
+        if placed:
+            place_all(database, rules, policy)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving, "MESSAGES_AT_ONCE", at_once)
+        move(database, rules, policy, OLD.chat_id, NEW.chat_id)
+    place_all(database, rules, policy)
+    assert stored(database, NEW.chat_id) == expected([*chats[0], *chats[1]], rules)
+    assert stored(database, OLD.chat_id) == []
+    counted = rows(database, "SELECT chat_id, message_count FROM chats ORDER BY chat_id")
+    assert counted == [(OLD.chat_id, 0), (NEW.chat_id, len(chats[0]) + len(chats[1]))]
+    keys = {key_of(m.session_key, m.thread) for m in (*chats[0], *chats[1])}
+    assert {row[0] for row in rows(database, "SELECT DISTINCT session_key FROM messages")} == keys
+
+
+def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summaries(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    accept(
+        database,
+        OLD,
+        *talk(0),
+        *(message(500 + n, "the boat is at the marina", id=f"b{n}") for n in range(6)),
+    )
+    accept(database, NEW, *(message(6 + n, "the plumber is called Beatriz", id=f"p{n}") for n in range(6)))
+    work(database, rules, policy)
+    latest = "SELECT id, summary_text, revision FROM conversation_sessions ORDER BY started_at DESC LIMIT 1"
+    kept = rows(database, latest)
+    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
+    work(database, rules, policy)
+    whole = rows(
+        database,
+        "SELECT message_count, summary_message_count, summary_text ~ 'Beatriz' FROM conversation_sessions "
+        "WHERE status = 'summarized' ORDER BY started_at",
+    )
+    assert whole[0] == (12, 12, True)
+    assert rows(database, latest) == kept
+    assert rows(database, "SELECT count(*) FROM session_vectors") == [(2,)]
+
+
+def test_messages_may_come_under_both_ids_while_a_chat_is_moved(
+    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "MESSAGES_AT_ONCE", 3)
+    said = [message(n * 40, f"number {n}", id=str(n)) for n in range(40)]
+    accept(database, OLD, *said)
+    place_all(database, rules, policy)
+    moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+
+    def come() -> None:
+        for n in range(40):
+            # once more what is there, and what is new
+            accept(database, OLD, said[n], message(n * 40 + 1, f"more {n}", id=f"m{n}"))
+            accept(database, NEW, message(n * 40 + 2, f"here {n}", id=str(n)))
+
+    coming = threading.Thread(target=come)
+    coming.start()
+    while coming.is_alive():
+        finish(database, rules, policy)
+        place_all(database, rules, policy)
+    coming.join()
+    finish(database, rules, policy)
+    assert [row[3] for row in stored_after(database, rules, policy, NEW.chat_id)] == [3] * 40
+    assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'test:2'") == [(120,)]
+
+
+def test_edits_and_deletions_reach_a_message_wherever_it_is_on_its_way(
+    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(database, OLD, *(message(n * 40, "one by one", id=str(n)) for n in range(4)))
+    place_all(database, rules, policy)
+    receipt = moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    steps = moving.steps(database, TENANT, receipt.id, OLD.chat_id, NEW.chat_id, rules)
+    monkeypatch.setattr(moving, "MESSAGES_AT_ONCE", 1)
+    next(steps)
+    next(steps)
+    for each in ("0", "3"):
+        assert changes.edit(database, TENANT, OLD.chat_id, each, "edited", None, rules).outcome == "edited"
+    for each in ("1", "2"):
+        changes.delete(database, TENANT, OLD.chat_id, each, rules)
+    for _ in steps:
+        pass
+    assert rows(database, "SELECT external_id, content FROM messages ORDER BY sent_at") == [
+        ("test:1/0", "edited"),
+        ("test:1/3", "edited"),
+    ]
+    assert accept(database, OLD, message(40, id="1"), message(80, id="2")).kept_out == 2
+
+
+def test_forgetting_waits_until_a_chat_is_where_it_goes(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    accept(database, OLD, *talk(0))
+    place_all(database, rules, policy)
+    moved = moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    with pytest.raises(Busy):
+        moving.start(database, TENANT, NEW.chat_id, FINAL)
+    with pytest.raises(NotFound, match=f"is {NEW.chat_id} now"):
+        forget.start(database, TENANT, Subject(kind="chat", chat_id=OLD.chat_id))
+    receipt = forget.start(database, TENANT, Subject(kind="user", sender_id="test:ann"))
+    claims = [claim for claim in _claims(database, policy) if claim.key == str(receipt.id)]
+    assert Forgetting(database, TENANT, claims[0], rules).run() == set()
+    assert forget.get(database, TENANT, receipt.id).finished_at is None
+    for _ in moving.steps(database, TENANT, moved.id, OLD.chat_id, NEW.chat_id, rules):
+        pass
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE work SET due_at = now(), claimed = NULL WHERE kind = 'forget'"))
+    finish(database, rules, policy)
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'forget'"))
+    finish(database, rules, policy)
+    assert rows(database, "SELECT count(*) FROM messages") == [(0,)]
+    assert accept(database, OLD, *talk(0)).kept_out == 6
+
+
+def _claims(database: Database, policy: Policy) -> Sequence[ledger.Claim]:
+    taken: list[ledger.Claim] = []
+
+    def take(_: str, claims: Sequence[ledger.Claim]) -> set[str]:
+        taken.extend(claims)
+        return set()
+
+    ledger.run(database, "forget", take, policy)
+    return taken
+
+
+def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    accept(database, OLD, *talk(0))
+    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
+    forget.start(database, TENANT, Subject(kind="chat", chat_id=NEW.chat_id))
+    finish(database, rules, policy)
+    assert rows(database, "SELECT chat_id FROM chats") == []
+    assert accept(database, OLD, *talk(0)).kept_out == 6
+
+
+def test_what_leads_nowhere_is_refused(database: Database, rules: Rules, policy: Policy) -> None:
+    with pytest.raises(NotFound):
+        moving.start(database, TENANT, "test:nowhere", NEW.chat_id)
+    accept(database, OLD, message(0))
+    with pytest.raises(InvalidInput):
+        moving.start(database, TENANT, OLD.chat_id, OLD.chat_id)
+    first = moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    # a bot is told twice that a group has become a supergroup
+    assert moving.start(database, TENANT, OLD.chat_id, NEW.chat_id).id == first.id
+    finish(database, rules, policy)
+    assert moving.start(database, TENANT, OLD.chat_id, NEW.chat_id).finished_at is not None
