@@ -144,7 +144,8 @@ def store(
 ) -> Iterator[Event]:
     """Accept the messages that a parser yields; yields each accepted batch, and what was no message.
 
-    After a `Stored` with anything new or moved the workers of `ingest` should be hinted. `rules` say how sessions are
+    After a `Stored` with anything new the workers of `ingest` should be hinted, after one with anything moved those of
+    `summarize`. `rules` say how sessions are
     cut that messages are moved out of. `settle` is how long after its last message a chat's sessions wait for their
     summaries. Raises what `parsed` raises, and `DatabaseUnavailable`; what was yielded as `Stored` by then stays.
     """

@@ -1,26 +1,27 @@
 """Give stored messages the times that an import reads now, after an earlier one read its clock or dates otherwise.
 
-A moved message leaves its session, which is cut again from what is left, and arrives anew: whoever places arrivals
-finds where it belongs. So it takes nothing that placing does not do, and a run that is broken off goes on with the
-next: what has its time already is not moved.
+Moved messages leave their sessions, which are cut again from what is left, and are placed as if they came now. A
+session that all left leads to the one that has its first message, and so do its memories. A run that is broken off goes
+on with the next: what has its time already is not moved.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy import Connection
 
-from pipeline import ranges
+from pipeline import placing, ranges
 from pipeline.retry import persistently
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, work
+from pipeline.store import changes, chats, messages, work
 from pipeline.store import redating as store
 from pipeline.store import tombstones as stones
+from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
-from schemas.sessions import is_named
+from schemas.sessions import Session, is_named
 
 AT_ONCE = 250
 """Messages moved in one transaction: some 0.1 s, in which their chat takes no others."""
@@ -53,7 +54,8 @@ def move(
 ) -> int:
     """Move messages of one chat, in slices of a transaction each; how many were there to be moved.
 
-    Placing them is owed then. `settle` is how long summaries wait. Raises `Retryable`; the same call may be made again.
+    Summaries are owed then, which wait for so long as `settle` says. Raises `Retryable`; the same call may be made
+    again.
     """
     return sum(
         persistently(partial(_move, database, tenant_id, chat_id, some, rules, settle))
@@ -92,13 +94,69 @@ def _move(
             chat_id,
             [(m.id, m.message.external_id, m.message.position, m.message.sent_at) for m in moves],
         )
-        store.arrive_anew(connection, tenant_id, chat_id, [message.id for message in placed])
-        chats.count_placed(connection, chat_id, -len(placed), -sum(message.lexemes for message in placed))
-        for session in touched:
-            ranges.split_anew(connection, tenant_id, session, chat.language, rules)
+        _place(connection, tenant_id, chat, placed, touched, rules)
         chats.settle(connection, chat_id, settle)
-        work.raise_wanted(connection, tenant_id, "ingest", [chat_id], lane=chat_id, priority=work.LATER)
+        ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat), priority=work.LATER)
     return len(moves)
+
+
+def _place(
+    connection: Connection,
+    tenant_id: str,
+    chat: Chat,
+    placed: Sequence[store.Held],
+    touched: Sequence[Session],
+    rules: Rules,
+) -> None:
+    """Take messages out of the sessions that they lay in, and place them where they belong now."""
+    if not placed:
+        return
+    # as long as they wait nobody takes them for messages of the sessions that they leave
+    arrived = store.arrive_anew(connection, tenant_id, chat.chat_id, [message.id for message in placed])
+    emptied = [
+        session
+        for session in touched
+        if not ranges.split_what_is_left(connection, tenant_id, session, chat.language, rules)
+    ]
+    store.set_aside(connection, [session.id for session in emptied])
+    if rules.for_chat(chat).memory:
+        placing.put(connection, tenant_id, {chat.chat_id: chat}, arrived, rules)
+    messages.forget_arrivals(connection, [message.id for message in placed])
+    into = _homes(
+        connection, chat.chat_id, emptied, placed, {each.message_id: each.sent_at for each in arrived}
+    )
+    ranges.lead_on(connection, tenant_id, into)
+    for session in emptied:
+        if session.id not in into:
+            changes.drop_session(connection, tenant_id, session.id)
+
+
+def _homes(
+    connection: Connection,
+    chat_id: str,
+    emptied: Sequence[Session],
+    placed: Sequence[store.Held],
+    now_at: Mapping[int, datetime],
+) -> dict[int, int]:
+    """By emptied session the one that has its first message now, where there is one."""
+    places: dict[int, tuple[str, datetime]] = {}
+    for session in emptied:
+        mine = [
+            message
+            for message in placed
+            if message.session_key == session.session_key
+            and session.started_at <= message.sent_at <= session.ended_at
+        ]
+        if mine:
+            first = min(mine, key=lambda message: message.sent_at)
+            places[session.id] = session.session_key, now_at[first.id]
+    homes = changes.sessions_at(connection, chat_id, sorted(set(places.values())))
+    return {
+        session_id: home.id
+        for session_id, (key, at) in places.items()
+        for home in homes
+        if home.session_key == key and home.started_at <= at <= home.ended_at
+    }
 
 
 def _take_back_closes(

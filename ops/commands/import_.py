@@ -160,7 +160,7 @@ def import_(
 
 def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None:
     with database.tenant(tenant_id) as connection:
-        chat = chats.get(connection, chat_id)
+        chat = chats.followed(connection, chat_id)
     return chat.time_zone if chat else None
 
 
@@ -228,8 +228,10 @@ def _import(
                 tally.add(event)
                 _warn_of_overlap(event, report)
                 bar.move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
-                if isinstance(event, importing.Stored) and (event.new or event.moved):
+                if isinstance(event, importing.Stored) and event.new:
                     hints.send("ingest")
+                if isinstance(event, importing.Stored) and event.moved:
+                    hints.send("summarize")
     except import_report.TwoReadings:
         raise
     except (KeyboardInterrupt, BackscrollError) as error:

@@ -111,15 +111,16 @@ def times_of_others(
 
 
 def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """`(chat_id, time_zone, language, first_at, last_at)` of these chats and all their messages."""
+    """`(chat_id, time_zone, language, first_at, last_at)` of these chats and all their messages, where they are now."""
     return connection.execute(
         text("""
-            SELECT chat_id, time_zone, language,
+            SELECT named.chat_id, c.time_zone, c.language,
                 (SELECT min(sent_at) FROM messages m
                     WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
                 (SELECT max(sent_at) FROM messages m
                     WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS last_at
-            FROM chats c WHERE chat_id = ANY(:chats)
+            FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
+            WHERE named.chat_id = ANY(:chats)
         """),
         {"chats": list(chat_ids)},
     ).all()

@@ -1,4 +1,4 @@
-"""SQL that gives messages another time, and lets them arrive anew."""
+"""SQL that gives messages another time, and takes them out of their places."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.store import vectors
+from pipeline.store.messages import Arrival
 from pipeline.store.sql import text
 from pipeline.store.work import LATER
 
@@ -102,14 +103,31 @@ def move(connection: Connection, chat_id: str, moved: Sequence[tuple[int, str, i
         )
 
 
-def arrive_anew(connection: Connection, tenant_id: str, chat_id: str, ids: Sequence[int]) -> None:
-    """Let placed messages wait for their place again, behind what people say now."""
+def arrive_anew(connection: Connection, tenant_id: str, chat_id: str, ids: Sequence[int]) -> list[Arrival]:
+    """Let placed messages wait for their place again, by their times."""
     connection.execute(
         text("""
             INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
             SELECT :tenant, :chat, id, :priority FROM unnest(CAST(:ids AS bigint[])) AS id
         """),
         {"tenant": tenant_id, "chat": chat_id, "priority": LATER, "ids": list(ids)},
+    )
+    rows = connection.execute(
+        text("""
+            SELECT id, chat_id, CAST(:priority AS smallint), session_key, sent_at,
+                coalesce(nullif(sender_name, ''), sender_id), token_count, length(tsv), octet_length(content) > 0
+            FROM messages WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY sent_at
+        """),
+        {"chat": chat_id, "priority": LATER, "ids": list(ids)},
+    )
+    return [Arrival(*row) for row in rows]
+
+
+def set_aside(connection: Connection, session_ids: Sequence[int]) -> None:
+    """Take sessions that nothing is left of out of the way, until it is known which ones they lead to."""
+    connection.execute(
+        text("UPDATE conversation_sessions SET status = 'merged', merged_into = id WHERE id = ANY(:ids)"),
+        {"ids": list(session_ids)},
     )
 
 

@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ops.processes import environment
-from pipeline import changes, ingest, redating
+from pipeline import changes, ingest, memories, redating
 from pipeline.rules import Rules
 from pipeline.store.database import Database
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers
@@ -456,6 +457,28 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
     assert (rest["moved"], rest["duplicates"]) == (350, 250)
     assert max(calls) <= redating.AT_ONCE
     settled(database, workers, settings)
+
+
+def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    path = whatsapp(*lines(0, 1, 2))
+    run("import", path)
+    workers.finish()
+    with database.tenant(TENANT) as connection:
+        session = connection.exec_driver_sql("SELECT id FROM conversation_sessions").scalar_one()
+    note = MemoryIn(scope="session", session_id=session, content="They want to paint the door.")
+    memories.remember(database, TENANT, note)
+    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 3
+    settled(database, workers, settings)
+    with database.tenant(TENANT) as connection:
+        kept = connection.exec_driver_sql(
+            "SELECT m.content, s.status, s.message_count FROM memories m JOIN conversation_sessions s "
+            "ON s.id = m.session_id"
+        ).all()
+    assert [tuple(row) for row in kept] == [("They want to paint the door.", "skipped", 3)]
+    # its number leads to where its messages are
+    assert "2024-01-13" in run("sessions", "show", session).out
 
 
 def test_what_was_said_in_the_future_of_a_wrong_clock_is_moved_to_its_time(
