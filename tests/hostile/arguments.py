@@ -201,6 +201,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     # imports
     "moved": lambda a: [(each, a.text[:200] or "?", 0, LONG_AGO) for each in a.ids("messages")],
+    "of: Mapping[str, pipeline.store.chats.Chat]": lambda a: {a.chat_id: a.chat},
     "moves": lambda a: [Move(id=each, message=a.message) for each in a.ids("messages")],
     "records": lambda a: [
         Record(
