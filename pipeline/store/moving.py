@@ -80,10 +80,14 @@ def former(connection: Connection, chat_id: str) -> list[str]:
 
 
 def under_way(connection: Connection) -> bool:
-    """Whether a chat is being moved."""
+    """Whether a chat is being moved; not one whose moving was given up."""
     return bool(
         connection.scalar(
-            text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE kind = 'move' AND finished_at IS NULL)")
+            text("""
+                SELECT EXISTS (SELECT 1 FROM forget_receipts r WHERE kind = 'move' AND finished_at IS NULL
+                    AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant_id = r.tenant_id AND w.kind = 'forget'
+                        AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
+            """)
         )
     )
 

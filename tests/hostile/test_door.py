@@ -129,6 +129,7 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
         lambda a: {"kind": a.text},
     ],
     ("put", "/v1/chats/{chat_id}/memory"): [lambda _: {"memory": False}],
+    ("post", "/v1/chats/{chat_id}/rename"): [lambda a: {"to": a.chat_id}, lambda a: {"to": a.text}],
     ("put", "/v1/users/{user_id}/memory"): [lambda _: {"memory": False}],
     ("post", "/v1/contexts/{context_id}/answer"): [
         lambda a: {"answer": a.text, "used": a.names("messages", "external_id"), "remember": True}

@@ -35,7 +35,8 @@ TENANTS_TABLES = sorted(name for name, table in metadata.tables.items() if "tena
 # What names a thing, or is one of a few words: not for hiding anything.
 NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
-    type language time_zone platform document_id learned_in summary_model trace_id source profile context_id moved_to""".split()
+    type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
+    moved_to""".split()
 )
 
 

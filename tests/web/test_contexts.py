@@ -51,7 +51,7 @@ def test_items_have_all_their_fields_be_they_empty(house: httpx.Client) -> None:
     items = [item for block in ask(house).json()["blocks"] for item in block["items"]]
     assert items
     for item in items:
-        assert item.keys() == {"kind", "id", "text", "at", "speaker", "score", "reason"}
+        assert item.keys() == {"kind", "id", "text", "at", "speaker", "answers", "score", "reason"}
 
 
 def test_an_unknown_chat_is_not_found(house: httpx.Client) -> None:

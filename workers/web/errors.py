@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from schemas.errors import (
     BackscrollError,
+    Busy,
     DatabaseUnavailable,
     InvalidInput,
     NotFound,
@@ -42,6 +43,7 @@ SOON_SECONDS = 1
 TITLES = {
     "unauthorized": "The API key is missing or wrong",
     "not-found": "There is no such thing",
+    "busy": "Something else must end first; the same request may be sent again then",
     "slow-body": "The body did not arrive in time",
     "too-large": "The body is too large",
     "invalid-input": "A value in the body is wrong",
@@ -136,6 +138,8 @@ def as_problem(error: Exception) -> HttpError:
         case SchemaOutdated():
             log.warning("waits_for_upgrade", error=str(error))
             return _unavailable("The tables are not those that this version needs.", OUTAGE_SECONDS)
+        case Busy():
+            return HttpError(409, "busy", str(error), headers={"Retry-After": str(OUTAGE_SECONDS)})
         case Retryable():
             log.warning("try_again", error=str(error))
             return _unavailable("Others are changing the same chat.", SOON_SECONDS)
@@ -173,6 +177,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         401: "No API key, or a wrong one.",
         404: "There is no such thing; `detail` says what.",
         408: "The body did not arrive in time.",
+        409: "Something else must end first; come again after `Retry-After` seconds.",
         413: "The body is too large.",
         422: "A value is wrong; `field` names it and `detail` says what is allowed.",
         503: "Not now: come again after `Retry-After` seconds.",

@@ -67,7 +67,7 @@ def post_forget(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
     "/v1/chats/{chat_id}/rename",
     status_code=202,
     summary="Give a chat a new id",
-    responses=responses(401, 404, 408, 413, 422, 503),
+    responses=responses(401, 404, 408, 409, 413, 422, 503),
     openapi_extra=NEW_ID_BODY,
 )
 def post_rename(door: HeldDoor, tenant: Tenant, chat_id: str, body: Body) -> Receipt:
