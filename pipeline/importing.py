@@ -250,10 +250,11 @@ def _store(
     else:
         accepted = Accepted(new=0, duplicates=0)
         with database.tenant(tenant_id) as connection:
-            # none is there when all of it was kept out
-            if chats.get(connection, held.chat.chat_id) is not None:
+            there = chats.get(connection, held.chat.chat_id)
+            # none when all of it was kept out; what is said under a former id is not said of the present one
+            if there is not None and there.moved_to is None:
                 chats.ensure(connection, tenant_id, held.chat)
-    moved = redating.move(database, tenant_id, held.chat.chat_id, found.moves, rules, settle=settle)
+    moved = redating.move(database, tenant_id, found.chat_id, found.moves, rules, settle=settle)
     held.stored, held.changed = True, False
     return Stored(
         chat=held.chat,

@@ -481,6 +481,25 @@ def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(
     assert "2024-01-13" in run("sessions", "show", session).out
 
 
+def test_a_chat_that_was_given_another_id_goes_on_by_its_clock_and_is_moved_there(
+    run: Run, whatsapp: Write, workers: Workers, database: Database
+) -> None:
+    path = whatsapp(*AMBIGUOUS)
+    run("import", path, "--tz", "Europe/Berlin", "--date-order", "dmy")
+    workers.finish()
+    assert run("chats", "rename", CHAT, "whatsapp:home", "--yes").code == 0
+    longer = run("import", whatsapp(*AMBIGUOUS, "06/04/24, 10:00 - Ana: five"), "--date-order", "dmy")
+    assert "new 1, already there 4" in longer.out
+    assert "Europe/Berlin" in longer.out
+    assert times(database, "whatsapp:home")[-1] == "04-06 08:00 five"
+    moved = run("import", path, "--tz", "Asia/Tokyo", "--date-order", "dmy", "--json").json
+    assert (moved["new"], moved["moved"]) == (0, 5)
+    moved = run("import", path, "--tz", "Asia/Tokyo", "--date-order", "mdy", "--json").json
+    assert (moved["new"], moved["moved"], moved["duplicates"]) == (0, 4, 1)
+    workers.finish()
+    assert times(database, "whatsapp:home")[0] == "03-04 01:00 one"
+
+
 def test_what_was_said_in_the_future_of_a_wrong_clock_is_moved_to_its_time(
     run: Run, whatsapp: Write, database: Database
 ) -> None:
