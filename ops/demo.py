@@ -21,6 +21,7 @@ from ops.launch import Launched
 from pipeline import importing, status
 from pipeline.importing import Tally
 from pipeline.platforms.records import ImportOptions
+from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
@@ -76,13 +77,15 @@ def show(launched: Launched, console: Console) -> bool:
 
 def _import(launched: Launched, database: Database, console: Console) -> Tally:
     """Import the sample as `backscroll import` does. Raises `InvalidInput`."""
-    tally = Tally()
+    tally, rules = Tally(), Rules.of(launched.settings)
     with (
         opened_hints(launched.settings, console) as hints,
         as_file(SAMPLES / "harbour_house.jsonl") as path,
         open_source(path, ImportOptions()) as source,
     ):
-        for event in importing.store(database, launched.settings.tenant, source.records(), settle=SETTLE):
+        for event in importing.store(
+            database, launched.settings.tenant, source.records(), rules, settle=SETTLE
+        ):
             tally.add(event)
             if isinstance(event, importing.Stored) and event.new:
                 hints.send("ingest")

@@ -24,8 +24,8 @@ MEANINGS = """\
 **Exit codes:** 0 done · 1 failed or not confirmed, may work later (Postgres, Redis or a provider does not answer;
 it runs already) · 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the
 database's tables are not as they must be · 5 done, but the result is not what it should be (a check of a demo or a
-measurement, work that was given up, a warning of the doctor) · 6 the doctor found an error · 70 a defect in
-Backscroll · 130 ended by Ctrl-C
+measurement, an imported file that breaks off, work that was given up, a warning of the doctor) · 6 the doctor found an
+error · 70 a defect in Backscroll · 130 ended by Ctrl-C
 """
 
 

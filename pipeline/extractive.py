@@ -108,7 +108,7 @@ def _taken_apart(messages: Sequence[Message], time_zone: tzinfo) -> list[Sentenc
     said = []
     for index, message in enumerate(messages):
         day = message.sent_at.astimezone(time_zone).date()
-        reply_to = message.metadata.get("reply_to")
+        reply_to = message.reply_to or message.metadata.get("reply_to")
         for text in sentences(message.content[:_MAX_MESSAGE_CHARS]):
             written = tuple(words(text))
             said.append(

@@ -1,23 +1,30 @@
 """Bring a history in: what a parser reads goes through `accept` in batches, chat by chat.
 
-Safe to run twice and with a longer export of the same chat: what is there by its id is left alone. What has
-been accepted stays, whatever happens to the rest.
+Safe to run twice and with a longer export of the same chat: what is there by its id is left alone, unless its time
+was read off a clock and is read otherwise now; then it is moved. What has been accepted stays, whatever happens to the
+rest.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import nlargest
 
 import structlog
 
-from pipeline.ingest import accept
+from pipeline import languages, redating, reimporting
+from pipeline.ingest import Accepted, accept
 from pipeline.platforms.identity import PREFIX
-from pipeline.platforms.records import Broken, Notice, Parsed, Record, Skipped
-from pipeline.store import overview
+from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
+from pipeline.reimporting import SortedOut
+from pipeline.rules import Rules
+from pipeline.store import chats, overview
+from pipeline.store import languages as store_languages
 from pipeline.store.database import Database
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ChatIn
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +34,12 @@ BATCH = 500
 HELD = 10 * BATCH
 """Messages kept back at most, in a file that has many chats in turns."""
 
+WORDS = 5_000
+"""Words of a chat that are looked at to tell its language."""
+
+LANGUAGES_TOLD = 50
+"""Chats of an import, those with the most words, whose language is looked at."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
@@ -34,17 +47,19 @@ class Stored:
 
     chat: ChatIn
     new: int
-    # already there by their id
+    # already there by their id, and left where they are
     duplicates: int
+    # there, and put to the time that is read now
+    moved: int
     # forgotten, or of somebody who is not to be remembered
     kept_out: int
     # of the batch: their times lie where the chat also has messages that came another way (see `Tally`)
-    overlapping: int
-    first_at: datetime | None
-    last_at: datetime | None
+    overlapping: int = 0
+    # some of the words in it
+    words: Counter[str] = field(default_factory=Counter)
 
 
-Event = Stored | Skipped | Broken | Notice
+Event = Stored | Skipped | Broken | Notice | Times | Ambiguous
 """What `store` tells of, in the order of the source."""
 
 
@@ -56,13 +71,13 @@ class ChatTally:
     title: str = ""
     new: int = 0
     duplicates: int = 0
+    moved: int = 0
     kept_out: int = 0
     # New messages of a time at which the chat already has messages with ids of another kind: derived by an
     # import where these are the platform's own, or the platform's own where these are derived. Such ids never
     # meet, so one utterance that came both ways is stored twice.
     overlapping: int = 0
-    first_at: datetime | None = None
-    last_at: datetime | None = None
+    words: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(kw_only=True)
@@ -73,6 +88,8 @@ class Tally:
     # by reason
     skipped: Counter[str] = field(default_factory=Counter)
     broken: int = 0
+    # where the source breaks off, so that something is missing that is not counted
+    breaks_off: list[str] = field(default_factory=list)
 
     @property
     def new(self) -> int:
@@ -83,6 +100,11 @@ class Tally:
     def duplicates(self) -> int:
         """Messages that were there already."""
         return sum(chat.duplicates for chat in self.chats.values())
+
+    @property
+    def moved(self) -> int:
+        """Messages that were there at another time."""
+        return sum(chat.moved for chat in self.chats.values())
 
     @property
     def kept_out(self) -> int:
@@ -97,17 +119,18 @@ class Tally:
                 counted.title = chat.title or counted.title
                 counted.new += event.new
                 counted.duplicates += event.duplicates
+                counted.moved += event.moved
                 counted.kept_out += event.kept_out
                 if event.new:
                     counted.overlapping += min(event.new, event.overlapping)
-                times = [counted.first_at, counted.last_at, event.first_at, event.last_at]
-                known = [time for time in times if time is not None]
-                counted.first_at, counted.last_at = min(known, default=None), max(known, default=None)
+                counted.words += event.words
             case Skipped(reason=reason):
                 self.skipped[reason] += 1
-            case Broken():
+            case Broken(where=where, breaks_off=breaks_off):
                 self.broken += 1
-            case Notice():
+                if breaks_off:
+                    self.breaks_off.append(where)
+            case Notice() | Times() | Ambiguous():
                 pass
 
 
@@ -115,36 +138,42 @@ def store(
     database: Database,
     tenant_id: str,
     parsed: Iterable[Parsed],
+    rules: Rules,
     *,
     settle: timedelta,
 ) -> Iterator[Event]:
     """Accept the messages that a parser yields; yields each accepted batch, and what was no message.
 
-    After a `Stored` with anything new the workers of `ingest` should be hinted. `settle` is how long after
-    its last message a chat's sessions wait for their summaries. Raises what `parsed` raises, and
-    `DatabaseUnavailable`; what was yielded as `Stored` by then stays.
+    After a `Stored` with anything new the workers of `ingest` should be hinted, after one with anything moved those of
+    `summarize`. `rules` say how sessions are
+    cut that messages are moved out of. `settle` is how long after its last message a chat's sessions wait for their
+    summaries. Raises what `parsed` raises, and `DatabaseUnavailable`; what was yielded as `Stored` by then stays.
     """
-    flush = partial(_flush, database, tenant_id, settle)
-    chats: dict[str, _Chat] = {}
+    flush = partial(_flush, database, tenant_id, rules, settle)
+    chats_of: dict[str, _Chat] = {}
     held = 0
     for item in parsed:
         match item:
             case ChatIn():
-                chats.setdefault(item.chat_id, _Chat(chat=item)).learn(item)
-            case Record(chat_id=chat_id, message=message):
-                chat = chats[chat_id]
-                chat.messages.append(message)
+                chats_of.setdefault(item.chat_id, _Chat(chat=item)).learn(item)
+            case Record(chat_id=chat_id):
+                chat = chats_of[chat_id]
+                chat.records.append(item)
                 held += 1
-                if len(chat.messages) >= BATCH or held >= HELD:
-                    longest = max(chats.values(), key=lambda c: len(c.messages))
-                    held -= len(longest.messages)
+                if len(chat.records) >= BATCH or held >= HELD:
+                    longest = max(chats_of.values(), key=lambda c: len(c.records))
+                    held -= len(longest.records)
                     yield flush(longest)
             case _:
                 yield item
-    for chat in chats.values():
+    for chat in chats_of.values():
         # a chat without a single message is not made
-        if chat.messages or (chat.stored and chat.changed):
+        if chat.records or (chat.stored and chat.changed):
             yield flush(chat)
+        while chat.renamed:
+            yield _flush_renamed(database, tenant_id, rules, settle, chat)
+        if chat.stored and chat.chat.language:
+            yield from _in_one_language(database, tenant_id, chat.chat.chat_id, chat.chat.language)
 
 
 @dataclass(kw_only=True)
@@ -152,12 +181,17 @@ class _Chat:
     """A chat of the source, with its messages that are not yet accepted."""
 
     chat: ChatIn
-    messages: list[MessageIn] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    # those that seem to be there by another id, and the ids that the source has itself: see `reimporting`
+    renamed: list[Record] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
     # whether there is a row of it, and whether that row says less than is known now
     stored: bool = False
     changed: bool = True
     # the times of messages with ids of the other kind, see `ChatTally.overlapping`
     others: tuple[datetime, datetime] | None = None
+    # how many words of it are still looked at
+    words_left: int = WORDS
 
     def learn(self, chat: ChatIn) -> None:
         """Keep what is said anew of the chat, beside what was said before."""
@@ -165,26 +199,111 @@ class _Chat:
         self.changed = self.changed or known != self.chat
         self.chat = known
 
+    def some_words(self, records: Iterable[Record]) -> Counter[str]:
+        """Words of these messages, unless there have been enough of the chat."""
+        words: Counter[str] = Counter()
+        for record in records:
+            if self.words_left <= 0:
+                break
+            said = _WORD.findall(record.message.content.lower())
+            self.words_left -= len(said)
+            words.update(said)
+        return words
 
-def _flush(database: Database, tenant_id: str, settle: timedelta, held: _Chat) -> Stored:
-    """Accept what is held of a chat."""
-    messages, held.messages = held.messages, []
-    if not held.stored and messages:
-        derived = messages[0].external_id.startswith(PREFIX)
+
+def _flush(database: Database, tenant_id: str, rules: Rules, settle: timedelta, held: _Chat) -> Stored:
+    """Accept what is held of a chat, and move what is there at another time."""
+    records, held.records = held.records, []
+    if not held.stored and records:
+        derived = records[0].message.external_id.startswith(PREFIX)
         with database.tenant(tenant_id) as connection:
             held.others = overview.times_of_others(
                 connection, held.chat.chat_id, PREFIX, with_prefix=not derived
             )
-    accepted = accept(database, tenant_id, held.chat, messages, settle=settle)
-    held.stored, held.changed = True, False
-    times = [message.sent_at for message in messages]
+    held.names.update(record.message.external_id for record in records if record.aliases)
+    found = reimporting.sort_out(database, tenant_id, held.chat.chat_id, records)
+    held.renamed += found.renamed
+    stored = _store(database, tenant_id, rules, settle, held, found)
+    times = [record.message.sent_at for record in records]
     first, last = held.others or (None, None)
+    overlapping = sum(first <= time <= last for time in times) if first and last else 0
+    return replace(stored, overlapping=overlapping, words=held.some_words(records))
+
+
+def _flush_renamed(
+    database: Database, tenant_id: str, rules: Rules, settle: timedelta, held: _Chat
+) -> Stored:
+    """Move what is there by another id, at the end of the source; accept what turned out to be another message."""
+    records, held.renamed = held.renamed[:BATCH], held.renamed[BATCH:]
+    found = reimporting.find_renamed(database, tenant_id, held.chat.chat_id, records, held.names)
+    stored = _store(database, tenant_id, rules, settle, held, found)
+    # what was moved was not accepted
+    return replace(stored, duplicates=stored.duplicates + stored.moved)
+
+
+def _store(
+    database: Database, tenant_id: str, rules: Rules, settle: timedelta, held: _Chat, found: SortedOut
+) -> Stored:
+    messages = [record.message for record in found.records]
+    if messages:
+        accepted = accept(database, tenant_id, held.chat, messages, settle=settle)
+    else:
+        accepted = Accepted(new=0, duplicates=0)
+        with database.tenant(tenant_id) as connection:
+            there = chats.get(connection, held.chat.chat_id)
+            # none when all of it was kept out; what is said under a former id is not said of the present one
+            if there is not None and there.moved_to is None:
+                chats.ensure(connection, tenant_id, held.chat)
+    moved = redating.move(database, tenant_id, found.chat_id, found.moves, rules, settle=settle)
+    held.stored, held.changed = True, False
     return Stored(
         chat=held.chat,
         new=accepted.new,
-        duplicates=accepted.duplicates,
-        kept_out=accepted.kept_out,
-        overlapping=sum(first <= time <= last for time in times) if first and last else 0,
-        first_at=min(times, default=None),
-        last_at=max(times, default=None),
+        duplicates=accepted.duplicates - moved,
+        moved=moved,
+        kept_out=accepted.kept_out + found.deleted,
     )
+
+
+def _in_one_language(database: Database, tenant_id: str, chat_id: str, language: str) -> Iterator[Notice]:
+    """Make the keyword vectors anew of what was there in another language."""
+    with database.tenant(tenant_id) as connection:
+        mixed = store_languages.is_mixed(connection, chat_id)
+    if mixed and (changed := languages.change(database, tenant_id, chat_id, language)):
+        yield Notice(
+            text=f"{changed:,} messages of {chat_id} that were there are searched as {language} now."
+        )
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Now:
+    """A chat as it is stored when an import is done."""
+
+    time_zone: str
+    language: str
+    first_at: datetime | None
+    last_at: datetime | None
+    # the language of its words, where it is not the declared one
+    looks: str | None
+
+
+def now(database: Database, tenant_id: str, tally: Tally) -> dict[str, Now]:
+    """The chats of an import by their ids, with the times of all their messages."""
+    found = {}
+    largest = nlargest(LANGUAGES_TOLD, tally.chats.values(), key=lambda chat: chat.words.total())
+    looked_at = {chat.chat_id for chat in largest}
+    with database.tenant(tenant_id) as connection:
+        for row in overview.times(connection, list(tally.chats)):
+            chat = tally.chats[row.chat_id]
+            counts = store_languages.stop_words(connection, chat.words) if row.chat_id in looked_at else {}
+            found[row.chat_id] = Now(
+                time_zone=row.time_zone,
+                language=row.language,
+                first_at=row.first_at,
+                last_at=row.last_at,
+                looks=languages.looks_like(counts, chat.words.total(), row.language),
+            )
+    return found

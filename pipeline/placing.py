@@ -69,16 +69,16 @@ def place(
     )
     remembered = {chat_id for chat_id, chat in free.items() if rules.for_chat(chat).memory}
 
-    def put(some: Sequence[Arrival]) -> None:
-        _put(connection, tenant_id, free, [a for a in some if a.chat_id in remembered], rules)
+    def put_some(some: Sequence[Arrival]) -> None:
+        put(connection, tenant_id, free, [a for a in some if a.chat_id in remembered], rules)
 
     arrived: Sequence[Arrival] = waiting
     if failed_before and remembered:
         [chat_id] = free
-        arrived = quarantine.place_around(connection, chat_id, waiting, put, trace_id=traces[chat_id])
+        arrived = quarantine.place_around(connection, chat_id, waiting, put_some, trace_id=traces[chat_id])
         counters.add(connection, tenant_id, {"messages_quarantined": len(waiting) - len(arrived)})
     else:
-        put(waiting)
+        put_some(waiting)
     _leave_the_queue(connection, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
         ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, rules)
@@ -113,7 +113,7 @@ def _leave_the_queue(connection: Connection, arrived: Sequence[Arrival]) -> None
     messages.forget_arrivals(connection, [each.message_id for each in arrived])
 
 
-def _put(
+def put(
     connection: Connection,
     tenant_id: str,
     of: Mapping[str, Chat],

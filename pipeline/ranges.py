@@ -124,16 +124,32 @@ def split_anew(connection: Connection, tenant_id: str, session: Session, languag
 
     The earliest part keeps the id; a session that nothing is left of goes.
     """
+    if not split_what_is_left(connection, tenant_id, session, language, rules):
+        changes.drop_session(connection, tenant_id, session.id)
+
+
+def split_what_is_left(
+    connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules
+) -> bool:
+    """Cut a stored session again as `split_anew` does; False: nothing is left of it, and nothing was done."""
     place = session.chat_id, session.session_key
     closes = sessions.closes(connection, [place])[place]
     rows = messages.times(connection, *place, session.started_at, session.ended_at)
     parts = sessionize.split((row[0] for row in rows), rules.gap_of(session.session_key), closes)
     if not parts:
-        changes.drop_session(connection, tenant_id, session.id)
-        return
+        return False
     rewrite = Rewrite()
     _fit(rewrite, place, language, sessionize.match([session], parts), rows)
     rewrite.write(connection, tenant_id)
+    return True
+
+
+def lead_on(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> None:
+    """Let sessions that nothing is left of lead to those that have their messages now: `{emptied: other}`."""
+    groups: dict[int, list[int]] = {}
+    for emptied, other in into.items():
+        groups.setdefault(other, []).append(emptied)
+    _join(connection, tenant_id, groups)
 
 
 def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> None:

@@ -93,6 +93,15 @@ def stands(connection: Connection, kind: Kind, *names: str) -> bool:
     return found is not None and found.until is None
 
 
+def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
+    """Those of these ids of a chat whose messages were deleted for good."""
+    key = store.key(connection)
+    if key is None or not external_ids:
+        return set()
+    hashes = {hash_of(key, "message", chat_id, each): each for each in external_ids}
+    return {hashes[stone] for stone in store.among(connection, hashes)}
+
+
 def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
     """Whether what was said or asked then must not be stored, as one of these was forgotten since."""
     key = store.key(connection)

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from ops.commands import chat_language, rendering
 from ops.commands import forget as forgetting
-from ops.commands import rendering
 from ops.commands.groups import ListByDefault
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
@@ -300,3 +300,6 @@ def members(
             "Somebody is there whose name is not kept: nothing of other chats is shown until all are named anew.",
             style="yellow",
         )
+
+
+app.command(epilog=chat_language.EXAMPLES)(chat_language.language)

@@ -1,16 +1,17 @@
 """`backscroll import`: the history that people have already, from their export files."""
 
 import time
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ops.commands import rendering
+from ops.commands import import_report, rendering
+from ops.commands.exports import SeveralExports
 from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
@@ -18,18 +19,18 @@ from ops.commands.sources import Source, open_source
 from ops.commands.waiting import await_memory
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
-from pipeline import importing, status
+from pipeline import importing
 from pipeline.importing import Event, Tally
 from pipeline.platforms.formats import Format
-from pipeline.platforms.records import Broken, DateOrder, ImportOptions, Notice
+from pipeline.platforms.records import DateOrder, ImportOptions
+from pipeline.rules import Rules
+from pipeline.store import chats
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, InvalidInput
+from schemas.messages import ChatKind
 from schemas.settings import Settings
 
 app = typer.Typer(rich_markup_mode="markdown")
-
-BROKEN_SHOWN = 20
-CHATS_SHOWN = 50
 
 
 @app.command(
@@ -38,6 +39,7 @@ CHATS_SHOWN = 50
     "backscroll import history.jsonl --strict --json"
 )
 def import_(
+    ctx: typer.Context,
     path: Annotated[
         Path, typer.Argument(metavar="FILE|FOLDER|ZIP", help="What to import.", show_default=False)
     ],
@@ -51,11 +53,15 @@ def import_(
     tz: Annotated[
         str | None,
         typer.Option(
-            help="Clock of times without a zone, as in Europe/Lisbon; default: UTC.", show_default=False
+            help="Clock of times without a zone, and of the chat, as in Europe/Lisbon; default: the chat's, else UTC.",
+            show_default=False,
         ),
     ] = None,
     date_order: Annotated[
         DateOrder | None, typer.Option(help="Of WhatsApp's dates; default: told by them.", show_default=False)
+    ] = None,
+    kind: Annotated[
+        ChatKind | None, typer.Option(help="What the chat is; default: told by the file.", show_default=False)
     ] = None,
     language: Annotated[
         str | None, typer.Option(help="For keyword search, as in english.", show_default=False)
@@ -78,28 +84,41 @@ def import_(
     - Discord: DiscordChatExporter's JSON
     - JSON Lines: a message on each line, fields as in `POST /v1/messages`
 
-    May be run again, also with a longer export of the same chat: what is there is not stored twice. A broken
-    line is named, counted and skipped. What was accepted stays when you press Ctrl-C. With `--wait` it ends with 5 if
-    work on it was given up.
+    May be run again, also with a longer export of the same chat: what is there is not stored twice, and moved when
+    `--tz` or `--date-order` says that its times were read wrongly. Dates that can be read in two ways are asked for
+    (exit code 2). A broken line is named, counted and skipped. What was accepted stays when you press Ctrl-C. It ends
+    with 5 if the file breaks off, and with `--wait` if work on it was given up.
     """
-    options = ImportOptions(chat_id=chat, title=title, time_zone=tz, date_order=date_order, language=language)
+    options = ImportOptions(
+        chat_id=chat, title=title, time_zone=tz, date_order=date_order, kind=kind, language=language
+    )
     console = rendering.err()
-    report = _Report(console)
+    report = import_report.Report(console, ctx)
     shown = console.is_terminal and not as_json
-    with (
-        open_source(path, options, format=format) as source,
-        opened(data_dir, tenant) as (settings, database),
-    ):
+    try:
+        opened_source = open_source(path, options, format=format)
+    except SeveralExports as error:
+        raise InvalidInput(f"{error}:\n{import_report.commands(ctx, error.exports)}", field="file") from error
+    with opened_source as source, opened(data_dir, tenant) as (settings, database):
+        source.options = replace(
+            source.options, stored_zone=lambda chat_id: _stored_zone(database, settings.tenant, chat_id)
+        )
+        if source.others:
+            report.notice(
+                f"{path} also holds what is not imported now:\n{import_report.commands(ctx, source.others)}"
+            )
         if strict:
             _check(source, report, shown)
         tally = _import(source, settings, database, report, shown)
         if not tally.chats:
             raise InvalidInput(
-                f"{source.name} holds no messages ({_counted(tally)}); is --format {source.format} right?",
+                f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
+        now = importing.now(database, settings.tenant, tally)
+        import_report.tell_of_languages(now, report)
         if not as_json:
-            _print_summary(tally, tz)
+            import_report.print_summary(tally, now, report)
         memory = None
         if wait:
             try:
@@ -108,7 +127,7 @@ def import_(
                 report.say("The import is done, and the workers go on: see `backscroll status --watch`.")
                 raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        rendering.print_json(_as_json(source, tally, report, memory))
+        rendering.print_json(import_report.as_json(source, tally, now, report, memory))
     elif memory is not None:
         print(
             f"\n{memory.messages:,} messages, {memory.embedded:,} of them embedded; {memory.closed:,} closed "
@@ -120,49 +139,29 @@ def import_(
         )
     else:
         print("\nNext: the workers place, summarize and embed what is new; see `backscroll status --watch`.")
+    there = tally.new + tally.moved + tally.duplicates
+    for where in tally.breaks_off:
+        console.print(
+            f"{source.name} is not whole ({where}): what came before is in, {there:,} messages, and something "
+            "is missing. Export it again and import that: nothing is stored twice.",
+            style="red",
+            markup=False,
+            soft_wrap=True,
+        )
     if memory is not None and memory.dead:
         console.print(
             f"{memory.dead} pieces of work were given up ({memory.error}): see `backscroll status`",
             style="red",
             markup=False,
         )
+    if tally.breaks_off or (memory is not None and memory.dead):
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
-class _Report:
-    """Tells of broken lines and notices as they come, each notice once."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.broken = 0
-        # those that were printed
-        self.shown: list[Broken] = []
-        self.notices: list[str] = []
-
-    def tell(self, name: str, item: object) -> None:
-        """Print what the user should see of this, if anything."""
-        match item:
-            case Broken(where=where, reason=reason):
-                self.broken += 1
-                if self.broken <= BROKEN_SHOWN:
-                    self.shown.append(item)
-                    self.say(f"{name}, {where}: {reason}")
-                elif self.broken == BROKEN_SHOWN + 1:
-                    self.say("… further broken lines are only counted")
-            case Notice(text=text):
-                self.notice(text)
-            case _:
-                pass
-
-    def notice(self, text: str) -> None:
-        """Say something about the whole source, once."""
-        if text not in self.notices:
-            self.notices.append(text)
-            self.say(text)
-
-    def say(self, text: str) -> None:
-        """Print a line for people."""
-        self.console.print(rendering.plain(text), style="yellow", markup=False, soft_wrap=True)
+def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None:
+    with database.tenant(tenant_id) as connection:
+        chat = chats.followed(connection, chat_id)
+    return chat.time_zone if chat else None
 
 
 class _Bar:
@@ -198,7 +197,7 @@ class _Bar:
         )
 
 
-def _check(source: Source, report: _Report, shown: bool) -> None:
+def _check(source: Source, report: import_report.Report, shown: bool) -> None:
     """Read everything once. Raises `InvalidInput` when a line is broken."""
     with _Bar(source, "checking", report.console, shown=shown) as bar:
         for item in source.records():
@@ -212,10 +211,13 @@ def _check(source: Source, report: _Report, shown: bool) -> None:
         )
 
 
-def _import(source: Source, settings: Settings, database: Database, report: _Report, shown: bool) -> Tally:
+def _import(
+    source: Source, settings: Settings, database: Database, report: import_report.Report, shown: bool
+) -> Tally:
     tally = Tally()
     settle = timedelta(seconds=settings.settle_seconds)
-    events = importing.store(database, settings.tenant, source.records(), settle=settle)
+    rules = Rules.of(settings)
+    events = importing.store(database, settings.tenant, source.records(), rules, settle=settle)
     try:
         with (
             opened_hints(settings, report.console) as hints,
@@ -225,9 +227,13 @@ def _import(source: Source, settings: Settings, database: Database, report: _Rep
                 report.tell(source.name, event)
                 tally.add(event)
                 _warn_of_overlap(event, report)
-                bar.move(tally.new + tally.duplicates + tally.kept_out)
+                bar.move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
                 if isinstance(event, importing.Stored) and event.new:
                     hints.send("ingest")
+                if isinstance(event, importing.Stored) and event.moved:
+                    hints.send("summarize")
+    except import_report.TwoReadings:
+        raise
     except (KeyboardInterrupt, BackscrollError) as error:
         stored = f"{tally.new:,} new messages are stored and stay" if tally.new else "Nothing new was stored"
         report.say(f"{stored}. To go on, run the same command again: nothing is stored twice.")
@@ -237,52 +243,10 @@ def _import(source: Source, settings: Settings, database: Database, report: _Rep
     return tally
 
 
-def _warn_of_overlap(event: Event, report: _Report) -> None:
+def _warn_of_overlap(event: Event, report: import_report.Report) -> None:
     if isinstance(event, importing.Stored) and event.new and event.overlapping:
         report.notice(
             f"{event.chat.chat_id} already holds messages of the same time that came another way, such as "
             "live from a bot: their ids and those of this import never match, so what was said then may now "
             "be there twice. Import only what is older than the first live message."
         )
-
-
-def _counted(tally: Tally) -> str:
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
-    skipped = f"skipped {tally.skipped.total():,}" + (f" ({reasons})" if reasons else "")
-    # mostly nobody was forgotten
-    kept_out = f"kept out as forgotten or not to be remembered {tally.kept_out:,}, " if tally.kept_out else ""
-    return (
-        f"new {tally.new:,}, already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, {skipped}"
-    )
-
-
-def _print_summary(tally: Tally, tz: str | None) -> None:
-    zone = tz or "UTC"
-    headings = ["chat", "title", "new", "already there", "from", f"to ({zone})"]
-    table = rendering.table(*headings, right=("new", "already there"))
-    largest = sorted(tally.chats.values(), key=lambda c: -(c.new + c.duplicates))
-    for chat in largest[:CHATS_SHOWN]:
-        times = [rendering.moment(at, zone) for at in (chat.first_at, chat.last_at)]
-        rendering.row(table, chat.chat_id, chat.title, chat.new, chat.duplicates, *times)
-    rendering.out().print(table)
-    if len(largest) > CHATS_SHOWN:
-        print(f"… and {len(largest) - CHATS_SHOWN:,} more chats")
-    print(f"\n{_counted(tally)}")
-
-
-def _as_json(source: Source, tally: Tally, report: _Report, memory: status.Progress | None) -> dict[str, Any]:
-    return {
-        "source": source.name,
-        "format": source.format,
-        "new": tally.new,
-        "duplicates": tally.duplicates,
-        "kept_out": tally.kept_out,
-        "broken": tally.broken,
-        "skipped": dict(tally.skipped),
-        "chats": [asdict(chat) for chat in tally.chats.values()],
-        # the first of them
-        "broken_lines": [{"where": item.where, "reason": item.reason} for item in report.shown],
-        "notices": report.notices,
-        # with --wait
-        "memory": memory,
-    }

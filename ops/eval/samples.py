@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from pipeline.platforms import jsonlines
-from pipeline.platforms.records import ImportOptions, Record
+from pipeline.platforms.records import ImportOptions, Record, Times
 from schemas.messages import ChatIn, MessageIn
 
 SAMPLES = files("ops") / "samples"
@@ -69,6 +69,8 @@ def read(name: str, folder: Traversable) -> Sample:
                 chats.append(parsed)
             case Record():
                 messages.append(parsed.message)
+            case Times():
+                pass
             case broken:
                 raise ValueError(f"{name}.jsonl: {broken}")
     (chat,) = chats

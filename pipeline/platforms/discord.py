@@ -1,10 +1,12 @@
 """DiscordChatExporter's JSON of one channel as messages.
 
-What bots and webhooks wrote has the role `assistant`. Embeds are previews of links and the cards of bots:
-they are left out and counted in the metadata.
+What bots and webhooks wrote has the role `assistant`. Embeds are the cards of bots, which are text like any other, and
+previews of links that people posted, of which the title is kept. A thread's channel is a chat of its own.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import IO, Any
 
 from pydantic import ValidationError
@@ -16,7 +18,9 @@ from pipeline.platforms.records import (
     Parsed,
     Record,
     Skipped,
+    Times,
     chat_of,
+    in_hours,
     media_kind,
     name_of,
     sentence,
@@ -36,10 +40,11 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
     """
     header: dict[str, Any] = {}
     chat: ChatIn | None = None
+    names: dict[str, str] = {}
     for found in json_stream.walk(stream, ["messages.item"]):
         match found:
             case json_stream.Cut(reason=reason):
-                yield Broken(where="the end of what could be read", reason=reason)
+                yield Broken(where="the end of what could be read", reason=reason, breaks_off=True)
             case json_stream.Scalar(path=path, value=value):
                 header[path] = value
             case json_stream.Item(index=index, value=value):
@@ -51,7 +56,9 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                         yield Broken(where=where, reason=f"its channel has no usable id: {sentence(error)}")
                         continue
                     yield chat
-                yield _read(value, where, chat)
+                    yield Times(text=_times(value, chat.time_zone))
+                names |= _names(value)
+                yield _read(value, where, chat, names)
 
 
 def _chat(header: dict[str, Any], options: ImportOptions) -> ChatIn:
@@ -66,10 +73,43 @@ def _chat(header: dict[str, Any], options: ImportOptions) -> ChatIn:
     title = f"{guild} #{name}" if guild and name and channel_type.startswith("Guild") else name
     own = header.get("channel.id")
     chat_id = options.chat_id or (str(own) if own is not None else "")
-    return chat_of("discord", chat_id, options, kind=kind, title=title)
+    chat = chat_of("discord", chat_id, options, kind=kind, title=title)
+    return chat.model_copy(update={"time_zone": options.zone_name(chat.chat_id)})
 
 
-def _read(raw: Any, where: str, chat: ChatIn) -> Parsed:
+def _times(raw: Any, zone: str | None) -> str:
+    if zone is not None:
+        return f"exact, as the file gives them with an offset; shown by the clock of {zone}"
+    try:
+        ahead = datetime.fromisoformat(raw["timestamp"]).utcoffset()
+    except (KeyError, TypeError, ValueError):
+        ahead = None
+    exported = f"; whoever exported was at UTC{in_hours(ahead)}" if ahead else ""
+    return (
+        f"exact, as the file gives them with an offset; shown in UTC{exported}: say --tz, as in Europe/Lisbon"
+    )
+
+
+def _names(raw: Any) -> dict[str, str]:
+    """What the people of a message are called, those that it mentions and who wrote it, by their ids."""
+    mentions = raw.get("mentions") if isinstance(raw, dict) else None
+    people = (
+        [*(mentions if isinstance(mentions, list) else []), raw.get("author")]
+        if isinstance(raw, dict)
+        else []
+    )
+    return {
+        str(person["id"]): name
+        for person in people
+        if isinstance(person, dict) and person.get("id") and (name := _name(person))
+    }
+
+
+def _name(person: Mapping[str, Any]) -> str:
+    return name_of(person.get("nickname"), person.get("name"))
+
+
+def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parsed:
     if not isinstance(raw, dict):
         return Broken(where=where, reason="is no JSON object")
     if str(raw.get("type", "Default")) not in _WRITTEN:
@@ -78,26 +118,75 @@ def _read(raw: Any, where: str, chat: ChatIn) -> Parsed:
     if not isinstance(author, dict) or not author.get("id"):
         return Broken(where=where, reason="author.id is missing")
     media = [*_attachments(raw.get("attachments")), *_stickers(raw.get("stickers"))]
-    text = raw.get("content")
-    content = with_media(text.strip() if isinstance(text, str) else "", media)
+    by_bot = author.get("isBot") is True
+    said = (_text(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
+    content = with_media(_written_out("\n".join(filter(None, said)), names), media)
     if not content:
-        return Skipped(where=where, reason="embeds alone" if raw.get("embeds") else "message without text")
+        return Skipped(where=where, reason="message without text")
     try:
         message = MessageIn.model_validate(
             {
                 "external_id": str(raw.get("id") or ""),
                 "sender_id": f"discord:{author['id']}",
-                "sender_name": name_of(author.get("nickname"), author.get("name")),
-                "role": "assistant" if author.get("isBot") is True else "user",
+                "sender_name": _name(author),
+                "role": "assistant" if by_bot else "user",
                 "content": content,
                 "sent_at": raw.get("timestamp"),
-                # ids rise with time and have equal length within a millisecond: they order what is left
+                "reply_to": _reply_to(raw.get("reference"), chat),
+                # ids rise with time: they order what is left
                 "metadata": _metadata(raw, media),
             }
         )
     except ValidationError as error:
         return Broken(where=where, reason=sentence(error).replace("sent_at", "timestamp"))
     return Record(chat_id=chat.chat_id, message=message, where=where)
+
+
+_PERSON = re.compile(r"<@!?(\d{1,25})>")
+_EMOJI = re.compile(r"<a?(:\w{1,40}:)\d{1,25}>")
+
+
+def _written_out(text: str, names: Mapping[str, str]) -> str:
+    """The text with people and emoji named, which exports without formatting leave as they are stored.
+
+    >>> _written_out("<@901> and <@!902> <:wave:17>", {"901": "Zed"})
+    '@Zed and <@!902> :wave:'
+    """
+    named = _PERSON.sub(lambda found: f"@{names[found[1]]}" if found[1] in names else found[0], text)
+    return _EMOJI.sub(r"\1", named)
+
+
+def _text(raw: object) -> str:
+    return raw.strip() if isinstance(raw, str) else ""
+
+
+def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
+    """The texts of cards, `whole` or their titles as those of links."""
+    for embed in raw if isinstance(raw, list) else []:
+        if not isinstance(embed, dict):
+            continue
+        title = _text(embed.get("title"))
+        if not whole:
+            if title:
+                yield f"[link {title}]"
+            continue
+        author, footer, fields = embed.get("author"), embed.get("footer"), embed.get("fields")
+        yield _text(author.get("name")) if isinstance(author, dict) else ""
+        yield title
+        yield _text(embed.get("description"))
+        for field in fields if isinstance(fields, list) else []:
+            if isinstance(field, dict):
+                yield ": ".join(filter(None, (_text(field.get("name")), _text(field.get("value")))))
+        yield _text(footer.get("text")) if isinstance(footer, dict) else ""
+
+
+def _reply_to(raw: object, chat: ChatIn) -> str | None:
+    """The message of this channel that one answers; a forwarded one refers to another channel."""
+    if not isinstance(raw, dict) or not raw.get("messageId"):
+        return None
+    channel = raw.get("channelId")
+    here = channel is None or chat.chat_id == f"discord:{channel}"
+    return str(raw["messageId"]) if here else None
 
 
 def _attachments(raw: object) -> list[dict[str, str]]:
@@ -115,11 +204,6 @@ def _stickers(raw: object) -> list[dict[str, str]]:
 
 def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"media": media} if media else {}
-    reference = raw.get("reference")
-    if isinstance(reference, dict) and reference.get("messageId"):
-        metadata["reply_to"] = str(reference["messageId"])
     if raw.get("timestampEdited"):
         metadata["edited_at"] = str(raw["timestampEdited"])
-    if isinstance(embeds := raw.get("embeds"), list) and embeds:
-        metadata["embeds"] = len(embeds)
     return metadata

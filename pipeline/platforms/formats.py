@@ -53,6 +53,18 @@ def detect(name: str, head: str) -> Format:
     )
 
 
+def told_by(name: str, head: str) -> Format | None:
+    """The format of a file that lies beside others, or nothing: it is no export, or does not look like one."""
+    try:
+        found = detect(name, head)
+    except InvalidInput:
+        return None
+    if found == "jsonl" and not name.lower().endswith(_OURS):
+        first = _first_line(head.removeprefix("\ufeff").lstrip())
+        return found if first is not None and {"chat_id", "content"} & first.keys() else None
+    return found
+
+
 def _json_object(name: str, head: str) -> Format:
     first = _first_line(head)
     # our own lines are whole objects; a document that fits on one line is told by its keys

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from hashlib import blake2b
 
 PREFIX = "import:"
@@ -17,9 +17,10 @@ class ImportIds:
     before. An export that starts in the middle of such a run counts the later ones as the first: nothing is
     doubled, and the whole run is there as soon as one export holds it whole.
 
-    The local time, not the instant, goes in: correcting `--tz` on a second run doubles nothing. What the
-    file has nothing to tell by counts as new: a message edited, a sender renamed, or a phone set to another
-    time zone between two exports.
+    The local time, not the instant, goes in: correcting `--tz` on a second run doubles nothing. It goes in as it
+    was read, not as it was written, so that phones of two countries name a message alike; what it would be called if
+    its date had been read in another order are its aliases. What the file has nothing to tell by counts as new: a
+    message edited, a sender renamed, or a phone set to another time zone between two exports.
     """
 
     def __init__(self) -> None:
@@ -27,12 +28,25 @@ class ImportIds:
 
     def name(self, sender: str, local_time: str, text: str) -> str:
         """The id of the next message with these three; `import:` and 16 hexadecimal digits."""
-        # JSON keeps the parts apart: ("a", "b c") and ("a b", "c") must not meet
-        what = json.dumps([sender, local_time, text]).encode()
-        digest = blake2b(what, digest_size=16).digest()
-        self._seen[digest] += 1
-        again = blake2b(self._seen[digest].to_bytes(8), key=digest, digest_size=8)
-        return PREFIX + again.hexdigest()
+        return self.names(sender, local_time, text)[0]
+
+    def names(
+        self, sender: str, local_time: str, text: str, other_times: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """The id of the next message with these three, then what it would be with each of the other times."""
+        digests = [_digest(sender, time, text) for time in (local_time, *other_times)]
+        # what is equal in one reading of its time is equal in every one
+        self._seen[digests[0]] += 1
+        return tuple(_nth(digest, self._seen[digests[0]]) for digest in digests)
+
+
+def _digest(sender: str, local_time: str, text: str) -> bytes:
+    # JSON keeps the parts apart: ("a", "b c") and ("a b", "c") must not meet
+    return blake2b(json.dumps([sender, local_time, text]).encode(), digest_size=16).digest()
+
+
+def _nth(digest: bytes, n: int) -> str:
+    return PREFIX + blake2b(n.to_bytes(8), key=digest, digest_size=8).hexdigest()
 
 
 class Positions:

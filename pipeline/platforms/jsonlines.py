@@ -11,6 +11,7 @@ of `--tz` or the chat's `time_zone`.
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,7 +19,15 @@ from zoneinfo import ZoneInfo
 from pydantic import ValidationError
 
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, sentence, unreadable
+from pipeline.platforms.records import (
+    Broken,
+    ImportOptions,
+    Parsed,
+    Record,
+    Times,
+    sentence,
+    unreadable,
+)
 from schemas.messages import ChatIn, MessageIn
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
@@ -27,17 +36,30 @@ _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """The chats and messages from the lines of the file. Blank lines are passed over."""
     reader = _Reader(options)
+    cut: Broken | None = None
     for number, raw in enumerate(lines, start=1):
         line = raw.strip().removeprefix("\ufeff")
         if not line:
             continue
         where = f"line {number}"
+        if cut is not None:
+            yield cut
+            cut = None
         try:
             yield from reader.read(line, where)
         except ValidationError as error:
             yield Broken(where=where, reason=sentence(error))
+        except NotJson as error:
+            cut = Broken(where=where, reason=str(error))
         except (ValueError, RecursionError) as error:
             yield Broken(where=where, reason=str(error))
+    if cut is not None:
+        # a whole file ends with a line that is whole
+        yield replace(cut, breaks_off=True)
+
+
+class NotJson(ValueError):
+    """A line is not JSON; the message says where."""
 
 
 class _Reader:
@@ -49,6 +71,8 @@ class _Reader:
         self._zones: dict[str, ZoneInfo | None] = {}
         self._ids = ImportIds()
         self._positions = Positions()
+        # what has been said of how times are read
+        self._told: set[bool] = set()
 
     def read(self, line: str, where: str) -> Iterator[Parsed]:
         """Raises `ValueError` with the reason when the line is no chat and no message."""
@@ -67,6 +91,7 @@ class _Reader:
                 **raw,
                 "time_zone": self._zone_name(raw),
                 "language": raw.get("language") or self._options.language,
+                "kind": self._options.kind or raw.get("kind"),
             }
         )
         self._current = chat.chat_id
@@ -74,7 +99,9 @@ class _Reader:
         return chat
 
     def _zone_name(self, raw: dict[str, Any]) -> Any:
-        return raw.get("time_zone") or self._options.time_zone
+        chat_id = raw.get("chat_id")
+        said = raw.get("time_zone") or self._options.time_zone
+        return said or (self._options.zone_name(chat_id) if isinstance(chat_id, str) else None)
 
     def _message(self, raw: dict[str, Any], where: str) -> Iterator[Parsed]:
         chat_id = raw.pop("chat_id", None) or self._current
@@ -89,14 +116,26 @@ class _Reader:
         if "external_id" not in raw:
             said = f"{chat_id} {sender}", str(sent_at), str(raw.get("content"))
             raw["external_id"] = self._ids.name(*said)
-        raw["sent_at"] = _with_zone(sent_at, self._zones.get(chat_id))
+        zone = self._zones.get(chat_id)
+        raw["sent_at"] = _with_zone(sent_at, zone)
+        by_clock = isinstance(raw["sent_at"], datetime) and raw["sent_at"].tzinfo is zone
         if sent_at is None:
             del raw["sent_at"]
         message = MessageIn.model_validate(raw)
         if "position" not in raw:
             position = self._positions.next((chat_id, message.sent_at))
             message = message.model_copy(update={"position": position})
-        yield Record(chat_id=chat_id, message=message, where=where)
+        if by_clock not in self._told:
+            self._told.add(by_clock)
+            yield Times(text=_times(zone, by_clock=by_clock))
+        yield Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock)
+
+
+def _times(zone: ZoneInfo | None, *, by_clock: bool) -> str:
+    if by_clock:
+        return f"read by the clock of {zone} where they come without an offset"
+    shown = f"by the clock of {zone}" if zone else "in UTC: say --tz, as in Europe/Lisbon"
+    return f"exact where they come with an offset or as Unix times; shown {shown}"
 
 
 def _object(line: str) -> dict[str, Any]:
@@ -105,7 +144,7 @@ def _object(line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from error
+        raise NotJson(f"is not JSON: {error.msg} at column {error.colno}") from error
     if isinstance(value, dict):
         return value
     raise ValueError("is no JSON object in braces")

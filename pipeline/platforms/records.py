@@ -1,8 +1,9 @@
 """What the parsers of other platforms' exports are given, and what they yield."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -34,8 +35,13 @@ class ImportOptions:
     chat_id: str | None = None
     # what the chat is called, where the file does not say (a WhatsApp export says it in its name)
     title: str | None = None
-    # the clock of times without an offset, an IANA name; UTC with a notice when it is needed and missing
+    # the clock of times without an offset, an IANA name; when it is needed and missing, that of the stored chat, else
+    # UTC with a notice
     time_zone: str | None = None
+    # the zone of a chat that is stored already, by its id; `UTC` tells nothing, as it is what a chat begins with
+    stored_zone: Callable[[str], str | None] = lambda _: None
+    # what every chat of the source is, where the file does not tell or is wrong
+    kind: ChatKind | None = None
     # the text search configuration of every chat of the source
     language: str | None = None
     # how WhatsApp's dates are to be read; found out from the file when it is missing
@@ -54,9 +60,10 @@ class ImportOptions:
                 f"--language {self.language!r} is not one of {', '.join(LANGUAGES)}", field="language"
             )
 
-    def zone(self) -> ZoneInfo:
-        """The clock of times without an offset."""
-        return ZoneInfo(self.time_zone or "UTC")
+    def zone_name(self, chat_id: str) -> str | None:
+        """The clock of times without an offset in this chat; nothing: nobody has said it."""
+        stored = self.stored_zone(chat_id)
+        return self.time_zone or (stored if stored != "UTC" else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +74,10 @@ class Record:
     message: MessageIn
     # "line 12" or "messages[17]", after the file's name when the source has several
     where: str
+    # its time was read off a clock without a zone: another zone or date order reads another time
+    by_clock: bool = False
+    # the ids that a derived id would be if the date were read in another order
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +95,8 @@ class Broken:
 
     where: str
     reason: str
+    # what comes after it is lost, too: the file breaks off or is damaged
+    breaks_off: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +106,24 @@ class Notice:
     text: str
 
 
-Parsed = ChatIn | Record | Skipped | Broken | Notice
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """By which clock the source's times were read, in a sentence."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ambiguous:
+    """The dates of the source allow two readings, and nothing else was read: somebody has to say which it is."""
+
+    # as they stand in the file, with the day that they are in each order; at least one
+    examples: tuple[tuple[str, date, date], ...]
+    # what the two days of the examples are read by
+    orders: tuple[DateOrder, DateOrder] = ("dmy", "mdy")
+
+
+Parsed = ChatIn | Record | Skipped | Broken | Notice | Times | Ambiguous
 
 
 def sentence(error: ValidationError) -> str:
@@ -154,7 +184,7 @@ def chat_of(
     return ChatIn(
         chat_id=with_platform(platform, chat_id),
         platform=platform,
-        kind=kind,
+        kind=options.kind or kind,
         title=(title or options.title or "")[:MAX_TITLE_CHARS] or None,
         time_zone=options.time_zone,
         language=options.language,
@@ -169,6 +199,16 @@ def with_platform(platform: str, identifier: str) -> str:
     """
     # an empty id stays empty, to be refused as such
     return identifier if not identifier or _PREFIXED.match(identifier) else f"{platform}:{identifier}"
+
+
+def in_hours(offset: timedelta) -> str:
+    """An offset from UTC as people write it.
+
+    >>> in_hours(timedelta(hours=-3, minutes=-30)), in_hours(timedelta(hours=1))
+    ('-03:30', '+01:00')
+    """
+    minutes = round(offset.total_seconds() / 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
 def name_of(*candidates: object) -> str:

@@ -6,12 +6,14 @@ joining, leaving, topics and pins nobody wrote, they are counted and left out.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import ValidationError
 
+from pipeline.platforms import slack_text
 from pipeline.platforms.records import (
     Broken,
     ImportOptions,
@@ -20,13 +22,13 @@ from pipeline.platforms.records import (
     Parsed,
     Record,
     Skipped,
+    Times,
     chat_of,
     media_kind,
     name_of,
     sentence,
     with_media,
 )
-from pipeline.platforms.slack_text import plain
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind, MessageIn
 
@@ -41,6 +43,8 @@ _DAY = re.compile(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
 _WRITTEN = frozenset(
     ("", "bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment")
 )
+# what stands in place of the text of a message that has blocks alone
+_NOT_SHOWN = "This content can't be displayed."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")
 
@@ -87,6 +91,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
             listed[name] = loaded
     people = {key: person for person in listed.get(root + "users.json", []) if (key := _key(person))}
     names_of = {key: _person_name(person) for key, person in people.items()}
+    zones = Counter(zone for person in people.values() if isinstance(zone := person.get("tz"), str))
     bots = {key for key, person in people.items() if person.get("is_bot")} | {"USLACKBOT"}
     folders = dict(
         folder
@@ -95,7 +100,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
         for folder in _folders(raw, kind, names_of)
     )
     chat: ChatIn | None = None
-    current = ""
+    current, told = "", False
     for name in days:
         folder = name[len(root) :].partition("/")[0]
         if folder != current:
@@ -107,12 +112,23 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
                 yield Broken(where=folder, reason=f"the channel has no usable id: {sentence(error)}")
             if chat is not None:
                 yield chat
+                if not told:
+                    yield Times(text=_times(chat.time_zone, zones))
+                    told = True
             if chat is not None and folder not in folders:
                 yield Notice(
                     text=f"No list of channels names the folder {folder}; its name serves as the id."
                 )
         if chat is not None:
             yield from _day(name, read, chat, names_of, bots)
+
+
+def _times(zone: str | None, zones: Counter[str]) -> str:
+    if zone is not None:
+        return f"exact, from Slack's own; shown by the clock of {zone}"
+    (common, count), *_ = zones.most_common(1) or [("Europe/Lisbon", 0)]
+    people = f"{count} of {zones.total()} people are in {common}: say --tz {common}" if count else ""
+    return f"exact, from Slack's own; shown in UTC; {people or 'say --tz, as in Europe/Lisbon'}"
 
 
 def _day(
@@ -130,9 +146,9 @@ def _load(name: str, read: Callable[[str], bytes]) -> list[Any] | Broken:
     try:
         value = json.loads(read(name))
     except (ValueError, RecursionError) as error:
-        return Broken(where=name, reason=f"the file is not JSON: {error}")
+        return Broken(where=name, reason=f"the file is not JSON: {error}", breaks_off=True)
     except InvalidInput as error:
-        return Broken(where=name, reason=str(error))
+        return Broken(where=name, reason=str(error), breaks_off=True)
     return value if isinstance(value, list) else Broken(where=name, reason="the file holds no list")
 
 
@@ -163,7 +179,8 @@ def _folders(
 
 def _chat(folder: str, folders: dict[str, tuple[str, ChatKind, str]], options: ImportOptions) -> ChatIn:
     key, kind, title = folders.get(folder, (folder, "group", f"#{folder}"))
-    return chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
+    chat = chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
+    return chat.model_copy(update={"time_zone": options.zone_name(chat.chat_id)})
 
 
 def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
@@ -179,7 +196,8 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
     if not (sender := name_of(user, bot, raw.get("username"))):
         return Broken(where=where, reason="user and bot_id are missing")
     files = _files(raw)
-    content = with_media(plain(_text(raw), names), files)
+    by_app = bool(bot) or user in bots
+    content = with_media(slack_text.plain(_text(raw, by_app=by_app), names), files)
     if not content:
         return Skipped(where=where, reason="message without text")
     try:
@@ -191,9 +209,11 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
             external_id=ts,
             sender_id=f"slack:{sender}",
             sender_name=_sender_name(raw, names),
-            role="assistant" if bot or user in bots else "user",
+            role="assistant" if by_app else "user",
             content=content,
             sent_at=_EPOCH + since,
+            # the message that a thread began with
+            reply_to=thread if isinstance(thread := raw.get("thread_ts"), str) and thread != ts else None,
             metadata=_metadata(raw, files),
         )
     except ValidationError as error:
@@ -203,17 +223,21 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
     return Record(chat_id=chat.chat_id, message=message, where=where)
 
 
-def _text(raw: dict[str, Any]) -> str:
-    """What was written; what apps put into attachments when they left the text empty."""
+def _text(raw: dict[str, Any], *, by_app: bool) -> str:
+    """What was written, in the text or in blocks, and what apps put into attachments beside it.
+
+    Attachments of what people wrote are previews of links, of which the title is kept.
+    """
     text = _trimmed(raw.get("text"))
-    if text:
-        return text
+    if not text or text.startswith(_NOT_SHOWN):
+        text = slack_text.of_blocks(raw.get("blocks")) or text.removeprefix(_NOT_SHOWN)
     items = raw.get("attachments")
-    attachments = items if isinstance(items, list) else []
-    said = (
-        _trimmed(item.get("fallback") or item.get("text")) for item in attachments if isinstance(item, dict)
-    )
-    return "\n".join(part for part in said if part)
+    attachments = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    if by_app or not text:
+        said = [slack_text.of_attachment(item) for item in attachments]
+    else:
+        said = [f"[link {title}]" for item in attachments if (title := _trimmed(item.get("title")))]
+    return "\n".join(part for part in (text, *said) if part and (part is text or part not in text))
 
 
 def _trimmed(value: object) -> str:
@@ -252,8 +276,6 @@ def _file(name: str) -> dict[str, str]:
 
 def _metadata(raw: dict[str, Any], files: list[dict[str, str]]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"media": files} if files else {}
-    if isinstance(thread := raw.get("thread_ts"), str) and thread != raw.get("ts"):
-        metadata["thread_ts"] = thread
     edited = raw.get("edited")
     if isinstance(edited, dict) and isinstance(edited.get("ts"), str):
         metadata["edited_ts"] = edited["ts"]

@@ -1,8 +1,9 @@
-"""Slack's markup as plain text."""
+"""Slack's markup as plain text, and the blocks and attachments that apps write as markup."""
 
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 _ANGLED = re.compile(r"<([^<>\s][^<>]*)>")
 
@@ -29,3 +30,71 @@ def _written_out(inner: str, names: Mapping[str, str]) -> str:
             return label if bar and label else f"@{command}"
     address = target.removeprefix("mailto:").removeprefix("tel:")
     return address if not label or label == address else f"{label} ({address})"
+
+
+def of_blocks(blocks: object) -> str:
+    """What blocks say, as markup, a line for each of their parts.
+
+    >>> of_blocks([{"type": "header", "text": {"type": "plain_text", "text": "Build 12"}},
+    ...     {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [
+    ...         {"type": "text", "text": "by "}, {"type": "user", "user_id": "U1"}]}]}])
+    'Build 12\\nby <@U1>'
+    """
+    return "\n".join(line for block in _dicts(blocks) for line in _lines(block) if line.strip())
+
+
+def of_attachment(item: Mapping[str, Any]) -> str:
+    """What an attachment says, as markup; its fallback, which is meant for where it cannot be shown, if nothing."""
+    fields = (
+        ": ".join(filter(None, (_text(field.get("title")), _text(field.get("value")))))
+        for field in _dicts(item.get("fields"))
+    )
+    said = [_text(item.get(name)) for name in ("pretext", "title", "text")]
+    parts = [*said, of_blocks(item.get("blocks")), *fields]
+    return "\n".join(filter(None, parts)) or _text(item.get("fallback"))
+
+
+def _lines(block: Mapping[str, Any]) -> Iterator[str]:
+    match block.get("type"):
+        case "rich_text":
+            for part in _dicts(block.get("elements")):
+                # a list has a section for each of its points
+                points = _dicts(part.get("elements")) if part.get("type") == "rich_text_list" else [part]
+                yield from ("".join(map(_inline, _dicts(point.get("elements")))) for point in points)
+        case "context":
+            yield " ".join(filter(None, map(_text, _dicts(block.get("elements")))))
+        case "image" | "video":
+            yield _text(block.get("title")) or _text(block.get("alt_text"))
+        case _:
+            yield _text(block.get("text"))
+            yield from map(_text, _dicts(block.get("fields")))
+
+
+def _inline(element: Mapping[str, Any]) -> str:
+    match element.get("type"):
+        case "link":
+            label = element.get("text")
+            return f"<{element.get('url')}|{label}>" if label else f"<{element.get('url')}>"
+        case "user":
+            return f"<@{element.get('user_id')}>"
+        case "channel":
+            return f"<#{element.get('channel_id')}>"
+        case "usergroup":
+            return f"<!subteam^{element.get('usergroup_id')}>"
+        case "broadcast":
+            return f"<!{element.get('range')}>"
+        case "emoji":
+            return f":{element.get('name')}:"
+    # spaces between its neighbours are its own
+    text = element.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _text(raw: object) -> str:
+    """A text, or what a text object holds."""
+    value = raw.get("text") or raw.get("alt_text") if isinstance(raw, dict) else raw
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _dicts(raw: object) -> list[dict[str, Any]]:
+    return [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []

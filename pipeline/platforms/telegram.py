@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import IO, Any
+from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
@@ -21,7 +22,9 @@ from pipeline.platforms.records import (
     Parsed,
     Record,
     Skipped,
+    Times,
     chat_of,
+    in_hours,
     name_of,
     sentence,
     with_media,
@@ -57,11 +60,11 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
     """
     header: dict[str, Any] = {}
     reader: _Reader | None = None
-    told_zone = False
+    told_times = told_zone = False
     for found in json_stream.walk(stream, _LISTS):
         match found:
             case json_stream.Cut(reason=reason):
-                yield Broken(where="the end of what could be read", reason=reason)
+                yield Broken(where="the end of what could be read", reason=reason, breaks_off=True)
             case json_stream.Opened(path=path) if path in _LISTS.values():
                 header, reader = {}, None
                 if path and options.chat_id:
@@ -80,11 +83,18 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                         yield Broken(where=where, reason=f"its chat has no usable id: {sentence(error)}")
                         continue
                     yield reader.chat
-                if not told_zone and options.time_zone is None and _lacks_instant(value):
+                if not told_times and isinstance(value, dict) and "date_unixtime" in value:
+                    told_times = True
+                    yield Times(text=_times(value, reader.zone))
+                if not told_zone and _lacks_instant(value):
                     told_zone = True
-                    yield Notice(
-                        text="This old export writes times without a zone; they are read as UTC. Say --tz."
+                    yield Times(
+                        text=f"read by the clock of {reader.zone or 'UTC'}: this old export has no others"
                     )
+                    if reader.zone is None:
+                        yield Notice(
+                            text="This old export writes times without a zone; they are read as UTC. Say --tz."
+                        )
                 yield reader.read(value, where)
 
 
@@ -94,6 +104,21 @@ def _title(header: dict[str, Any]) -> str:
 
 def _lacks_instant(raw: object) -> bool:
     return isinstance(raw, dict) and raw.get("type") == "message" and "date_unixtime" not in raw
+
+
+def _times(raw: dict[str, Any], zone: str | None) -> str:
+    """How the times are read, and what is known of the clock that people see, told by a message of the export."""
+    if zone is not None:
+        return f"exact, from the file's Unix times; shown by the clock of {zone}"
+    try:
+        ahead = datetime.fromisoformat(raw["date"]) - datetime.fromtimestamp(
+            int(raw["date_unixtime"]), UTC
+        ).replace(tzinfo=None)
+        offset = f"; the clock of whoever exported was UTC{in_hours(ahead)} at {raw['date']}"
+    except (KeyError, TypeError, ValueError, OverflowError, OSError):
+        offset = ""
+    # an offset names no zone, and without one nobody knows it in another season
+    return f"exact, from the file's Unix times; shown in UTC{offset}: say --tz, as in Europe/Lisbon"
 
 
 class _Reader:
@@ -109,15 +134,21 @@ class _Reader:
         self.chat: ChatIn = chat_of(
             "telegram", options.chat_id or own or chat_type, options, kind=kind, title=title
         )
+        # the topics of a forum, and what stands in them, by message
+        self._topics: dict[int, int] = {}
         self._bot = f"user{raw_id}" if chat_type == "bot_chat" else None
-        self._zone = options.zone()
+        self.zone = options.zone_name(self.chat.chat_id)
+        self.chat = self.chat.model_copy(update={"time_zone": self.zone})
 
     def read(self, raw: Any, where: str) -> Parsed:
         if not isinstance(raw, dict):
             return Broken(where=where, reason="is no JSON object")
         if raw.get("type") != "message":
+            if raw.get("action") == "topic_created" and isinstance(topic := raw.get("id"), int):
+                self._topics[topic] = topic
             return Skipped(where=where, reason="service message")
         try:
+            reply_to, thread = self._answered(raw)
             text, media = _text(raw), _media(raw)
             content = with_media(text, media)
             if not content:
@@ -132,6 +163,8 @@ class _Reader:
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
                 position=own_id % _POSITIONS,
+                reply_to=reply_to,
+                thread=thread,
                 metadata=_metadata(raw, media),
             )
         except ValidationError as error:
@@ -140,13 +173,28 @@ class _Reader:
             return Broken(where=where, reason=f"{error.args[0]} is missing")
         except (TypeError, ValueError, OverflowError, OSError) as error:
             return Broken(where=where, reason=str(error))
-        return Record(chat_id=self.chat.chat_id, message=message, where=where)
+        by_clock = _lacks_instant(raw)
+        return Record(chat_id=self.chat.chat_id, message=message, where=where, by_clock=by_clock)
+
+    def _answered(self, raw: dict[str, Any]) -> tuple[str | None, str | None]:
+        """`(message, topic)` that a message answers and stands in, both as the Bot API names them.
+
+        What stands in a topic answers its first message, the service message that made it, or one that stands there.
+        """
+        answered = raw.get("reply_to_message_id")
+        if not isinstance(answered, int) or isinstance(answered, bool) or raw.get("reply_to_peer_id"):
+            return None, None
+        topic = self._topics.get(answered)
+        if topic is None:
+            return str(answered), None
+        self._topics[_number(raw, "id")] = topic
+        return (None if answered == topic else str(answered)), str(topic)
 
     def _sent_at(self, raw: dict[str, Any]) -> datetime:
         if "date_unixtime" in raw:
             return datetime.fromtimestamp(_number(raw, "date_unixtime"), UTC)
         local = datetime.fromisoformat(raw["date"])
-        return (local if local.tzinfo else local.replace(tzinfo=self._zone)).astimezone(UTC)
+        return (local if local.tzinfo else local.replace(tzinfo=ZoneInfo(self.zone or "UTC"))).astimezone(UTC)
 
 
 def _number(raw: dict[str, Any], field: str) -> int:
@@ -173,19 +221,30 @@ def _sender_id(raw: object) -> str:
 
 
 def _text(raw: dict[str, Any]) -> str:
-    text = raw.get("text", "")
-    parts = text if isinstance(text, list) else [text]
-    said = "".join(_part(part) for part in parts).strip()
+    said = _joined(raw.get("text", "")).strip()
     if isinstance(poll := raw.get("poll"), dict):
-        answers = [
-            str(answer.get("text", "")) for answer in poll.get("answers", []) if isinstance(answer, dict)
-        ]
-        said = f"{said}\n[poll] {poll.get('question', '')}: {' / '.join(answers)}".strip()
+        said = f"{said}\n{_poll(poll)}".strip()
     if isinstance(place := raw.get("location_information"), dict):
         name = name_of(raw.get("place_name"), raw.get("address"))
         where = name or f"{place.get('latitude')}, {place.get('longitude')}"
         said = f"{said}\n[location {where}]".strip()
     return said
+
+
+def _poll(raw: dict[str, Any]) -> str:
+    """A poll's question, and its answers with how many took each, as far as anybody has voted."""
+    answers = []
+    for answer in raw.get("answers", []):
+        if isinstance(answer, dict):
+            text, voters = _joined(answer.get("text", "")), answer.get("voters")
+            took = f" ({voters} {'vote' if voters == 1 else 'votes'})" if raw.get("total_voters") else ""
+            answers.append(f"{text}{took if isinstance(voters, int) else ''}")
+    return f"[poll] {_joined(raw.get('question', ''))}: {' / '.join(answers)}"
+
+
+def _joined(text: object) -> str:
+    """A text that may come in parts of different looks."""
+    return "".join(_part(part) for part in (text if isinstance(text, list) else [text]))
 
 
 def _part(part: object) -> str:
@@ -221,8 +280,6 @@ def _named(kind: str, path: object) -> dict[str, str]:
 
 def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
     metadata: dict[str, Any] = {"media": media} if media else {}
-    if isinstance(reply := raw.get("reply_to_message_id"), int):
-        metadata["reply_to"] = str(reply)
     if isinstance(author := raw.get("forwarded_from"), str):
         metadata["forwarded_from"] = author
     if isinstance(bot := raw.get("via_bot"), str):

@@ -8,16 +8,20 @@ the answers that follow make no sense without it; what was deleted is left out.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
+from typing import get_args
+from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
 from pipeline.platforms import whatsapp_text, whatsapp_time
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import (
+    Ambiguous,
     Broken,
     DateOrder,
     ImportOptions,
@@ -25,14 +29,16 @@ from pipeline.platforms.records import (
     Parsed,
     Record,
     Skipped,
+    Times,
     chat_of,
     sentence,
     unreadable,
     with_media,
 )
-from schemas.messages import MAX_CONTENT_BYTES, ChatIn, MessageIn
+from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind, MessageIn
 
-# The dates are read from the first lines, so that a file of any size needs little memory.
+# The dates are read from the first lines, so that a file of any size needs little memory; from more of them when these
+# allow two readings, which they rarely do for longer than twelve days.
 HEAD_LINES = 10_000
 _HEAD_CHARS = 4_000_000
 
@@ -82,8 +88,8 @@ class _Entry:
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """The chat and its messages from the lines of the export (with or without their line ends).
 
-    `options` names the chat by `chat_id` or `title`. Yields the chat first, and once more at the end when
-    more than two people spoke, which makes it a group.
+    `options` names the chat by `chat_id` or `title`. Yields `Ambiguous` alone when its dates can be read in two ways;
+    else the chat first, and once more at the end when who spoke tells of what kind it is.
     """
     if not (options.chat_id or options.title):
         yield Broken(where="the file", reason="nothing says which chat this is: name it with --chat")
@@ -93,36 +99,78 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     except ValidationError as error:
         yield Broken(where="the chat", reason=sentence(error))
         return
-    head, rest = _split_head(iter(lines))
-    starts = [start for start in map(whatsapp_time.read_start, head) if start is not None]
-    styles = [style for style, _ in Counter(start.style for start in starts).most_common(1)]
-    order = options.date_order or whatsapp_time.guess_order([s for s in starts if s.style in styles])
+    beginning = _read_beginning(iter(lines), options.date_order)
+    if beginning.order is None:
+        yield Ambiguous(examples=tuple(whatsapp_time.examples(beginning.starts)))
+        return
+    zone = options.zone_name(chat.chat_id)
+    chat = chat.model_copy(update={"time_zone": zone})
     yield chat
-    if starts and options.time_zone is None:
+    if beginning.starts and zone is None:
         yield Notice(
             text="WhatsApp writes times without a zone; they are read as UTC. Say --tz, as in Europe/Lisbon."
         )
-    if starts and order is None:
-        yield Notice(
-            text=f"{'/'.join(starts[0].date)} can be read in two ways; it is taken as day, month, year. "
-            "If that is wrong, say --date-order mdy."
-        )
-    reader = _Reader(chat=chat, options=options, order=order or "dmy")
-    for entry in _entries(chain(head, rest), styles or ["dash", "bracket", "colon"]):
+    if beginning.starts:
+        yield Times(text=_times(beginning.starts, beginning.order, zone))
+    reader = _Reader(chat=chat, zone=ZoneInfo(zone or "UTC"), order=beginning.order)
+    for entry in _entries(beginning.lines, beginning.styles):
         yield reader.read(entry) if isinstance(entry, _Entry) else entry
-    if len(reader.senders) > 2:
-        yield chat.model_copy(update={"kind": "group"})
+    if kind := options.kind or _kind(chat.title or "", reader.senders):
+        yield chat.model_copy(update={"kind": kind})
 
 
-def _split_head(lines: Iterator[str]) -> tuple[list[str], Iterator[str]]:
+@dataclass(frozen=True, kw_only=True)
+class _Beginning:
+    """What the first lines tell of how the others are to be read."""
+
+    # all of the source's, those that have been read among them
+    lines: Iterable[str]
+    styles: list[whatsapp_time.Style]
+    starts: list[whatsapp_time.Start]
+    # None: the dates allow two readings
+    order: DateOrder | None
+
+
+def _read_beginning(lines: Iterator[str], told: DateOrder | None) -> _Beginning:
     head: list[str] = []
     chars = 0
-    for line in lines:
+    for line in islice(lines, HEAD_LINES):
         head.append(line)
         chars += len(line)
-        if len(head) >= HEAD_LINES or chars >= _HEAD_CHARS:
+        if chars >= _HEAD_CHARS:
             break
-    return head, lines
+    while True:
+        read = [start for start in map(whatsapp_time.read_start, head) if start is not None]
+        styles = [style for style, _ in Counter(start.style for start in read).most_common(1)]
+        starts = [start for start in read if start.style in styles]
+        order = told or (whatsapp_time.guess_order(starts) if starts else "dmy")
+        more = [] if order else list(islice(lines, len(head)))
+        if not more:
+            return _Beginning(
+                lines=chain(head, lines),
+                styles=styles or list(get_args(whatsapp_time.Style)),
+                starts=starts,
+                order=order,
+            )
+        head += more
+
+
+def _times(starts: list[whatsapp_time.Start], order: DateOrder, zone: str | None) -> str:
+    first = {"dmy": "day first", "mdy": "month first", "ymd": "year first"}[order]
+    for start in starts:
+        try:
+            day = whatsapp_time.local_time(start, order)
+        except ValueError:
+            continue
+        return f"read by the clock of {zone or 'UTC'}, dates {first} ({start.written} is {day:%-d %B %Y, %A})"
+    return f"read by the clock of {zone or 'UTC'}, dates {first}"
+
+
+def _kind(title: str, senders: Mapping[str, str]) -> ChatKind | None:
+    """More than two people are a group; a chat that is called like one of two is that person's."""
+    if len(senders) > 2:
+        return "group"
+    return "direct" if title.casefold() in {name.casefold() for name in senders.values()} else None
 
 
 def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterator[_Entry | Broken]:
@@ -146,11 +194,12 @@ def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterato
 class _Reader:
     """Turns entries into messages; knows what came before, for ids, order and the clock."""
 
-    def __init__(self, *, chat: ChatIn, options: ImportOptions, order: DateOrder) -> None:
-        self.senders: set[str] = set()
+    def __init__(self, *, chat: ChatIn, zone: ZoneInfo, order: DateOrder) -> None:
+        # names by id
+        self.senders: dict[str, str] = {}
         self._chat = chat
         self._order: DateOrder = order
-        self._zone = options.zone()
+        self._zone = zone
         self._ids = ImportIds()
         self._positions = Positions()
         self._latest: datetime | None = None
@@ -162,7 +211,7 @@ class _Reader:
         try:
             local = whatsapp_time.local_time(entry.start, self._order)
         except ValueError as error:
-            date = "/".join(entry.start.date)
+            date = entry.start.written
             return Broken(
                 where=where, reason=f"{date} is no date in the order {self._order}: {error}; see --date-order"
             )
@@ -176,16 +225,29 @@ class _Reader:
         said = whatsapp_text.read_text("\n".join([first, *entry.lines[1:]]), iphone=iphone)
         if said.system or said.deleted:
             return Skipped(where=where, reason="deleted message" if said.deleted else "system line")
+        if said.withheld:
+            return Skipped(where=where, reason="kind that WhatsApp does not export")
         if not said.text and not said.media:
             return Skipped(where=where, reason="message without text")
-        return self._message(where, sender, local, said)
+        return self._message(where, sender, local, self._other_times(entry.start), said)
 
-    def _message(self, where: str, sender: str, local: datetime, said: whatsapp_text.Said) -> Record | Broken:
+    def _other_times(self, start: whatsapp_time.Start) -> list[str]:
+        """The local times that this would be in the other orders of a date."""
+        others = []
+        for order in get_args(DateOrder):
+            if order != self._order:
+                with suppress(ValueError):
+                    others.append(whatsapp_time.local_time(start, order).isoformat())
+        return others
+
+    def _message(
+        self, where: str, sender: str, local: datetime, others: list[str], said: whatsapp_text.Said
+    ) -> Record | Broken:
         sent_at = whatsapp_time.instant(local, self._zone, self._latest)
         sender_id = whatsapp_text.sender_id(sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text
-        external_id = self._ids.name(sender_id, local.isoformat(), identity)
+        external_id, *aliases = self._ids.names(sender_id, local.isoformat(), identity, others)
         metadata: dict[str, object] = {}
         if said.media:
             metadata["media"] = list(said.media)
@@ -204,5 +266,9 @@ class _Reader:
         except ValidationError as error:
             return Broken(where=where, reason=sentence(error))
         self._latest = sent_at
-        self.senders.add(sender_id)
-        return Record(chat_id=self._chat.chat_id, message=message, where=where)
+        self.senders[sender_id] = sender
+        # a day whose number is that of its month is one day in either order
+        aliases = [alias for alias in aliases if alias != external_id]
+        return Record(
+            chat_id=self._chat.chat_id, message=message, where=where, by_clock=True, aliases=tuple(aliases)
+        )

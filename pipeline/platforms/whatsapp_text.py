@@ -102,6 +102,8 @@ class Said:
     media: tuple[dict[str, str], ...] = ()
     edited: bool = False
     deleted: bool = False
+    # something that was shown once, or of a kind that is not exported: `null` stands in its place
+    withheld: bool = False
     system: bool = False
 
 
@@ -141,6 +143,8 @@ def read_text(raw: str, *, iphone: bool) -> Said:
         text = trim(text[: tail.start()])
     if _DELETED.fullmatch(text.rstrip(".")):
         return Said(text="", deleted=True)
+    if text == "null":
+        return Said(text="", withheld=True)
     # the placeholder stands on the first line with the caption below, or on the last with the caption above
     before, _, last = text.rpartition("\n")
     first, _, after = text.partition("\n")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import pairwise
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -46,12 +46,15 @@ class Start:
     """The beginning of a line that starts a message."""
 
     style: Style
-    # the three numbers of the date as they stand, and how it was written
+    # the three numbers of the date, and the date as it stands
     date: tuple[str, str, str]
+    written: str
     hour: int
     minute: int
     second: int
     half: Literal["am", "pm"] | None
+    # the half of the day stands there as AM or PM
+    english: bool = False
     # what follows, with every mark that it had
     rest: str
 
@@ -69,10 +72,12 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
         return Start(
             style=style,
             date=(found["a"], found["b"], found["c"]),
+            written=plain[found.start("a") : found.end("c")],
             hour=int(found["hour"]),
             minute=int(found["minute"]),
             second=int(found["second"] or 0),
             half=_half(before or after),
+            english=(after or "").lower() in {"am", "pm"},
             rest=line[_raw_length(head, found.end()) :],
         )
     return None
@@ -129,20 +134,45 @@ def instant(local: datetime, zone: ZoneInfo, after: datetime | None) -> datetime
 def guess_order(starts: Sequence[Start]) -> DateOrder | None:
     """The order of day, month and year in these dates; nothing when they allow two readings.
 
-    A number that cannot be a month decides. Without one, an export runs forward in time: the only reading
-    in which it does is the right one.
+    Dots are day first wherever phones write them. Otherwise a number that cannot be a month decides. Without one, an
+    export runs forward in time: the only reading in which it does is the right one. If both are possible, what decides
+    is that the United States alone write 12 hours with AM and PM and a month without a zero in front.
     """
     if not starts:
         return None
     if any(len(start.date[0]) >= 3 or int(start.date[0]) > 31 for start in starts):
         return "ymd"
+    if all("." in start.written for start in starts):
+        return "dmy"
     firsts = sum(int(start.date[0]) > 12 for start in starts)
     seconds = sum(int(start.date[1]) > 12 for start in starts)
     if firsts or seconds:
         return "dmy" if firsts >= seconds else "mdy"
     if _runs_forward(starts, "dmy") != _runs_forward(starts, "mdy"):
         return "dmy" if _runs_forward(starts, "dmy") else "mdy"
-    return None
+    if all(start.english for start in starts) and any(len(start.date[0]) == 1 for start in starts):
+        return "mdy"
+    # 3/3/24 is one day in every reading
+    return None if examples(starts, 1) else "dmy"
+
+
+def examples(starts: Sequence[Start], limit: int = 3) -> list[tuple[str, date, date]]:
+    """Dates as they stand that day first and month first make two days of, with those days; spread over the file."""
+    found: dict[str, tuple[str, date, date]] = {}
+    for start in starts:
+        if start.written in found or int(start.date[0]) == int(start.date[1]):
+            continue
+        try:
+            by_day, by_month = (local_time(start, order).date() for order in _TWO_READINGS)
+        except ValueError:
+            continue
+        found[start.written] = (start.written, by_day, by_month)
+    several = list(found.values())
+    step = max(1, (len(several) - 1) / max(1, limit - 1))
+    return [several[int(n * step)] for n in range(min(limit, len(several)))]
+
+
+_TWO_READINGS: tuple[DateOrder, DateOrder] = ("dmy", "mdy")
 
 
 def _runs_forward(starts: Sequence[Start], order: DateOrder) -> bool:

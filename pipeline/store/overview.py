@@ -110,6 +110,22 @@ def times_of_others(
     return None if row[0] is None else (row[0], row[1])
 
 
+def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """`(chat_id, time_zone, language, first_at, last_at)` of these chats and all their messages, where they are now."""
+    return connection.execute(
+        text("""
+            SELECT named.chat_id, c.time_zone, c.language,
+                (SELECT min(sent_at) FROM messages m
+                    WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
+                (SELECT max(sent_at) FROM messages m
+                    WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS last_at
+            FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
+            WHERE named.chat_id = ANY(:chats)
+        """),
+        {"chats": list(chat_ids)},
+    ).all()
+
+
 # One statement, so that work which moves from one kind to the next meanwhile is seen exactly once. From the work
 # to what it is about, by that one's key: the other way round the planner has been seen to compare all with all.
 _PROGRESS = """

@@ -149,8 +149,9 @@ def house_template(templates: Templates) -> str:
     """A database that holds the sample chat, all of it in memory; made once, to be copied."""
 
     def fill(database: Database) -> None:
+        rules = Rules.of(Settings(_env_file=None))
         with open_source(SAMPLE, ImportOptions()) as source:
-            for _ in importing.store(database, TENANT, source.records(), settle=timedelta()):
+            for _ in importing.store(database, TENANT, source.records(), rules, settle=timedelta()):
                 pass
         Workers(database, Settings(_env_file=None, summarize_debounce_seconds=0.0)).finish()
 

@@ -1,19 +1,24 @@
 """People bring in what they have, twice, longer, broken, and in the middle of a live chat."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from ops.processes import environment
-from pipeline import ingest
+from pipeline import changes, ingest, memories, redating
+from pipeline.rules import Rules
 from pipeline.store.database import Database
+from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers
@@ -268,3 +273,425 @@ def test_the_batches_of_an_import_settle_before_they_are_summarized(
 def _messages(database: Database) -> int:
     with database.tenant(TENANT) as connection:
         return connection.exec_driver_sql("SELECT count(*) FROM messages").scalar() or 0
+
+
+def times(database: Database, chat: str = CHAT) -> list[str]:
+    """When the messages of a chat were said, as they are stored, with their texts."""
+    with database.tenant(TENANT) as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT to_char(sent_at AT TIME ZONE 'UTC', 'MM-DD HH24:MI') || ' ' || content FROM messages "
+            "WHERE chat_id = %s ORDER BY sent_at, position, content",
+            (chat,),
+        )
+        return [row[0] for row in rows]
+
+
+def sessions(database: Database, gap: timedelta) -> tuple[list[object], list[object]]:
+    """`(stored sessions, sessions as the messages have it)`, each with its beginning, end and number of messages."""
+    with database.tenant(TENANT) as connection:
+        stored = connection.exec_driver_sql(
+            "SELECT started_at, ended_at, message_count, token_count FROM conversation_sessions "
+            "WHERE status <> 'merged' ORDER BY 1"
+        ).all()
+        cut = connection.exec_driver_sql(
+            """
+            SELECT min(sent_at), max(sent_at), count(*), sum(token_count) FROM (
+                SELECT sent_at, token_count, count(*) FILTER (WHERE begins) OVER (ORDER BY sent_at) AS session FROM (
+                    SELECT *, sent_at - lag(sent_at) OVER (ORDER BY sent_at) > %s AS begins FROM messages) m) n
+            GROUP BY session ORDER BY 1
+            """,
+            (gap,),
+        ).all()
+    return [tuple(row) for row in stored], [tuple(row) for row in cut]
+
+
+def settled(database: Database, workers: Workers, settings: Settings) -> None:
+    """All is placed, and sessions and counters are as the messages have it."""
+    workers.finish()
+    stored, cut = sessions(database, timedelta(minutes=settings.session_gap_minutes))
+    assert stored == cut
+    with database.tenant(TENANT) as connection:
+        counted = connection.exec_driver_sql(
+            "SELECT message_count, lexeme_count, (SELECT count(*) FROM messages), "
+            "(SELECT sum(length(tsv)) FROM messages), (SELECT count(*) FROM arrivals) FROM chats"
+        ).one()
+        late = connection.exec_driver_sql(
+            "SELECT count(*) FROM message_vectors v JOIN messages m ON m.id = v.message_id "
+            "WHERE v.sent_at <> m.sent_at"
+        ).scalar()
+    assert (counted[0], counted[1], counted[4], late) == (counted[2], counted[3], 0, 0)
+
+
+AMBIGUOUS = [
+    "03/04/24, 10:00 - Ana: one",
+    "03/04/24, 10:05 - Ben: two",
+    "04/04/24, 10:00 - Ana: three",
+    "05/04/24, 10:00 - Ana: four",
+]
+
+
+def test_dates_that_allow_two_readings_are_asked_for_and_nothing_is_written(
+    run: Run, whatsapp: Write, database: Database
+) -> None:
+    path = whatsapp(*AMBIGUOUS)
+    refused = run("import", path, "--tz", "Europe/Berlin", "--title", "Ana's house")
+    assert refused.code == 2
+    assert "03/04/24  day first: Wednesday, 3 April 2024; month first: Monday, 4 March 2024" in refused.err
+    assert run("chats", "list", "--json").json == {"chats": []}
+    asked = [shlex.split(line) for line in refused.err.splitlines() if line.startswith("  backscroll")]
+    assert [words[words.index("--date-order") + 1] for words in asked] == ["dmy", "mdy"]
+    # each is a whole command
+    done = run(*asked[1][1:])
+    assert done.code == 0
+    assert "new 4" in done.out
+    chat = run("chats", "show", "whatsapp:Ana's house", "--json").json
+    assert (chat["title"], chat["time_zone"]) == ("Ana's house", "Europe/Berlin")
+    assert times(database, chat["chat_id"])[0] == "03-04 09:00 one"
+
+
+def test_strict_asks_for_the_date_order_too(run: Run, whatsapp: Write) -> None:
+    refused = run("import", whatsapp(*AMBIGUOUS), "--strict", "--json")
+    assert refused.code == 2
+    assert "--strict" in refused.err
+    assert refused.out == ""
+
+
+def test_another_date_order_moves_what_was_imported(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    path = whatsapp(*AMBIGUOUS)
+    run("import", path, "--date-order", "dmy")
+    settled(database, workers, settings)
+    before = ["04-03 10:00 one", "04-03 10:05 two", "04-04 10:00 three", "04-05 10:00 four"]
+    after = ["03-04 10:00 one", "03-04 10:05 two", "04-04 10:00 three", "05-04 10:00 four"]
+    assert times(database) == before
+    moved = run("import", path, "--date-order", "mdy")
+    assert "new 0, moved 3, already there 1" in moved.out
+    assert times(database) == after
+    # what has moved is found by its words at once, and has its place in a session when it was placed
+    assert "three" in run("search", "three", "--chat", CHAT, "--mode", "exact").out
+    settled(database, workers, settings)
+    again = run("import", path, "--date-order", "mdy", "--json").json
+    assert (again["new"], again["moved"], again["duplicates"]) == (0, 0, 4)
+    back = run("import", path, "--date-order", "dmy", "--json").json
+    assert (back["new"], back["moved"], back["duplicates"]) == (0, 3, 1)
+    settled(database, workers, settings)
+    assert times(database) == before
+
+
+def test_a_longer_export_moves_what_a_shorter_one_was_read_wrongly_by(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    run("import", whatsapp(*AMBIGUOUS), "--date-order", "dmy")
+    settled(database, workers, settings)
+    # a date that tells: the order need not be said
+    longer = run("import", whatsapp(*AMBIGUOUS, "05/13/24, 10:00 - Ana: five"), "--json").json
+    assert (longer["new"], longer["moved"], longer["duplicates"]) == (1, 3, 1)
+    settled(database, workers, settings)
+    assert times(database)[-1] == "05-13 10:00 five"
+
+
+def test_equal_texts_on_days_that_are_each_others_reading_stay_two_messages(
+    run: Run, whatsapp: Write, database: Database
+) -> None:
+    both = ["03/04/24, 10:00 - Ana: ok", "04/03/24, 10:00 - Ana: ok"]
+    # the latest messages were exported first
+    run("import", whatsapp(both[1]), "--date-order", "mdy")
+    longer = run("import", whatsapp(*both), "--date-order", "mdy", "--json").json
+    assert (longer["new"], longer["moved"], longer["duplicates"]) == (1, 0, 1)
+    other = run("import", whatsapp(*both), "--date-order", "dmy", "--json").json
+    assert (other["new"], other["moved"]) == (0, 0)
+    assert times(database) == ["03-04 10:00 ok", "04-03 10:00 ok"]
+
+
+def test_another_clock_moves_what_was_imported_and_the_table_shows_what_is_stored(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    path = whatsapp(*lines(0, 1, 29, 58))
+    first = run("import", path)
+    assert "they are read as UTC. Say --tz" in first.err
+    assert (
+        "Times: read by the clock of UTC, dates day first (13/01/24 is 13 January 2024, Saturday)."
+        in first.out
+    )
+    settled(database, workers, settings)
+    moved = run("import", path, "--tz", "Europe/Berlin")
+    assert "new 0, moved 4, already there 0" in moved.out
+    assert "2024-01-13 10:00" in moved.out
+    assert times(database)[0] == "01-13 09:00 message of 0"
+    settled(database, workers, settings)
+    shown = run("chats", "show", CHAT).out
+    assert "2024-01-13 10:00" in shown
+    # who does not say it again means the same
+    again = run("import", path)
+    assert "moved" not in again.out
+    assert "by the clock of Europe/Berlin" in again.out
+    assert "--tz" not in again.err
+
+
+def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
+    run: Run,
+    whatsapp: Write,
+    workers: Workers,
+    database: Database,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = [f"{13 + n // 60}/01/24, {10 + n % 12}:{n % 60:02d} - Ana: message {n}" for n in range(600)]
+    path = whatsapp(*sorted(said))
+    run("import", path)
+    settled(database, workers, settings)
+    whole, calls = redating._move, []
+
+    def break_off(*arguments: Any) -> int:
+        calls.append(len(arguments[3]))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(*arguments)
+
+    monkeypatch.setattr(redating, "_move", break_off)
+    assert run("import", path, "--tz", "Asia/Tokyo").code == 130
+    # workers go on meanwhile
+    workers.finish()
+    rest = run("import", path, "--tz", "Asia/Tokyo", "--json").json
+    assert (rest["moved"], rest["duplicates"]) == (350, 250)
+    assert max(calls) <= redating.AT_ONCE
+    settled(database, workers, settings)
+
+
+def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    path = whatsapp(*lines(0, 1, 2))
+    run("import", path)
+    workers.finish()
+    with database.tenant(TENANT) as connection:
+        session = connection.exec_driver_sql("SELECT id FROM conversation_sessions").scalar_one()
+    note = MemoryIn(scope="session", session_id=session, content="They want to paint the door.")
+    memories.remember(database, TENANT, note)
+    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 3
+    settled(database, workers, settings)
+    with database.tenant(TENANT) as connection:
+        kept = connection.exec_driver_sql(
+            "SELECT m.content, s.status, s.message_count FROM memories m JOIN conversation_sessions s "
+            "ON s.id = m.session_id"
+        ).all()
+    assert [tuple(row) for row in kept] == [("They want to paint the door.", "skipped", 3)]
+    # its number leads to where its messages are
+    assert "2024-01-13" in run("sessions", "show", session).out
+
+
+def test_a_chat_that_was_given_another_id_goes_on_by_its_clock_and_is_moved_there(
+    run: Run, whatsapp: Write, workers: Workers, database: Database
+) -> None:
+    path = whatsapp(*AMBIGUOUS)
+    run("import", path, "--tz", "Europe/Berlin", "--date-order", "dmy")
+    workers.finish()
+    assert run("chats", "rename", CHAT, "whatsapp:home", "--yes").code == 0
+    longer = run("import", whatsapp(*AMBIGUOUS, "06/04/24, 10:00 - Ana: five"), "--date-order", "dmy")
+    assert "new 1, already there 4" in longer.out
+    assert "Europe/Berlin" in longer.out
+    assert times(database, "whatsapp:home")[-1] == "04-06 08:00 five"
+    moved = run("import", path, "--tz", "Asia/Tokyo", "--date-order", "dmy", "--json").json
+    assert (moved["new"], moved["moved"]) == (0, 5)
+    moved = run("import", path, "--tz", "Asia/Tokyo", "--date-order", "mdy", "--json").json
+    assert (moved["new"], moved["moved"], moved["duplicates"]) == (0, 4, 1)
+    workers.finish()
+    assert times(database, "whatsapp:home")[0] == "03-04 01:00 one"
+
+
+def test_what_was_said_in_the_future_of_a_wrong_clock_is_moved_to_its_time(
+    run: Run, whatsapp: Write, database: Database
+) -> None:
+    now = datetime.now(UTC)
+    local = now.astimezone(ZoneInfo("Asia/Tokyo"))
+    path = whatsapp(f"13.01.24, 10:00 - Ana: old\n{local:%d.%m.%y, %H:%M} - Ana: just now")
+    run("import", path)
+    moved = run("import", path, "--tz", "Asia/Tokyo", "--json").json
+    assert moved["moved"] == 2
+    assert times(database)[-1] == f"{now:%m-%d %H:%M} just now"
+    with database.tenant(TENANT) as connection:
+        told = connection.exec_driver_sql(
+            "SELECT count(*) FROM messages WHERE metadata ? 'original_sent_at'"
+        ).scalar()
+    assert told == 0
+
+
+def test_sessions_that_were_named_and_closed_move_with_their_messages(
+    run: Run, database: Database, workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / "history.jsonl"
+    line = {"chat_id": "app:1", "sender_id": "app:7", "session_key": "order-1"}
+    said = [
+        line
+        | {
+            "external_id": str(n),
+            "content": f"{n}",
+            "sent_at": f"2024-05-01T09:0{n}:00",
+            "closes_session": n == 1,
+        }
+        for n in range(4)
+    ]
+    path.write_text("\n".join(map(json.dumps, said)))
+
+    def stored() -> list[tuple[str, int]]:
+        workers.finish()
+        with database.tenant(TENANT) as connection:
+            rows = connection.exec_driver_sql(
+                "SELECT to_char(started_at AT TIME ZONE 'UTC', 'HH24:MI'), message_count FROM conversation_sessions "
+                "WHERE status <> 'merged' ORDER BY 1"
+            )
+            return [tuple(row) for row in rows]
+
+    run("import", path, "--tz", "Europe/Lisbon")
+    assert stored() == [("08:00", 2), ("08:02", 2)]
+    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 4
+    assert stored() == [("00:00", 2), ("00:02", 2)]
+    with database.tenant(TENANT) as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM session_closes").scalar() == 1
+
+
+def test_a_bots_own_time_is_not_moved_by_an_export_of_seconds(
+    run: Run, database: Database, tmp_path: Path
+) -> None:
+    ingest.accept(
+        database, TENANT, ChatIn(chat_id="app:1"), [message(0, id="7", sent_at="2024-05-01T09:00:00.5Z")]
+    )
+    path = tmp_path / "history.jsonl"
+    line = {"chat_id": "app:1", "external_id": "7", "sender_id": "app:7", "content": "hi"}
+    path.write_text(json.dumps(line | {"sent_at": "2024-05-01T09:00:00"}))
+    assert run("import", path, "--tz", "UTC", "--json").json["moved"] == 0
+    assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 0
+
+
+def test_a_message_that_was_deleted_stays_so_in_another_date_order(
+    run: Run, whatsapp: Write, database: Database, settings: Settings
+) -> None:
+    path = whatsapp(*AMBIGUOUS)
+    run("import", path, "--date-order", "dmy")
+    with database.tenant(TENANT) as connection:
+        gone = connection.exec_driver_sql("SELECT external_id FROM messages WHERE content = 'one'").scalar()
+    changes.delete(database, TENANT, CHAT, str(gone), Rules.of(settings))
+    other = run("import", path, "--date-order", "mdy", "--json").json
+    assert (other["new"], other["moved"], other["kept_out"]) == (0, 2, 1)
+    assert not any("one" in line for line in times(database))
+
+
+def test_a_chat_that_was_forgotten_is_not_made_again_by_what_is_told_of_it_at_the_end(
+    run: Run, whatsapp: Write
+) -> None:
+    said = [
+        f"13/01/24, {10 + n // 60}:{n % 60:02d} - {'Ana' if n else 'Harbour House'}: {n}" for n in range(500)
+    ]
+    path = whatsapp(*said)
+    run("import", path)
+    assert run("chats", "show", CHAT, "--json").json["kind"] == "direct"
+    assert run("forget", "chat", CHAT, "--yes").code == 0
+    again = run("import", path, "--json").json
+    assert (again["new"], again["kept_out"]) == (0, 500)
+    assert run("chats", "list", "--json").json == {"chats": []}
+
+
+def test_a_file_that_breaks_off_ends_with_code_5_and_says_what_is_in(run: Run, tmp_path: Path) -> None:
+    whole = (FIXTURES / "telegram/result.json").read_text()
+    path = tmp_path / "result.json"
+    path.write_text(whole[: whole.index("Ferry at nine")])
+    ended = run("import", path)
+    assert ended.code == 5
+    assert "is not whole" in ended.err
+    assert "6 messages" in ended.err
+    assert "new 6" in ended.out
+    as_json = run("import", path, "--json")
+    assert as_json.code == 5
+    assert json.loads(as_json.out)["breaks_off"]
+
+
+def test_a_folder_of_several_exports_names_a_command_for_each(
+    run: Run, whatsapp: Write, tmp_path: Path
+) -> None:
+    whatsapp(*lines(0, 1))
+    (tmp_path / "garden.jsonl").write_bytes((FIXTURES / "jsonl/garden.jsonl").read_bytes())
+    refused = run("import", tmp_path, "--tz", "Europe/Lisbon")
+    assert refused.code == 2
+    assert "holds 2 exports, and nothing was written" in refused.err
+    asked = [shlex.split(line) for line in refused.err.splitlines() if line.startswith("  backscroll")]
+    assert len(asked) == 2
+    for words in asked:
+        assert run(*words[1:]).code == 0
+    assert {chat["chat_id"] for chat in run("chats", "list", "--json").json["chats"]} >= {CHAT, "app:garden"}
+    # Telegram's own folder is what was given; the others are named
+    (tmp_path / "result.json").write_bytes((FIXTURES / "telegram/result.json").read_bytes())
+    taken = run("import", tmp_path)
+    assert taken.code == 0
+    assert "also holds what is not imported now" in taken.err
+    assert taken.err.count("  backscroll import") == 2
+
+
+GERMAN = [
+    "Ich habe das mit dem Vermieter besprochen und er sagt, dass die Heizung erst im Mai kommt.",
+    "Das ist doch nicht wahr, wir haben sie schon im Januar bestellt und sie war nicht billig.",
+    "Ja, aber die Firma hat keine Leute und wir müssen noch ein paar Wochen warten.",
+    "Dann nehmen wir den kleinen Ofen aus dem Keller, der ist zwar alt, aber er geht noch.",
+]
+
+
+def german() -> list[str]:
+    return [f"13.01.24, 10:0{n} - Ana: {said}" for n, said in enumerate(GERMAN)]
+
+
+def found_by_stem(database: Database, word: str) -> int:
+    """How many messages a word finds as keyword search asks: stemmed by the language of the chat."""
+    with database.tenant(TENANT) as connection:
+        return connection.exec_driver_sql(
+            "SELECT count(*) FROM messages m JOIN chats c USING (chat_id) "
+            "WHERE m.tsv @@ to_tsquery(c.language::regconfig, %s)",
+            (word,),
+        ).scalar_one()
+
+
+def test_a_language_that_does_not_look_like_the_declared_one_is_said_and_can_be_changed(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    imported = run("import", whatsapp(*german()))
+    assert "looks German: --language german" in imported.err
+    workers.finish()
+    assert not found_by_stem(database, "Heizungen")
+    (line,) = [line for line in imported.err.splitlines() if "backscroll chats language" in line]
+    command = shlex.split(line[line.index("backscroll chats") :])
+    changed = run(*command[1:])
+    assert changed.code == 0
+    assert "4 messages" in changed.out
+    assert found_by_stem(database, "Heizungen")
+    settled(database, workers, settings)
+    assert "looks" not in run("import", whatsapp(*german())).err
+    assert "0 messages" in run(*command[1:]).out
+    with database.tenant(TENANT) as connection:
+        assert connection.exec_driver_sql(
+            "SELECT DISTINCT language FROM conversation_sessions"
+        ).scalars().all() == ["german"]
+
+
+def test_an_import_in_another_language_makes_what_was_there_anew(
+    run: Run, whatsapp: Write, workers: Workers, database: Database, settings: Settings
+) -> None:
+    run("import", whatsapp(*german()))
+    workers.finish()
+    again = run("import", whatsapp(*german()), "--language", "german")
+    assert "4 messages" in again.err
+    assert found_by_stem(database, "Heizungen")
+    settled(database, workers, settings)
+
+
+def test_english_chats_look_english(run: Run) -> None:
+    assert not [n for n in run("import", SAMPLE, "--json").json["notices"] if "looks" in n]
+
+
+def test_a_language_that_nobody_knows_and_a_chat_that_is_not_there_are_refused(run: Run) -> None:
+    run("import", SAMPLE)
+    assert run("chats", "language", "telegram:-100420", "klingon").code == 2
+    assert run("chats", "language", "telegram:-100421", "german").code == 3
+
+
+def test_the_kind_of_a_chat_can_be_said(run: Run, whatsapp: Write) -> None:
+    run("import", whatsapp(*lines(0, 1)), "--kind", "direct")
+    assert run("chats", "show", CHAT, "--json").json["kind"] == "direct"

@@ -18,9 +18,11 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
 from pipeline.events import Mention
+from pipeline.importing import ChatTally, Tally
 from pipeline.ledger import Policy
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
+from pipeline.redating import Move
 from pipeline.rules import Rules
 from pipeline.store import backfills, health, retention, work
 from pipeline.store.audience import Seen
@@ -200,6 +202,21 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "document": lambda a: DocumentIn(
         document_id=a.name("memories", "document_id") or "none", content=a.text or "?"
     ),
+    # imports
+    "moved": lambda a: [(each, a.text[:200] or "?", 0, LONG_AGO) for each in a.ids("messages")],
+    "of: Mapping[str, pipeline.store.chats.Chat]": lambda a: {a.chat_id: a.chat},
+    "moves": lambda a: [Move(id=each, message=a.message) for each in a.ids("messages")],
+    "records": lambda a: [
+        Record(
+            chat_id=a.chat_id,
+            message=a.message,
+            where="line 1",
+            by_clock=True,
+            aliases=tuple(a.names("messages", "external_id")),
+        )
+    ],
+    "reimporting.find_renamed.names": lambda _: frozenset(),
+    "tally": lambda a: Tally(chats={each: ChatTally(chat_id=each) for each in a.names("chats", "chat_id")}),
     "documents.keep.chunks": lambda a: [a.text or "?"],
     "store.documents.put.chunks": lambda a: [
         (uuid4(), a.known.one("memories", "content_hash"), a.text or "?")

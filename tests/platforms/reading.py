@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ops.commands.sources import open_source
-from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Record, Skipped
+from pipeline.platforms.records import (
+    Ambiguous,
+    Broken,
+    ImportOptions,
+    Notice,
+    Parsed,
+    Record,
+    Skipped,
+    Times,
+)
 from schemas.messages import ChatIn, MessageIn
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -20,6 +29,9 @@ class Read:
     skipped: list[Skipped] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    # by which clocks times were read
+    times: list[str] = field(default_factory=list)
+    ambiguous: list[Ambiguous] = field(default_factory=list)
 
     @property
     def messages(self) -> list[MessageIn]:
@@ -51,6 +63,10 @@ def sort(parsed: Iterable[Parsed]) -> Read:
                 read.broken.append(item)
             case Notice(text=text):
                 read.notices.append(text)
+            case Times(text=text):
+                read.times.append(text)
+            case Ambiguous():
+                read.ambiguous.append(item)
     return read
 
 

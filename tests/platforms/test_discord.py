@@ -37,20 +37,87 @@ def test_a_channel_is_read_whole() -> None:
         "High tide at 06:12",
         "Too early for me",
         "[document chart.pdf] [image]",
+        "Tides\n06:12",
     ]
     assert general.messages[0].sent_at.isoformat() == "2023-12-31T20:41:07.123000+00:00"
     assert general.messages[0].sender_name == "Ana"
-    assert general.messages[2].metadata["reply_to"] == "1190000000000000003"
+    assert general.messages[2].reply_to == "1190000000000000003"
     assert not general.broken
 
 
 def test_what_bots_wrote_is_the_assistants() -> None:
-    assert [message.role for message in read_path(CHANNEL).messages] == ["user", "assistant", "user", "user"]
+    roles = [message.role for message in read_path(CHANNEL).messages]
+    assert roles == ["user", "assistant", "user", "user", "assistant"]
 
 
-def test_joining_and_embeds_alone_are_counted_and_left_out() -> None:
+def test_joining_is_counted_and_left_out() -> None:
     reasons = [skipped.reason for skipped in read_path(CHANNEL).skipped]
-    assert reasons == ["service message", "embeds alone", "service message"]
+    assert reasons == ["service message", "service message"]
+
+
+def test_a_bots_card_is_text_and_of_a_links_preview_the_title_is() -> None:
+    card = {
+        "author": {"name": "ci"},
+        "title": "Build 12 failed",
+        "description": "on main, <@901> broke it",
+        "fields": [
+            {"name": "Branch", "value": "main", "isInline": True},
+            {"name": "", "value": "2 min"},
+            "odd",
+        ],
+        "footer": {"text": "pipeline 7"},
+    }
+    bot = {"id": "900", "name": "CI", "isBot": True}
+    mentions = [{"id": "901", "name": "zed", "nickname": "Zed"}]
+    general = read(
+        channel(
+            said(
+                id="1", author=bot, content="", embeds=[card, {"image": {"url": "x"}}, 7], mentions=mentions
+            ),
+            said(id="2", content="look https://a.example", embeds=[card]),
+            said(id="3", content="", embeds=[{"image": {"url": "x"}}]),
+        )
+    )
+    assert general.contents == [
+        "ci\nBuild 12 failed\non main, @Zed broke it\nBranch: main\n2 min\npipeline 7",
+        "look https://a.example\n[link Build 12 failed]",
+    ]
+    assert [skipped.reason for skipped in general.skipped] == ["message without text"]
+
+
+def test_people_are_named_where_an_export_leaves_their_numbers() -> None:
+    zed = {"id": "901", "name": "zed", "nickname": "Zed"}
+    general = read(
+        channel(
+            said(id="1", content="<@901> can you? <:wave:1234>", mentions=[zed]),
+            # who has spoken or was mentioned before is known, somebody else is not
+            said(id="2", content="yes <@!801>, <@901> can, <@999> cannot"),
+        )
+    )
+    assert general.contents == ["@Zed can you? :wave:", "yes @Ana, @Zed can, <@999> cannot"]
+
+
+def test_what_was_forwarded_from_elsewhere_answers_nothing_here() -> None:
+    here, elsewhere = {"messageId": "5", "channelId": "700"}, {"messageId": "6", "channelId": "701"}
+    general = read(channel(said(id="1", reference=here), said(id="2", reference=elsewhere)))
+    assert [message.reply_to for message in general.messages] == ["5", None]
+
+
+def test_it_is_said_that_times_are_exact_and_on_which_clock_they_are_shown() -> None:
+    told = read(channel(said(timestamp="2024-01-01T11:00:00+01:00"))).times
+    assert "shown in UTC; whoever exported was at UTC+01:00: say --tz" in told[0]
+    zoned = read(channel(said()), time_zone="Europe/Berlin")
+    assert "shown by the clock of Europe/Berlin" in zoned.times[0]
+
+
+def test_a_file_that_breaks_off_is_told_from_one_with_a_broken_message() -> None:
+    whole = json.dumps(channel(said(id="1"), said(id="2"), said(id=""))).encode()
+    assert not any(
+        broken.breaks_off for broken in sort(discord.parse(io.BytesIO(whole), ImportOptions())).broken
+    )
+    cut = sort(discord.parse(io.BytesIO(whole[:-80]), ImportOptions()))
+    assert cut.ids == ["1", "2"]
+    assert [broken.breaks_off for broken in cut.broken] == [True]
 
 
 def test_direct_chats_and_threads_are_told_apart() -> None:

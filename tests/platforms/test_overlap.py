@@ -86,6 +86,19 @@ def test_derived_ids_are_distinct_and_repeatable(parts: list[tuple[str, str, str
     assert len(set(names)) == len(names)
 
 
+def test_derived_ids_are_those_that_earlier_versions_derived() -> None:
+    ids = ImportIds()
+    names = [
+        ids.names("whatsapp:Ana", "2024-01-13T10:00:00", "hi", ["2024-01-14T10:00:00"]) for _ in range(2)
+    ]
+    assert [own for own, _ in names] == ["import:789ae5ca3393bcab", "import:d2b54badadd1344b"]
+    # what it would be called at another time is what it is called there
+    there = ImportIds()
+    assert [other for _, other in names] == [
+        there.name("whatsapp:Ana", "2024-01-14T10:00:00", "hi") for _ in range(2)
+    ]
+
+
 def test_positions_count_a_time_again_when_the_file_comes_back_to_it() -> None:
     positions = Positions(remembered=2)
     assert [positions.next(time) for time in "aabab"] == [0, 1, 0, 2, 1]

@@ -40,7 +40,8 @@ def test_an_export_folder_is_read_whole() -> None:
     assert [message.role for message in general] == ["user", "user", "assistant", "assistant", "user", "user"]
     assert general[1].external_id == "1704051667.000300"
     assert general[1].sent_at.microsecond == 300
-    assert general[1].metadata == {"thread_ts": "1704051667.000200", "edited_ts": "1704051700.000000"}
+    assert (general[1].reply_to, general[1].thread) == ("1704051667.000200", None)
+    assert general[1].metadata == {"edited_ts": "1704051700.000000"}
     assert [skipped.reason for skipped in workspace.skipped] == ["service message"]
     assert not workspace.broken
 
@@ -93,6 +94,106 @@ def test_a_folder_that_no_list_names_is_read_and_said_so() -> None:
     )
     assert workspace.chats[0].chat_id == "slack:old"
     assert "old" in workspace.notices[0]
+
+
+def one_day(*messages: dict[str, Any], users: list[Any] | None = None) -> Read:
+    said = [{"ts": f"1704103200.{n:06}", "user": "U1", **message} for n, message in enumerate(messages)]
+    return read(
+        {
+            "channels.json": [{"id": "C1", "name": "general"}],
+            "users.json": users or [],
+            "general/2024-01-01.json": said,
+        }
+    )
+
+
+def test_what_stands_in_blocks_alone_is_text() -> None:
+    blocks = [
+        {"type": "header", "text": {"type": "plain_text", "text": "Deploy 12"}},
+        {
+            "type": "rich_text",
+            "elements": [
+                {
+                    "type": "rich_text_section",
+                    "elements": [
+                        {"type": "text", "text": "by "},
+                        {"type": "user", "user_id": "U1"},
+                        {"type": "emoji", "name": "tada"},
+                    ],
+                },
+                {
+                    "type": "rich_text_list",
+                    "elements": [
+                        {
+                            "type": "rich_text_section",
+                            "elements": [{"type": "link", "url": "https://a.example", "text": "log"}],
+                        },
+                        {"type": "rich_text_section", "elements": [{"type": "text", "text": "all green"}]},
+                    ],
+                },
+            ],
+        },
+        {
+            "type": "section",
+            "text": {"type": "mrkdwn", "text": "took 3 min"},
+            "fields": [{"type": "mrkdwn", "text": "*Env* prod"}],
+        },
+        {
+            "type": "context",
+            "elements": [{"type": "mrkdwn", "text": "by CI"}, {"type": "image", "alt_text": "logo"}],
+        },
+        {"type": "divider"},
+        "odd",
+    ]
+    users = [{"id": "U1", "name": "ana", "profile": {"display_name": "Ana"}}]
+    day = one_day(
+        {"text": "", "blocks": blocks, "bot_id": "B1", "subtype": "bot_message"},
+        {"text": "This content can't be displayed.", "blocks": blocks[:1]},
+        {"text": "", "blocks": [{"type": "divider"}]},
+        users=users,
+    )
+    assert day.contents == [
+        "Deploy 12\nby @Ana:tada:\nlog (https://a.example)\nall green\ntook 3 min\n*Env* prod\nby CI logo",
+        "Deploy 12",
+    ]
+    assert [skipped.reason for skipped in day.skipped] == ["message without text"]
+
+
+def test_what_apps_attach_is_text_and_of_a_links_preview_the_title_is() -> None:
+    attached = {
+        "pretext": "New issue",
+        "title": "Pump leaks",
+        "text": "since May",
+        "fields": [{"title": "Priority", "value": "High"}],
+        "fallback": "not shown",
+    }
+    day = one_day(
+        {"text": "from the tracker", "bot_id": "B1", "attachments": [attached]},
+        {"text": "see <https://a.example>", "attachments": [attached]},
+        {"text": "", "bot_id": "B1", "attachments": [{"fallback": "Build 12 passed"}]},
+    )
+    assert day.contents == [
+        "from the tracker\nNew issue\nPump leaks\nsince May\nPriority: High",
+        "see https://a.example\n[link Pump leaks]",
+        "Build 12 passed",
+    ]
+
+
+def test_the_clock_that_its_people_have_is_named_for_who_did_not_say_one() -> None:
+    users = [
+        {"id": f"U{n}", "tz": zone} for n, zone in enumerate(["Europe/Berlin", "Europe/Berlin", "Asia/Tokyo"])
+    ]
+    assert (
+        "2 of 3 people are in Europe/Berlin: say --tz Europe/Berlin"
+        in one_day({"text": "a"}, users=users).times[0]
+    )
+    assert "say --tz" in one_day({"text": "a"}).times[0]
+
+
+def test_a_day_that_cannot_be_read_means_that_something_is_missing() -> None:
+    files = {"channels.json": [{"id": "C1", "name": "general"}], "general/2024-01-01.json": b'[{"ts": "17'}
+    assert [broken.breaks_off for broken in read(files).broken] == [True]
+    assert not any(broken.breaks_off for broken in one_day({"ts": "soon", "text": "a"}).broken)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from ops.commands import sources
+from ops.commands.exports import SeveralExports
 from ops.commands.sources import open_source
 from pipeline.platforms.records import ImportOptions
 from schemas.errors import InvalidInput
@@ -145,9 +147,75 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
     assert "holds no export" in refusal(tmp_path)
     assert "no Slack export" in refusal(tmp_path, format="slack")
-    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "a.json").write_text("[]")
+    assert "a.json is a JSON list" in refusal(tmp_path)
     (tmp_path / "b.json").write_text("{}")
-    assert "several files (a.json, b.json)" in refusal(tmp_path)
+    assert "holds no export" in refusal(tmp_path)
+
+
+def fill(folder: Path) -> list[str]:
+    """A folder with an export of each kind; what they are called."""
+    made = {
+        "WhatsApp Chat with Harbour House.txt": "whatsapp/WhatsApp Chat with Harbour House.txt",
+        "channel.json": "discord/Harbour - general [700].json",
+        "garden.jsonl": "jsonl/garden.jsonl",
+        "ChatExport_2024/result.json": "telegram/result.json",
+    }
+    for name, fixture in made.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes((FIXTURES / fixture).read_bytes())
+    with zipfile.ZipFile(folder / "WhatsApp Chat - Ana.zip", "w") as archive:
+        archive.write(FIXTURES / "whatsapp/iphone/_chat.txt", "_chat.txt")
+    with zipfile.ZipFile(folder / "photos.zip", "w") as archive:
+        archive.writestr("photo.jpg", b"\xff\xd8")
+    (folder / "notes.txt").write_text("mine")
+    (folder / "package.json").write_text('{"name": "x"}')
+    return sorted([*made, "WhatsApp Chat - Ana.zip"])
+
+
+def test_of_several_exports_none_is_taken_silently_and_all_are_named(tmp_path: Path) -> None:
+    names = fill(tmp_path)
+    with pytest.raises(SeveralExports) as several:
+        open_source(tmp_path, ImportOptions())
+    assert sorted(export.name for export in several.value.exports) == names
+    assert all(export.path == tmp_path / export.name for export in several.value.exports)
+
+
+def test_a_platforms_own_folder_is_taken_and_what_else_lies_there_is_named(tmp_path: Path) -> None:
+    names = fill(tmp_path)
+    (tmp_path / "result.json").write_bytes((FIXTURES / "telegram/result.json").read_bytes())
+    source = open_source(tmp_path, ImportOptions())
+    assert source.name.endswith("result.json")
+    assert sorted(export.name for export in source.others) == names
+
+
+def test_the_format_that_is_said_chooses(tmp_path: Path) -> None:
+    fill(tmp_path)
+    assert open_source(tmp_path, ImportOptions(), format="discord").name.endswith("channel.json")
+
+
+def test_a_slack_export_among_others_is_one_of_them(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURES / "slack", tmp_path / "slack")
+    assert open_source(tmp_path, ImportOptions()).format == "slack"
+    fill(tmp_path)
+    with pytest.raises(SeveralExports) as several:
+        open_source(tmp_path, ImportOptions())
+    found = {export.name: export.path for export in several.value.exports}
+    assert found["slack"] == tmp_path / "slack"
+    assert not any(name.startswith("slack/") for name in found)
+
+
+def test_a_zip_of_several_exports_is_refused_too(tmp_path: Path) -> None:
+    path = tmp_path / "all.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("a.jsonl", "b.jsonl"):
+            archive.write(FIXTURES / "jsonl/garden.jsonl", name)
+    with pytest.raises(SeveralExports) as several:
+        open_source(path, ImportOptions())
+    assert [(export.name, export.path) for export in several.value.exports] == [
+        ("a.jsonl", None),
+        ("b.jsonl", None),
+    ]
 
 
 def test_a_chat_without_a_name_is_asked_for(tmp_path: Path) -> None:

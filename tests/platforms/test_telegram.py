@@ -34,10 +34,11 @@ def test_one_chats_export_is_read_whole() -> None:
         "[document Quote 2024.pdf]",
         "I have left",
         "Ferry at nine",
-        "[poll] Which green?: Sage / Moss",
+        "[poll] Which green?: Sage (1 vote) / Moss (1 vote)",
     ]
     assert house.ids == ["2", "3", "4", "5", "6", "7", "8", "9"]
-    assert house.messages[1].metadata == {"reply_to": "2", "edited_at": "2023-12-31T19:45:00+00:00"}
+    assert (house.messages[1].reply_to, house.messages[1].thread) == ("2", None)
+    assert house.messages[1].metadata == {"edited_at": "2023-12-31T19:45:00+00:00"}
     assert [skipped.reason for skipped in house.skipped] == ["service message"]
     assert not house.broken
 
@@ -87,6 +88,8 @@ def test_times_of_old_exports_are_read_on_the_clock_that_is_said() -> None:
     lisbon = read(old, time_zone="Europe/Lisbon")
     assert lisbon.messages[0].sent_at.isoformat() == "2019-07-01T11:00:00+00:00"
     assert not lisbon.notices
+    assert lisbon.records[0].by_clock
+    assert "by the clock of Europe/Lisbon" in lisbon.times[0]
     assert "--tz" in read(old).notices[0]
 
 
@@ -119,3 +122,57 @@ def test_an_export_that_breaks_off_gives_what_came_before() -> None:
     cut = sort(telegram.parse(io.BytesIO(whole[:-40]), ImportOptions()))
     assert cut.ids == ["1"]
     assert "breaks off" in cut.broken[0].reason
+    assert cut.broken[0].breaks_off
+
+
+def test_a_poll_says_how_many_took_each_answer() -> None:
+    poll = {
+        "question": ["RAID ", {"type": "bold", "text": "level"}, "?"],
+        "total_voters": 3,
+        "answers": [{"text": "RAID1", "voters": 2}, {"text": "RAID5", "voters": 1}, "odd"],
+    }
+    assert read(chat(said(text="", poll=poll))).contents == [
+        "[poll] RAID level?: RAID1 (2 votes) / RAID5 (1 vote)"
+    ]
+    assert read(chat(said(text="", poll=poll | {"total_voters": 0}))).contents == [
+        "[poll] RAID level?: RAID1 / RAID5"
+    ]
+
+
+def test_a_forums_topics_are_threads_and_what_is_said_in_them_stays_there() -> None:
+    def topic(number: int) -> dict[str, Any]:
+        return {"id": number, "type": "service", "action": "topic_created", "title": "Hardware"}
+
+    forum = read(
+        chat(
+            said(id=1, text="in General"),
+            topic(5),
+            topic(6),
+            said(id=7, reply_to_message_id=5),
+            said(id=8, reply_to_message_id=6),
+            said(id=9, reply_to_message_id=7, text="to 7"),
+            said(id=10, reply_to_message_id=9, text="to 9"),
+            said(id=11, reply_to_message_id=1, text="to General"),
+            said(id=12, reply_to_message_id=4, text="to what is gone"),
+        )
+    )
+    assert [(m.external_id, m.reply_to, m.thread) for m in forum.messages] == [
+        ("1", None, None),
+        ("7", None, "5"),
+        ("8", None, "6"),
+        ("9", "7", "5"),
+        ("10", "9", "5"),
+        ("11", "1", None),
+        ("12", "4", None),
+    ]
+
+
+def test_it_is_said_that_times_are_exact_and_which_clock_the_exporter_had() -> None:
+    local = said(date="2024-07-01T14:00:00", date_unixtime="1719835200")
+    assert read(chat(local)).times == [
+        "exact, from the file's Unix times; shown in UTC; the clock of whoever exported was UTC+02:00 at "
+        "2024-07-01T14:00:00: say --tz, as in Europe/Lisbon"
+    ]
+    assert "shown by the clock of Europe/Berlin" in read(chat(local), time_zone="Europe/Berlin").times[0]
+    # a local time that says nothing
+    assert "say --tz" in read(chat(said(date="noon"))).times[0]

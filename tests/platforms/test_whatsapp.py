@@ -1,6 +1,7 @@
 """A WhatsApp export comes in as it was said, whatever phone and country it is from."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,14 @@ def test_a_number_without_a_contact_is_the_platforms_own_id() -> None:
 
 def test_a_chat_of_more_than_two_people_is_a_group() -> None:
     assert read_path(HARBOUR).chats[-1].kind == "group"
-    assert [chat.kind for chat in read_path("whatsapp/WhatsApp-Chat mit Jörg.txt").chats] == [None]
+
+
+def test_a_chat_that_is_called_like_one_of_its_two_people_is_direct() -> None:
+    assert [chat.kind for chat in read_path("whatsapp/WhatsApp-Chat mit Jörg.txt").chats] == [None, "direct"]
+    # a group in which two have spoken so far
+    assert [chat.kind for chat in read("13/01/24, 10:00 - Ana: a\n13/01/24, 10:01 - Ben: b").chats] == [None]
+    said = read("13/01/24, 10:00 - Ana: a", title="Ana", kind="group")
+    assert {chat.kind for chat in said.chats} == {"group"}
 
 
 def test_a_german_export_is_read_on_its_own_clock() -> None:
@@ -125,10 +133,78 @@ def test_midnight_and_noon_on_a_twelve_hour_clock() -> None:
     assert [message.sent_at.hour for message in chat.messages] == [0, 12]
 
 
-def test_a_date_that_allows_two_readings_is_read_as_day_and_month_and_said_so() -> None:
-    chat = read("03/04/2024, 10:00 - Ana: hi")
-    assert chat.messages[0].sent_at.month == 4
-    assert "--date-order" in chat.notices[0]
+def test_dates_that_allow_two_readings_are_asked_for_and_nothing_else_is_read() -> None:
+    chat = read("03/04/2024, 10:00 - Ana: hi\n03/04/2024, 10:01 - Ana: you\n05/04/2024, 10:00 - Ana: there")
+    assert not chat.messages
+    assert not chat.chats
+    assert chat.ambiguous[0].examples == (
+        ("03/04/2024", date(2024, 4, 3), date(2024, 3, 4)),
+        ("05/04/2024", date(2024, 4, 5), date(2024, 5, 4)),
+    )
+
+
+def test_a_date_that_is_one_day_in_every_reading_is_not_asked_for() -> None:
+    assert read("03/03/2024, 10:00 - Ana: hi").messages[0].sent_at.month == 3
+
+
+@pytest.mark.parametrize(
+    "start", ["[3/12/24, 6:02:01\u202fPM] ", "3/12/24, 6:02 PM - ", "3/12/24, 6:02 pm - "]
+)
+def test_twelve_hours_and_a_number_without_a_zero_in_front_are_month_first(start: str) -> None:
+    chat = read(f"{start}Ana: hi")
+    assert (chat.messages[0].sent_at.month, chat.messages[0].sent_at.day) == (3, 12)
+    assert "dates month first (3/12/24 is 12 March 2024, Tuesday)" in chat.times[0]
+
+
+@pytest.mark.parametrize("start", ["03/12/24, 6:02 PM - ", "3/12/24, 18:02 - ", "3/12/24, 6:02 p. m. - "])
+def test_other_countries_dates_stay_ambiguous(start: str) -> None:
+    assert read(f"{start}Ana: hi").ambiguous
+
+
+@pytest.mark.parametrize("start", ["12.03.24, 18:02 - ", "[12.03.24, 18:02:01] ", "12.3.2024 18:02 - "])
+def test_dots_are_day_first(start: str) -> None:
+    chat = read(f"{start}Ana: hi")
+    assert (chat.messages[0].sent_at.month, chat.messages[0].sent_at.day) == (3, 12)
+
+
+def test_dates_are_quoted_as_they_stand() -> None:
+    chat = read("12.03.24, 18:02 - Ana: hi\n45.03.24, 18:02 - Ana: odd", date_order="dmy")
+    assert chat.broken[0].reason.startswith("45.03.24 is no date")
+
+
+def test_a_long_export_of_few_days_is_read_until_a_date_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whatsapp, "HEAD_LINES", 3)
+    lines = [f"03/{day}/24, 10:00 - Ana: {day}" for day in ("04", "04", "04", "05", "05", "06", "13")]
+    chat = read("\n".join(lines))
+    assert {message.sent_at.month for message in chat.messages} == {3}
+    assert chat.contents == ["04", "04", "04", "05", "05", "06", "13"]
+
+
+def test_null_is_what_whatsapp_does_not_export_and_is_counted() -> None:
+    chat = read("13/01/24, 10:00 - Ana: null\n13/01/24, 10:01 - Ana: null and void")
+    assert chat.contents == ["null and void"]
+    assert [skipped.reason for skipped in chat.skipped] == ["kind that WhatsApp does not export"]
+
+
+def test_the_zone_of_a_stored_chat_is_its_clock_unless_another_is_said() -> None:
+    line = "13/01/24, 10:00 - Ana: hi"
+
+    def hour(**options: Any) -> int:
+        given = ImportOptions(title="House", **options)
+        return sort(whatsapp.parse([line], given)).messages[0].sent_at.hour
+
+    assert hour(stored_zone={"whatsapp:House": "Europe/Berlin"}.get) == 9
+    assert hour(stored_zone={"whatsapp:House": "Europe/Berlin"}.get, time_zone="Asia/Tokyo") == 1
+    assert hour(stored_zone={"whatsapp:House": "UTC"}.get) == 10
+
+
+def test_other_readings_of_a_date_are_other_names_of_a_message() -> None:
+    lines = "03/04/24, 10:00 - Ana: ok\n03/04/24, 10:00 - Ana: ok\n13/04/24, 10:00 - Ana: ok"
+    by_day, by_month = (read(lines, date_order=order).records for order in ("dmy", "mdy"))
+    for one, other in zip(by_day[:2], by_month, strict=True):
+        assert one.message.external_id in other.aliases
+        assert other.message.external_id in one.aliases
+    assert len({record.message.external_id for record in by_day}) == 3
 
 
 def test_the_date_order_that_is_said_is_used() -> None:
@@ -160,7 +236,7 @@ def test_the_hour_that_autumn_repeats_does_not_run_backwards() -> None:
 
 
 def test_messages_of_one_minute_keep_their_order() -> None:
-    chat = read("\n".join(f"1/2/24, 10:00 - Ana: {n}" for n in range(20)))
+    chat = read("\n".join(f"1/2/24, 10:00 - Ana: {n}" for n in range(20)), date_order="dmy")
     assert [message.position for message in chat.messages] == list(range(20))
 
 

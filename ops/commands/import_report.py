@@ -1,0 +1,182 @@
+"""What `backscroll import` tells: what is broken, asked for or odd, and what became of it all."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import date
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from ops.commands import again, rendering
+from ops.commands.exports import Export
+from ops.commands.sources import Source
+from pipeline import status
+from pipeline.importing import ChatTally, Now, Tally
+from pipeline.platforms.records import Ambiguous, Broken, Notice, Times
+from schemas.errors import InvalidInput
+
+BROKEN_SHOWN = 20
+CHATS_SHOWN = 50
+LANGUAGES_SHOWN = 10
+EXPORTS_SHOWN = 50
+
+
+def commands(ctx: typer.Context, exports: tuple[Export, ...]) -> str:
+    """What to type for each of these, on a line of its own."""
+    lines = [
+        f"  {again.command(ctx, path=export.path, format=None, chat=None, title=None)}"
+        if export.path is not None
+        else f"  {export.name} ({export.format}): unpack it and import it by itself"
+        for export in exports[:EXPORTS_SHOWN]
+    ]
+    if len(exports) > EXPORTS_SHOWN:
+        lines.append(f"  … and {len(exports) - EXPORTS_SHOWN:,} more")
+    return "\n".join(lines)
+
+
+class TwoReadings(InvalidInput):
+    """Dates can be read in two ways; the message shows both, and what to type for each."""
+
+
+def _two_readings(name: str, ctx: typer.Context, found: Ambiguous) -> TwoReadings:
+    width = max(len(written) for written, *_ in found.examples)
+    examples = [
+        f"  {written:{width}}  day first: {_day(one)}; month first: {_day(other)}"
+        for written, one, other in found.examples
+    ]
+    one, other = (again.command(ctx, date_order=order) for order in found.orders)
+    lines = [
+        f"the dates of {name} can be read in two ways, and nothing was written:",
+        *examples,
+        "If they are day first:",
+        f"  {one}",
+        "If they are month first:",
+        f"  {other}",
+    ]
+    return TwoReadings("\n".join(lines), field="date_order")
+
+
+def _day(day: date) -> str:
+    return f"{day:%A}, {day.day} {day:%B %Y}"
+
+
+class Report:
+    """Tells of broken lines and notices as they come, each notice once."""
+
+    def __init__(self, console: Console, ctx: typer.Context) -> None:
+        self.console = console
+        self._ctx = ctx
+        self.times: list[str] = []
+        self.broken = 0
+        # those that were printed
+        self.shown: list[Broken] = []
+        self.notices: list[str] = []
+
+    def tell(self, name: str, item: object) -> None:
+        """Print what the user should see of this, if anything. Raises `TwoReadings`."""
+        match item:
+            case Broken(where=where, reason=reason):
+                self.broken += 1
+                if self.broken <= BROKEN_SHOWN:
+                    self.shown.append(item)
+                    self.say(f"{name}, {where}: {reason}")
+                elif self.broken == BROKEN_SHOWN + 1:
+                    self.say("… further broken lines are only counted")
+            case Notice(text=text):
+                self.notice(text)
+            case Times(text=text) if text not in self.times:
+                self.times.append(text)
+            case Ambiguous():
+                raise _two_readings(name, self._ctx, item)
+            case _:
+                pass
+
+    def notice(self, text: str) -> None:
+        """Say something about the whole source, once."""
+        if text not in self.notices:
+            self.notices.append(text)
+            self.say(text)
+
+    def say(self, text: str) -> None:
+        """Print a line for people."""
+        self.console.print(rendering.plain(text), style="yellow", markup=False, soft_wrap=True)
+
+
+def tell_of_languages(now: Mapping[str, Now], report: Report) -> None:
+    """Say which chats look like another language than theirs, and what to do."""
+    odd = [(chat_id, chat, chat.looks) for chat_id, chat in now.items() if chat.looks]
+    for chat_id, chat, looks in odd[:LANGUAGES_SHOWN]:
+        command = shlex.join(["backscroll", "chats", "language", chat_id, looks])
+        report.notice(
+            f"{chat_id} looks {looks.capitalize()}: --language {looks}. Its words are searched as "
+            f"{chat.language.capitalize()} ones. To change that now: {command}"
+        )
+    if len(odd) > LANGUAGES_SHOWN:
+        report.notice(
+            f"… and {len(odd) - LANGUAGES_SHOWN:,} more chats look like another language than theirs"
+        )
+
+
+def counted(tally: Tally) -> str:
+    """What became of everything, on one line."""
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
+    skipped = f"skipped {tally.skipped.total():,}" + (f" ({reasons})" if reasons else "")
+    # mostly nobody was forgotten, and times were read as they are now
+    kept_out = f"kept out as forgotten or not to be remembered {tally.kept_out:,}, " if tally.kept_out else ""
+    moved = f"moved {tally.moved:,}, " if tally.moved else ""
+    return f"new {tally.new:,}, {moved}already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, {skipped}"
+
+
+def print_summary(tally: Tally, now: Mapping[str, Now], report: Report) -> None:
+    """A table of the chats as they are stored now, by which clock times were read, and the counts."""
+    counts = ["new", *(["moved"] if tally.moved else []), "already there"]
+    table = rendering.table("chat", "title", *counts, "from", "to", "time zone", right=tuple(counts))
+    largest = sorted(tally.chats.values(), key=lambda c: -(c.new + c.moved + c.duplicates))
+    for chat in largest[:CHATS_SHOWN]:
+        numbers = [chat.new, *([chat.moved] if tally.moved else []), chat.duplicates]
+        stored = now.get(chat.chat_id)
+        # all was kept out, and the chat not made
+        zone = stored.time_zone if stored else ""
+        times = (
+            [rendering.moment(at, zone) for at in (stored.first_at, stored.last_at)] if stored else ["–", "–"]
+        )
+        rendering.row(table, chat.chat_id, chat.title, *numbers, *times, zone)
+    rendering.out().print(table)
+    if len(largest) > CHATS_SHOWN:
+        print(f"… and {len(largest) - CHATS_SHOWN:,} more chats")
+    print()
+    for text in report.times:
+        print(rendering.plain(f"Times: {text}."))
+    print(counted(tally))
+
+
+def as_json(
+    source: Source, tally: Tally, now: Mapping[str, Now], report: Report, memory: status.Progress | None
+) -> dict[str, Any]:
+    """The same for a machine."""
+    return {
+        "source": source.name,
+        "format": source.format,
+        "new": tally.new,
+        "moved": tally.moved,
+        "duplicates": tally.duplicates,
+        "kept_out": tally.kept_out,
+        "broken": tally.broken,
+        "skipped": dict(tally.skipped),
+        "chats": [_chat_as_json(chat, now.get(chat.chat_id)) for chat in tally.chats.values()],
+        # the first of them
+        "broken_lines": [{"where": item.where, "reason": item.reason} for item in report.shown],
+        # where the source is not whole: the exit code is 5 then
+        "breaks_off": tally.breaks_off,
+        "times": report.times,
+        "notices": report.notices,
+        # with --wait
+        "memory": memory,
+    }
+
+
+def _chat_as_json(chat: ChatTally, stored: Now | None) -> dict[str, Any]:
+    counts = {name: value for name, value in asdict(chat).items() if name != "words"}
+    return counts | (asdict(stored) if stored else {})

@@ -1,0 +1,78 @@
+"""What language a chat is in: what its words look like, and what its keyword vectors are made by."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from pipeline.retry import persistently
+from pipeline.store import chats
+from pipeline.store import languages as store
+from pipeline.store.database import Database
+from schemas.errors import NotFound
+
+AT_ONCE = 500
+"""Messages or sessions whose keyword vectors are made in one transaction."""
+
+ENOUGH = 10
+"""So many stop words of a language must stand in a chat before it looks like that language."""
+
+SHARE = 0.2
+"""And so large a part of its words must they be; in what people write to each other it is from 0.3 to 0.5."""
+
+MARGIN = 1.4
+"""And so many times as many as of the declared language."""
+
+
+def looks_like(stop_words: Mapping[str, int], words: int, declared: str) -> str | None:
+    """The language that a chat looks like, where that is not the declared one; nothing: it does, or nobody can tell.
+
+    `stop_words` are counted by language among so many `words`. Who has declared `simple` wants no language.
+
+    >>> looks_like({"german": 45, "english": 9, "dutch": 20}, 100, "english")
+    'german'
+    >>> looks_like({"german": 45, "english": 9}, 100, "simple"), looks_like({"danish": 3}, 8, "english")
+    (None, None)
+    """
+    best = max(stop_words, key=lambda language: (stop_words[language], language), default=declared)
+    counted = stop_words.get(best, 0)
+    if declared in ("simple", best) or counted < max(ENOUGH, SHARE * words):
+        return None
+    return best if counted >= MARGIN * stop_words.get(declared, 0) else None
+
+
+def change(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
+    """Make the keyword vectors of a chat by this language; how many messages were in another.
+
+    In slices: the same call goes on where one was broken off. Raises `NotFound`.
+    """
+    with database.tenant(tenant_id) as connection:
+        # alone: what is accepted or placed from now on is in the new language
+        chat = chats.lock_alone(connection, chat_id)
+        if chat is None:
+            raise NotFound(f"there is no chat {chat_id}")
+        if chat.language != language:
+            store.set_language(connection, chat_id, language)
+    changed = 0
+    after: str | None = ""
+    while after is not None:
+        after, more = persistently(partial(_relabel, database, tenant_id, chat_id, language, after))
+        changed += more
+    while persistently(partial(_relabel_sessions, database, tenant_id, chat_id, language)):
+        pass
+    return changed
+
+
+def _relabel(
+    database: Database, tenant_id: str, chat_id: str, language: str, after: str
+) -> tuple[str | None, int]:
+    with database.tenant(tenant_id) as connection:
+        chats.lock(connection, chat_id)
+        last, changed, gained = store.relabel_messages(connection, chat_id, language, after, AT_ONCE)
+        if gained:
+            chats.count_placed(connection, chat_id, 0, gained)
+    return last, changed
+
+
+def _relabel_sessions(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
+    with database.tenant(tenant_id) as connection:
+        chats.lock(connection, chat_id)
+        return store.relabel_sessions(connection, chat_id, language, AT_ONCE)
