@@ -223,6 +223,7 @@ def _running(settings: Settings, wanted: Wanted) -> Running:
         maintenance_database_url=told(settings.maintenance_database_url),
         owner_database_url=told(settings.owner_database_url),
         redis_url=told(settings.redis_url),
+        tenant=settings.tenant,
         embedding_provider=settings.embedding_provider,
         embedding_model=settings.embedding_model,
         flower_url=f"http://127.0.0.1:{wanted.flower_port}" if with_flower else None,

@@ -48,6 +48,9 @@ class Settings(BaseSettings):
     # where the embedded Postgres and Redis, logs and the generated API key lie
     data_dir: Path = Field(default_factory=_default_data_dir)
 
+    # the HTTP API of a running Backscroll, which answers the questions of the command line; none: the embedded one's
+    url: Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")] | None = None
+
     # whose data this is when nothing else says so
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
     # what a caller of the door must send as `Authorization: Bearer …`

@@ -157,3 +157,23 @@ def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
         text(_PROGRESS.format(embedded=_EMBEDDED if able else "0")),
         {"chats": list(chat_ids), "kinds": ["ingest", "summarize", *(["embed"] if able else [])]},
     ).one()
+
+
+def latest_chats(connection: Connection, limit: int) -> Sequence[Row[Any]]:
+    """The latest active chats of the tenant, as far as their sessions tell."""
+    return connection.execute(
+        text("""
+            SELECT c.chat_id, c.title, c.kind, c.time_zone, c.language, c.memory
+            FROM chats c LEFT JOIN (
+                SELECT chat_id, max(ended_at) AS last_at FROM conversation_sessions
+                WHERE status <> 'merged' GROUP BY chat_id
+            ) s USING (chat_id)
+            ORDER BY s.last_at DESC NULLS LAST, c.chat_id LIMIT :limit
+        """),
+        {"limit": limit},
+    ).all()
+
+
+def count_chats(connection: Connection) -> int:
+    """How many chats the tenant has."""
+    return int(connection.execute(text("SELECT count(*) FROM chats")).scalar_one())

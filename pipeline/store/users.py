@@ -96,3 +96,39 @@ def known(connection: Connection, ids: Sequence[str]) -> Row[Any]:
         """),
         {"ids": list(ids)},
     ).one()
+
+
+SEEN = 20_000
+"""Ids that a misspelt one is compared with."""
+
+
+def is_seen(connection: Connection, any_id: str) -> bool:
+    """Whether somebody of this id has written, was named or linked, or is known by a memory.
+
+    Messages, which no index finds by their sender, are read only for whom nothing else knows: a bot, or nobody.
+    """
+    return bool(
+        connection.execute(
+            text("""
+                SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)
+                    OR EXISTS (SELECT 1 FROM user_senders WHERE sender_id = :id OR user_id = :id)
+                    OR EXISTS (SELECT 1 FROM memories WHERE scope = 'user' AND user_id = :id)
+                    OR EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)
+            """),
+            {"id": any_id},
+        ).scalar_one()
+    )
+
+
+def some_seen(connection: Connection) -> list[str]:
+    """Ids of senders and users, at most `SEEN`."""
+    return list(
+        connection.scalars(
+            text("""
+                SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
+                SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
+                LIMIT :limit
+            """),
+            {"limit": SEEN},
+        )
+    )

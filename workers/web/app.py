@@ -36,6 +36,7 @@ from workers.web import (
     memories,
     messages,
     openapi,
+    overview,
     searches,
     users,
 )
@@ -97,7 +98,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     errors.install(app)
     for module in (
         *(health, messages, contexts, answers, searches),
-        *(memories, documents, users, members, forgetting),
+        *(memories, documents, users, overview, members, forgetting),
     ):
         app.include_router(module.router)
     openapi.install(app)

@@ -16,6 +16,7 @@ from schemas.documents import MAX_DOCUMENT_BYTES, DocumentFilter, DocumentIn
 from schemas.forgetting import Subject
 from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
+from schemas.overview import ChatPageQuery, SessionPageQuery
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch
 from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery, SearchQuery
@@ -159,6 +160,8 @@ def _query(model: type[BaseModel]) -> dict[str, Any]:
 
 MEMORY_FILTER = _query(MemoryFilter)
 DOCUMENT_FILTER = _query(DocumentFilter)
+CHAT_PAGE = _query(ChatPageQuery)
+SESSION_PAGE = _query(SessionPageQuery)
 
 MERGE_BODY = _body("MergePayload", Two_are_one={"into": "ann"})
 
