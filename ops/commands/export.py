@@ -8,6 +8,7 @@ from ops.commands import rendering
 from ops.commands.opening import opened
 from ops.connection import DataDirOption, TenantOption
 from pipeline import export as pipeline_export
+from pipeline import lookup
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
 
@@ -33,5 +34,6 @@ def user(
     """
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):
+        lookup.require_user(database, settings.tenant, user_id)
         for record in pipeline_export.of_user(database, settings.tenant, user_id):
             rendering.print_json(record)

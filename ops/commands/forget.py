@@ -8,12 +8,12 @@ import typer
 
 from ops.commands import rendering
 from ops.commands.hints import opened_hints
-from ops.commands.opening import opened
+from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from pipeline import forget as pipeline_forget
-from pipeline import ledger
+from pipeline import ledger, lookup
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
 from pipeline.store import receipts as store
@@ -40,7 +40,8 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def forget() -> None:
     """Remove messages for good, with their vectors and memories, and summarize what is left without them.
 
-    What was sent until now does not come back, however often it is sent or imported again. Ended half-way, it is
+    What was sent until now does not come back, however often it is sent or imported again. A user or chat that was
+    never seen ends it with 3, before anything is forgotten; `--unseen` forgets all the same. Ended half-way, it is
     finished by the workers or the next run; given up, it ends with 5.
     """
 
@@ -51,6 +52,7 @@ def message(
     external_id: Annotated[str, typer.Argument(help="The platform's id.", show_default=False)],
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
@@ -60,6 +62,7 @@ def message(
         {"kind": "message", "chat_id": chat, "external_id": external_id},
         dry_run,
         yes,
+        unseen,
         as_json,
         tenant,
         data_dir,
@@ -71,12 +74,13 @@ def user(
     sender: Annotated[str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)],
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Forget all that a user has said until now, in every chat, and what is known of them."""
-    _forget({"kind": "user", "sender_id": sender}, dry_run, yes, as_json, tenant, data_dir)
+    _forget({"kind": "user", "sender_id": sender}, dry_run, yes, unseen, as_json, tenant, data_dir)
 
 
 @app.command(epilog="**Example:** backscroll forget chat telegram:-100420 --dry-run")
@@ -84,12 +88,13 @@ def chat(
     chat: Annotated[str, typer.Argument(help="The chat's id.", show_default=False)],
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Forget a chat with all that was said in it until now."""
-    _forget({"kind": "chat", "chat_id": chat}, dry_run, yes, as_json, tenant, data_dir)
+    _forget({"kind": "chat", "chat_id": chat}, dry_run, yes, unseen, as_json, tenant, data_dir)
 
 
 @app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --confirm acme")
@@ -105,7 +110,7 @@ def tenant_(
 ) -> None:
     """Forget everything of a tenant, whose name is to be said once more; receipts and tombstones stay."""
     given = {"kind": "tenant"} | ({} if confirm is None else {"confirm": confirm})
-    _forget(given, dry_run, confirm is not None, as_json, tenant, data_dir)
+    _forget(given, dry_run, confirm is not None, True, as_json, tenant, data_dir)
 
 
 @app.command(epilog="**Example:** backscroll forget receipts --json")
@@ -129,10 +134,17 @@ def receipts(
 
 
 def _forget(
-    given: dict[str, str], dry_run: bool, yes: bool, as_json: bool, tenant: str | None, data_dir: Path | None
+    given: dict[str, str],
+    dry_run: bool,
+    yes: bool,
+    unseen: bool,
+    as_json: bool,
+    tenant: str | None,
+    data_dir: Path | None,
 ) -> None:
     subject = parse_payload(Subject, given)
     with opened(data_dir, tenant) as (settings, database):
+        require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=unseen)
         planned = pipeline_forget.plan(database, settings.tenant, subject)
         told = ", ".join(f"{count:,} {name}" for name, count in planned.items())
         if dry_run:
@@ -165,6 +177,13 @@ def _forget(
         f"Receipt {receipt.id}: forgotten, with what was sent until {rendering.moment(receipt.until)}."
     )
     rendering.out().print(table)
+
+
+def _require_seen(database: Database, tenant_id: str, subject: Subject) -> None:
+    if subject.sender_id is not None:
+        lookup.require_user(database, tenant_id, subject.sender_id)
+    if subject.chat_id is not None:
+        lookup.require_chat(database, tenant_id, subject.chat_id)
 
 
 def _not_as_json(as_json: bool, field: str, option: str) -> None:

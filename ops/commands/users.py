@@ -1,13 +1,15 @@
 """`backscroll users`: which senders, of one platform or of several, are one person."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from ops.commands import rendering
-from ops.commands.opening import opened
+from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
+from pipeline import lookup
 from pipeline import users as pipeline_users
 from pipeline.users import Linked
 from schemas.payloads import parse_payload
@@ -40,13 +42,17 @@ def users() -> None:
 def link(
     sender: SenderArgument,
     user: UserArgument,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Let a sender belong to a user, whomever they belonged to before."""
+    """Let a sender belong to a user, whomever they belonged to before. The user may be a new name; the sender not."""
     who = _both(user, sender)
     with opened(data_dir, tenant) as (settings, database):
+        require_seen(
+            lambda: lookup.require_user(database, settings.tenant, str(who.sender_id)), unseen=unseen
+        )
         linked = pipeline_users.link(database, settings.tenant, str(who.sender_id), who.user_id)
     _show_change(linked, as_json)
 
@@ -68,6 +74,7 @@ def unlink(
 def merge(
     user: UserArgument,
     into: Annotated[str, typer.Argument(help="The user that both are from now on.", show_default=False)],
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
@@ -75,6 +82,8 @@ def merge(
     """Let a user, with all their senders, be another one; either id names the person then."""
     who = _both(user, into)
     with opened(data_dir, tenant) as (settings, database):
+        for each in (who.user_id, str(who.sender_id)):
+            require_seen(partial(lookup.require_user, database, settings.tenant, each), unseen=unseen)
         linked = pipeline_users.merge(database, settings.tenant, who.user_id, str(who.sender_id))
     _show_change(linked, as_json)
 
