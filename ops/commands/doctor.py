@@ -1,17 +1,15 @@
 """`backscroll doctor`: looks at everything that can be wrong with a deployment, and mends what is safe to mend."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import redis
 import typer
 from pydantic import SecretStr
-from redis.exceptions import RedisError, ResponseError
 from rich.text import Text
-from sqlalchemy import Connection, create_engine, pool
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from ops import connection as stack
 from ops.commands import broker, rendering
@@ -19,20 +17,22 @@ from ops.commands.hints import opened_hints
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
-from pipeline import checkup
-from pipeline.checkup import Sample
 from pipeline.clients.factory import default_provider, make_embedder, space_by_name
 from pipeline.diagnosis.broker import Broker
 from pipeline.diagnosis.facts import Facts, diagnose
 from pipeline.diagnosis.finding import Finding, Severity, worst
 from pipeline.diagnosis.postgres import Login, not_running
-from pipeline.ledger import KINDS
-from pipeline.rules import Rules
-from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
+from schemas.kinds import KINDS
 from schemas.revision import REVISION
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from pipeline.checkup import Sample
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -69,6 +69,8 @@ def doctor(
     **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It asks no network but Postgres and
     Redis; with `--model` the model is looked for on this machine.
     """
+    from pipeline.store.database import Database
+
     try:
         settings = stack.open_stack(data_dir, tenant)
     except DatabaseUnavailable as error:
@@ -97,6 +99,9 @@ def examine(
     sample: Sample | None = None,
 ) -> tuple[Facts, Sample | None]:
     """Collect all facts, and which chats were looked at closely: those of `sample` if given."""
+    from pipeline import checkup
+    from pipeline.rules import Rules
+
     logins = {name: _login(name, url) for name, url in _urls(settings)}
     asked = _ask_redis(settings)
     told = list(logins.values())
@@ -136,6 +141,10 @@ def _urls(settings: Settings) -> Iterator[tuple[str, SecretStr]]:
 
 def _login(setting: str, url: SecretStr) -> Login:
     """Try a URL; the owner of the tables need not be bound by their walls."""
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    from pipeline import checkup
+
     try:
         with _connected(url) as connection:
             role, unbound = checkup.login(connection)
@@ -147,6 +156,8 @@ def _login(setting: str, url: SecretStr) -> Login:
 @contextmanager
 def _connected(url: SecretStr) -> Iterator[Connection]:
     """A connection in autocommit, as the role of this URL."""
+    from sqlalchemy import create_engine, pool
+
     driver = "postgresql+psycopg://" + url.get_secret_value().partition("://")[2]
     engine = create_engine(driver, poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
     try:
@@ -158,6 +169,9 @@ def _connected(url: SecretStr) -> Iterator[Connection]:
 
 def _ask_redis(settings: Settings) -> Broker:
     """Redis' own settings, and the queues that no worker answers for."""
+    import redis
+    from redis.exceptions import RedisError, ResponseError
+
     asked = broker.look(settings, workers=True)
     if asked.problem is not None or settings.redis_url is None:
         return Broker(problem=asked.problem)
@@ -218,6 +232,9 @@ def _try_model(settings: Settings) -> str | None:
 
 def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
     """Mend what is safe to mend; what was done."""
+    from pipeline import checkup
+    from pipeline.rules import Rules
+
     for tenant in facts.tenants:
         yield from checkup.mend(database, tenant, Rules.of(settings))
     server, spaces = facts.server, facts.spaces

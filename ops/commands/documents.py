@@ -11,7 +11,6 @@ from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import documents as pipeline_documents
 from pipeline.clients.factory import make_embedder
 from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
 from schemas.errors import InvalidInput
@@ -61,6 +60,8 @@ def add(
     It is cut into chunks that the embedding model reads whole, found by keyword at once and by meaning when workers
     have embedded it. Chunks that are as they were keep their vectors.
     """
+    from pipeline import documents as pipeline_documents
+
     if document_id is None and str(file) == STDIN:
         raise InvalidInput("id: standard input has no name: add --id", field="id")
     given = parse_payload(
@@ -95,6 +96,8 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List documents in the order of their ids."""
+    from pipeline import documents as pipeline_documents
+
     given = parse_payload(DocumentFilter, {"after": after, "limit": limit})
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_documents.listing(database, settings.tenant, given)
@@ -118,6 +121,8 @@ def show(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show a document's chunks as they are found and cited."""
+    from pipeline import documents as pipeline_documents
+
     with opened(data_dir, tenant) as (settings, database):
         chunks = pipeline_documents.passages(database, settings.tenant, document_id)
     if as_json:
@@ -137,6 +142,8 @@ def remove(
     data_dir: DataDirOption = None,
 ) -> None:
     """Remove a document with its chunks and their vectors; it may be added again."""
+    from pipeline import documents as pipeline_documents
+
     with opened(data_dir, tenant) as (settings, database):
         gone = pipeline_documents.remove(database, settings.tenant, document_id)
     if as_json:

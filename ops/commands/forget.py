@@ -1,8 +1,10 @@
 """`backscroll forget`: remove a message, a user, a chat or a tenant for good, and show the receipt."""
 
+from __future__ import annotations
+
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -12,16 +14,13 @@ from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
-from pipeline import forget as pipeline_forget
-from pipeline import ledger, lookup
-from pipeline.ledger import Policy
-from pipeline.rules import Rules
-from pipeline.store import receipts as store
-from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -118,6 +117,8 @@ def receipts(
     as_json: JsonOption = False, tenant: TenantOption = None, data_dir: DataDirOption = None
 ) -> None:
     """List the newest receipts: how much was forgotten and when, not whom."""
+    from pipeline.store import receipts as store
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         found = store.listing(connection, LISTED)
     if as_json:
@@ -142,6 +143,8 @@ def _forget(
     tenant: str | None,
     data_dir: Path | None,
 ) -> None:
+    from pipeline import forget as pipeline_forget
+
     subject = parse_payload(Subject, given)
     with opened(data_dir, tenant) as (settings, database):
         require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=unseen)
@@ -180,6 +183,8 @@ def _forget(
 
 
 def _require_seen(database: Database, tenant_id: str, subject: Subject) -> None:
+    from pipeline import lookup
+
     if subject.sender_id is not None:
         lookup.require_user(database, tenant_id, subject.sender_id)
     if subject.chat_id is not None:
@@ -193,6 +198,11 @@ def _not_as_json(as_json: bool, field: str, option: str) -> None:
 
 def _finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
     """The receipt when all is done, by this process or by a worker that was quicker."""
+    from pipeline import forget as pipeline_forget
+    from pipeline import ledger
+    from pipeline.ledger import Policy
+    from pipeline.rules import Rules
+
     handler = pipeline_forget.forgetter(database, Rules.of(settings))
     policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.work_max_attempts)
     while receipt.finished_at is None:

@@ -8,7 +8,6 @@ from ops.commands import rendering
 from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import lookup, tombstones
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
 
@@ -38,6 +37,8 @@ def user(
     While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`. An id that
     was never seen ends it with 3, before anything is switched.
     """
+    from pipeline import lookup, tombstones
+
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):
         require_seen(lambda: lookup.require_user(database, settings.tenant, user_id), unseen=unseen)

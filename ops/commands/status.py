@@ -1,9 +1,11 @@
 """`backscroll status`: what is owed and how late it is, what is stored, what happened, what was given up."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
@@ -14,11 +16,12 @@ from ops.commands.broker import Broker
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import status as pipeline_status
-from pipeline.status import Counts, Status
-from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.status import Counts, Status
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -54,6 +57,8 @@ def status(
 
 
 def _collect(database: Database, settings: Settings) -> Status:
+    from pipeline import status as pipeline_status
+
     everybody = settings.maintenance_database_url is not None
     return pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
 

@@ -1,7 +1,9 @@
 """`backscroll users`: which senders, of one platform or of several, are one person."""
 
+from __future__ import annotations
+
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,11 +11,11 @@ from ops.commands import rendering
 from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import lookup
-from pipeline import users as pipeline_users
-from pipeline.users import Linked
 from schemas.payloads import parse_payload
 from schemas.users import User, UserAddress
+
+if TYPE_CHECKING:
+    from pipeline.users import Linked
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -48,6 +50,9 @@ def link(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a sender belong to a user, whomever they belonged to before. The user may be a new name; the sender not."""
+    from pipeline import lookup
+    from pipeline import users as pipeline_users
+
     who = _both(user, sender)
     with opened(data_dir, tenant) as (settings, database):
         require_seen(
@@ -65,6 +70,8 @@ def unlink(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a sender be their own user again; what was learned under their id goes with them."""
+    from pipeline import users as pipeline_users
+
     with opened(data_dir, tenant) as (settings, database):
         linked = pipeline_users.unlink(database, settings.tenant, _both(sender).user_id)
     _show_change(linked, as_json)
@@ -80,6 +87,9 @@ def merge(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a user, with all their senders, be another one; either id names the person then."""
+    from pipeline import lookup
+    from pipeline import users as pipeline_users
+
     who = _both(user, into)
     with opened(data_dir, tenant) as (settings, database):
         for each in (who.user_id, str(who.sender_id)):
@@ -96,6 +106,8 @@ def show(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show the person whom an id belongs to."""
+    from pipeline import users as pipeline_users
+
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_users.show(database, settings.tenant, _both(user).user_id)
     if as_json:
@@ -112,6 +124,8 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List the users that have linked senders, up to 1,000 at once."""
+    from pipeline import users as pipeline_users
+
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_users.listing(database, settings.tenant, after=after, limit=LISTED)
     if as_json:

@@ -1,14 +1,19 @@
 """Waits, with progress shown, until what was brought in has become memory."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pipeline import status
-from pipeline.store.database import Database
+if TYPE_CHECKING:
+    from pipeline import status
+    from pipeline.store.database import Database
+
 
 LOOK_SECONDS = 0.5
 STALL_SECONDS = 20.0
@@ -28,6 +33,8 @@ def await_memory(
 
     `pause` lets so many seconds pass. Raises `DatabaseUnavailable`.
     """
+    from pipeline import status
+
     deadline = time.monotonic() + limit_seconds
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     moved_at, said = time.monotonic(), False
