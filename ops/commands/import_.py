@@ -1,10 +1,12 @@
 """`backscroll import`: the history that people have already, from their export files."""
 
+from __future__ import annotations
+
 import time
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,13 +20,15 @@ from ops.commands.sources import Source, open_source
 from ops.commands.waiting import await_memory
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
-from pipeline import importing, status
-from pipeline.importing import Event, Tally
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import Broken, DateOrder, ImportOptions, Notice
-from pipeline.store.database import Database
 from schemas.errors import BackscrollError, InvalidInput
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline import status
+    from pipeline.importing import Event, Tally
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -183,7 +187,7 @@ class _Bar:
         self._task: TaskID = self._progress.add_task(description, total=source.size, rate="")
         self._began = time.monotonic()
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> _Bar:
         self._progress.start()
         return self
 
@@ -213,6 +217,9 @@ def _check(source: Source, report: _Report, shown: bool) -> None:
 
 
 def _import(source: Source, settings: Settings, database: Database, report: _Report, shown: bool) -> Tally:
+    from pipeline import importing
+    from pipeline.importing import Tally
+
     tally = Tally()
     settle = timedelta(seconds=settings.settle_seconds)
     events = importing.store(database, settings.tenant, source.records(), settle=settle)
@@ -238,6 +245,8 @@ def _import(source: Source, settings: Settings, database: Database, report: _Rep
 
 
 def _warn_of_overlap(event: Event, report: _Report) -> None:
+    from pipeline import importing
+
     if isinstance(event, importing.Stored) and event.new and event.overlapping:
         report.notice(
             f"{event.chat.chat_id} already holds messages of the same time that came another way, such as "
