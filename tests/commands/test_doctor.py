@@ -226,7 +226,7 @@ def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network
     told = diagnose(run, *model)["findings"]
     # Then both are found
     checks = {each["check"] for each in told}
-    assert {"space", "wall"} <= checks
+    assert {"space", "walls"} <= checks
     assert ("model" in checks) == bool(model)
     assert "sentence-transformers/all-MiniLM-L6-v3" in next(
         each["what"] for each in told if each["check"] == "space"
@@ -239,7 +239,7 @@ def test_an_embedder_that_cannot_be_is_a_finding(
 ) -> None:
     monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "no-such-hash")
     as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    assert found(run) == {"model": "error", "space": "error", "wall": "error"}
+    assert found(run) == {"model": "error", "space": "error", "walls": "error"}
 
 
 def test_a_role_that_cannot_log_in_hides_nothing_else(
@@ -249,7 +249,7 @@ def test_a_role_that_cannot_log_in_hides_nothing_else(
     url = settings.maintenance_database_url.get_secret_value()
     monkeypatch.setenv("BACKSCROLL_MAINTENANCE_DATABASE_URL", url.replace("backscroll_maintenance", "nobody"))
     as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    assert found(run) == {"connection": "error", "wall": "error"}
+    assert found(run) == {"connection": "error", "walls": "error"}
 
 
 def test_where_nothing_runs_that_is_the_one_finding(
