@@ -41,6 +41,8 @@ COMMANDS = {
     "backfills": "ops.commands.backfills",
     "work": "ops.commands.work",
     "doctor": "ops.commands.doctor",
+    "backup": "ops.commands.backup",
+    "restore": "ops.commands.restore",
     "prune": "ops.commands.prune",
     "forget": "ops.commands.forget",
     "export": "ops.commands.export",

@@ -52,6 +52,8 @@ class Settings(BaseSettings):
     maintenance_database_url: SecretStr | None = None
     # Postgres as the role that owns the tables: migrations and index builds alone
     owner_database_url: SecretStr | None = None
+    # Postgres as the role that reads all tenants, past row-level security: `backscroll backup` alone
+    backup_database_url: SecretStr | None = None
     # the broker; none: the embedded one
     redis_url: SecretStr | None = None
     # where the embedded Postgres and Redis, logs and the generated API key lie

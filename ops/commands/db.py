@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 # which setting takes the URL of which role
-SETTING_OF: dict[LoginRole, str] = {"app": "", "maintenance": "MAINTENANCE_", "owner": "OWNER_"}
+SETTING_OF: dict[LoginRole, str] = {
+    "app": "",
+    "maintenance": "MAINTENANCE_",
+    "owner": "OWNER_",
+    "backup": "BACKUP_",
+}
 
 
 @app.callback(epilog="**Examples:** backscroll db status · backscroll db upgrade")
