@@ -93,7 +93,9 @@ def _parts(found: Status, asked: Broker) -> Iterator[RenderableType]:
     if asked.problem:
         yield Text(f"Redis does not answer, what is owed waits for it: {asked.problem}", style="red")
     else:
-        yield Text("Redis answers")
+        swept = asked.swept_seconds_ago
+        when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
+        yield Text(f"Redis answers; {when}")
     yield from _stored(found.counts)
     yield from _work(found)
     yield from _queues(asked)

@@ -11,10 +11,12 @@ import pytest
 import typer
 
 from ops import cli
-from ops.commands import opening, rendering
+from ops.commands import rendering
+from ops.embedded import archive
+from pipeline import lookup
 
 
-@pytest.mark.parametrize("module", [opening, rendering])
+@pytest.mark.parametrize("module", [lookup, archive, rendering])
 def test_docstring_examples_hold(module: object) -> None:
     tried = doctest.testmod(module)  # type: ignore[arg-type]
     assert tried.attempted
