@@ -10,13 +10,13 @@ import click
 import pytest
 import typer
 
-from ops import cli
+from ops import cli, memory
 from ops.commands import rendering
 from ops.embedded import archive
 from pipeline import lookup
 
 
-@pytest.mark.parametrize("module", [lookup, archive, rendering])
+@pytest.mark.parametrize("module", [lookup, archive, memory, rendering])
 def test_docstring_examples_hold(module: object) -> None:
     tried = doctest.testmod(module)  # type: ignore[arg-type]
     assert tried.attempted

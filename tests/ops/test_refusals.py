@@ -76,7 +76,7 @@ def test_a_taken_port_is_named_before_anything_is_started(here: Here, tmp_path: 
     assert told.returncode == 4
     assert f"Port {port}" in told.stderr
     assert option in told.stderr
-    assert not (data_dir / "postgres.log").exists()
+    assert not data_dir.exists()
 
 
 def test_a_data_folder_that_cannot_be_written_to_is_named(here: Here, tmp_path: Path) -> None:
