@@ -38,7 +38,8 @@ def kind_of(command: Sequence[str]) -> str | None:
     """
     if not command:
         return None
-    program = Path(command[0]).name.partition(":")[0]
+    # both write what they are doing behind their name
+    program = re.split("[ :]", Path(command[0]).name)[0]
     if program in {"postgres", "redis-server"}:
         return program.partition("-")[0]
     if "workers.web" in command:

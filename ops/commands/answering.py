@@ -10,9 +10,11 @@ import typer
 
 from ops import client, connection
 from ops.commands import rendering
+from ops.commands.hints import opened_hints
 from ops.commands.opening import find_chat, opened
 from ops.connection import running_api
 from schemas.context import Context
+from schemas.documents import DocumentIn, DocumentKept
 from schemas.overview import ChatPage, ChatSummary, SessionPage, SessionSpan
 from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery, SearchResult
@@ -44,6 +46,9 @@ class Answering(Protocol):
 
     def search(self, query: SearchQuery) -> SearchResult:
         """What a chat's memory finds."""
+
+    def keep(self, document: DocumentIn) -> DocumentKept:
+        """Cut a document into what the model reads whole, and keep it."""
 
 
 @contextmanager
@@ -85,6 +90,9 @@ class _There:
     def search(self, query: SearchQuery) -> SearchResult:
         return self.api.post("/v1/search", query, SearchResult)
 
+    def keep(self, document: DocumentIn) -> DocumentKept:
+        return self.api.post("/v1/documents", document, DocumentKept)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Here:
@@ -125,6 +133,16 @@ class _Here:
         # the very characters need no model
         embedder = None if query.mode == "exact" else self._embedder()
         return search(self.database, self.settings.tenant, query, embedder=embedder, settings=self.settings)
+
+    def keep(self, document: DocumentIn) -> DocumentKept:
+        from pipeline import documents
+
+        chunks = documents.cut(document.content, self._embedder())
+        kept = documents.keep(self.database, self.settings.tenant, document, chunks)
+        if kept.written:
+            with opened_hints(self.settings, rendering.err()) as hints:
+                hints.send("embed")
+        return DocumentKept(outcome=kept.outcome, chunks=kept.chunks, written=kept.written)
 
     def _embedder(self) -> "Embedder":
         from pipeline.clients.factory import default_provider, make_embedder

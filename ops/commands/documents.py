@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from ops.commands import rendering
-from ops.commands.hints import opened_hints
+from ops.commands.answering import LocalOption, answering
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline.clients.factory import make_embedder
 from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
 from schemas.errors import InvalidInput
 from schemas.messages import DEFAULT_LANGUAGE
@@ -52,16 +51,16 @@ def add(
     ] = None,
     language: Annotated[str, typer.Option(help="Of its keyword search.")] = DEFAULT_LANGUAGE,
     as_json: JsonOption = False,
+    local: LocalOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Add a document, or put a new version in the place of the one with this id.
 
     It is cut into chunks that the embedding model reads whole, found by keyword at once and by meaning when workers
-    have embedded it. Chunks that are as they were keep their vectors.
+    have embedded it. Chunks that are as they were keep their vectors. The running Backscroll does it, as by
+    `backscroll context`.
     """
-    from pipeline import documents as pipeline_documents
-
     if document_id is None and str(file) == STDIN:
         raise InvalidInput("id: standard input has no name: add --id", field="id")
     given = parse_payload(
@@ -73,13 +72,11 @@ def add(
             "language": language,
         },
     )
-    with opened(data_dir, tenant) as (settings, database):
-        with rendering.patience("loading the model that will read it …", shown=not as_json):
-            chunks = pipeline_documents.cut(given.content, make_embedder(settings))
-        kept = pipeline_documents.keep(database, settings.tenant, given, chunks)
-        if kept.written:
-            with opened_hints(settings, rendering.err()) as hints:
-                hints.send("embed")
+    with (
+        answering(data_dir, tenant, local=local) as answerer,
+        rendering.patience("Cutting it for the model that will read it …", shown=not as_json),
+    ):
+        kept = answerer.keep(given)
     if as_json:
         rendering.print_json({"document_id": given.document_id, **vars(kept)})
         return

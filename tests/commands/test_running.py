@@ -92,6 +92,18 @@ def test_the_page_of_a_context_is_the_same(run: Run, url: str, tmp_path: Path) -
     assert len(re.findall("<rect", text)) > 30
 
 
+def test_a_document_is_cut_by_what_runs(run: Run, url: str, tmp_path: Path) -> None:
+    page = tmp_path / "rules.md"
+    page.write_text("# House rules\n\nThe boiler is serviced every May.")
+    assert run("documents", "add", page, "--json").json == {
+        "document_id": "rules.md",
+        "outcome": "new",
+        "chunks": 1,
+        "written": 1,
+    }
+    assert run("documents", "add", page).out == "rules.md: unchanged, 1 chunks\n"
+
+
 def test_a_running_up_is_found_by_its_data_folder(
     run: Run, api: httpx.Client, settings: Settings, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
