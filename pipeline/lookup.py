@@ -94,10 +94,11 @@ def require_user(database: Database, tenant_id: str, any_id: str) -> None:
 
     Seen is who wrote, was named or linked, is remembered, was forgotten, or is not to be remembered.
     """
+    if seen_users(database, tenant_id, any_id):
+        return
     with database.tenant(tenant_id) as connection:
-        if users.is_seen(connection, any_id) or _has_tombstone(
-            connection, ("user", any_id), ("unremembered", any_id)
-        ):
+        # a bot, which is no member
+        if users.has_written(connection, any_id):
             return
         known = dict.fromkeys(users.some_seen(connection), "")
     raise _never_seen(any_id, known)
@@ -105,11 +106,30 @@ def require_user(database: Database, tenant_id: str, any_id: str) -> None:
 
 def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
     """Raise `NotFound`, which names the nearest ids, for a chat that was never seen nor forgotten."""
+    if seen_chat(database, tenant_id, chat_id):
+        return
     with database.tenant(tenant_id) as connection:
-        if chats.get(connection, chat_id) or _has_tombstone(connection, ("chat", chat_id)):
-            return
         known = {row.chat_id: row.title for row in chats.overview(connection)}
     raise _never_seen(chat_id, known)
+
+
+def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
+    """Whether each of these is somebody who spoke, was named, linked, remembered, forgotten or switched off before.
+
+    A bot may speak of whom it has not sent yet: it is told, not refused. Raises `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        return all(
+            users.is_named(connection, each)
+            or _has_tombstone(connection, ("user", each), ("unremembered", each))
+            for each in ids
+        )
+
+
+def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
+    """Whether there is or was this chat. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        return chats.get(connection, chat_id) is not None or _has_tombstone(connection, ("chat", chat_id))
 
 
 def close_matches(given: str, known: Mapping[str, str]) -> list[str]:
