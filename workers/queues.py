@@ -11,7 +11,7 @@ import structlog
 from celery import Celery
 from celery.utils.nodenames import gethostname
 from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,11 @@ def length(app: Celery, queue: str) -> int:
 def note_sweep(app: Celery) -> None:
     """Note that a sweep has just been done. Raises `kombu.exceptions.OperationalError` when Redis is away."""
     with app.connection_for_write() as connection:
-        connection.default_channel.client.set(SWEPT, 1, ex=SWEPT_SECONDS)
+        try:
+            connection.default_channel.client.set(SWEPT, 1, ex=SWEPT_SECONDS)
+        except ResponseError as error:
+            # Redis is full: the sweep itself is done
+            log.warning("sweep_not_noted", error=str(error))
 
 
 def seconds_since_sweep(app: Celery) -> float | None:
