@@ -89,16 +89,17 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
     return settings.model_copy(update=missing)
 
 
-def running_api(settings: Settings, tenant: str | None) -> "Api | None":
+def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -> "Api | None":
     """The HTTP API to ask instead of loading a model: that of the settings, or of the `backscroll up` that runs.
 
-    `tenant` is what the command line says; None when another one's data is asked for than the API serves, and for a
-    database that is not the running one's. Raises `SettingsError`.
+    `data_dir` and `tenant` are what the command line says; a folder that is named there stands above the URL of the
+    settings. None when another tenant's data is asked for than the API serves, and for a database that is not the
+    running one's. Raises `SettingsError`.
     """
     from ops.client import Api
 
     key = settings.api_key.get_secret_value() if settings.api_key else None
-    if settings.url is not None:
+    if settings.url is not None and data_dir is None:
         if tenant is not None:
             # which tenant it serves goes by its key
             return None

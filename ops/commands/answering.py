@@ -16,7 +16,7 @@ from ops.connection import running_api
 from schemas.context import Context
 from schemas.documents import DocumentIn, DocumentKept
 from schemas.overview import ChatPage, ChatSummary, SessionPage, SessionSpan
-from schemas.payloads import ContextQuery
+from schemas.payloads import ChatAddress, ContextQuery, parse_payload
 from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings
 
@@ -55,7 +55,7 @@ class Answering(Protocol):
 def answering(data_dir: Path | None, tenant: str | None, *, local: bool) -> Iterator[Answering]:
     """The running Backscroll, or this process. Raises as `ops.connection` does."""
     settings = connection.configured(data_dir, tenant)
-    api = None if local else running_api(settings, tenant)
+    api = None if local else running_api(settings, data_dir, tenant)
     if api is not None:
         yield _There(api)
         return
@@ -71,7 +71,7 @@ class _There:
 
     def chat(self, chat_id: str | None) -> ChatSummary:
         if chat_id is not None:
-            return self.api.get(f"/v1/chats/{client.quoted(chat_id)}", ChatSummary)
+            return self.api.get(f"/v1/chats/{client.quoted(_checked(chat_id))}", ChatSummary)
         page = self.api.get("/v1/chats", ChatPage, limit=10)
         if page.total == 1:
             return page.chats[0]
@@ -107,7 +107,7 @@ class _Here:
         from pipeline import lookup
 
         with self.database.tenant(self.settings.tenant) as connection:
-            return lookup.summary(find_chat(connection, chat_id))
+            return lookup.summary(find_chat(connection, None if chat_id is None else _checked(chat_id)))
 
     def sessions(self, chat_id: str, limit: int) -> list[SessionSpan]:
         from pipeline import lookup
@@ -150,6 +150,11 @@ class _Here:
         if (self.settings.embedding_provider or default_provider()) == "sentence-transformers":
             rendering.err().print(_why_slow(chosen=self.chosen), style="dim", markup=False)
         return make_embedder(self.settings)
+
+
+def _checked(chat_id: str) -> str:
+    """The id, if it can be one. Raises `InvalidInput`."""
+    return parse_payload(ChatAddress, {"chat_id": chat_id}).chat_id
 
 
 def _why_slow(*, chosen: bool) -> str:

@@ -139,16 +139,27 @@ def test_without_one_it_says_that_a_model_is_loaded(run: Run, monkeypatch: pytes
     assert run("search", "boiler", "--mode", "exact").err == ""
 
 
-def test_what_the_api_refuses_ends_as_it_does_here(run: Run, url: str) -> None:
+def test_what_the_api_refuses_ends_as_it_does_here(
+    run: Run, url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings.database_url is not None
     for wrong, code, told in (
         (["--profile", "none"], 2, "profile"),
         (["--budget", 1], 2, "budget_tokens"),
+        (["--chat", ""], 2, "chat_id"),
+        (["--chat", "app:a/b c?#ü"], 3, "there is no chat app:a/b c?#ü"),
         (["--chat", "telegram:100420"], 3, "did you mean telegram:-100420 (Harbour House)?"),
     ):
         answered = run("context", QUESTION, *wrong)
         assert answered.code == code, answered.err
         assert told in answered.err
         assert "Traceback" not in answered.err
+        with monkeypatch.context() as patch:
+            # the same in this process
+            patch.delenv("BACKSCROLL_URL")
+            patch.setenv("BACKSCROLL_DATABASE_URL", settings.database_url.get_secret_value())
+            here = run("context", QUESTION, *wrong)
+        assert (here.code, here.err) == (answered.code, answered.err)
 
 
 def test_a_refused_key_a_missing_key_and_a_dead_address_are_told(
