@@ -5,17 +5,20 @@ that no command waits for another's libraries. Whatever commands need before the
 Postgres is, they get from `ops.connection`.
 """
 
+import ast
 import importlib
 import importlib.metadata
+import importlib.util
 import logging
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import structlog
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from ops import exit_codes
 from schemas.errors import BackscrollError
@@ -38,6 +41,8 @@ COMMANDS = {
     "backfills": "ops.commands.backfills",
     "work": "ops.commands.work",
     "doctor": "ops.commands.doctor",
+    "backup": "ops.commands.backup",
+    "restore": "ops.commands.restore",
     "prune": "ops.commands.prune",
     "forget": "ops.commands.forget",
     "export": "ops.commands.export",
@@ -57,7 +62,16 @@ the file that `BACKSCROLL_CONFIG` names.
 
 
 class Commands(TyperGroup):
-    """The subcommands of `COMMANDS`, each imported at its first use."""
+    """The subcommands of `COMMANDS`, each imported at its first use; the list of them imports none."""
+
+    listing = False
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.listing = False
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -65,6 +79,8 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
+        if self.listing:
+            return TyperCommand(cmd_name, help=_help_of(COMMANDS[cmd_name]))
         command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
         command.name = cmd_name
         # completion is installed for all commands at once, if at all
@@ -73,6 +89,20 @@ class Commands(TyperGroup):
         ]
         _add_exit_codes(command)
         return command
+
+
+def _help_of(module: str) -> str:
+    """The help of a module's command, or of its group of commands, read from the source without running it."""
+    spec = importlib.util.find_spec(module)
+    source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+    told: dict[str, str] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef):
+            for each in node.decorator_list:
+                called = each.func if isinstance(each, ast.Call) else each
+                if isinstance(called, ast.Attribute) and called.attr in {"callback", "command"}:
+                    told.setdefault(called.attr, ast.get_docstring(node) or "")
+    return told.get("callback") or told.get("command", "")
 
 
 def _add_exit_codes(command: Any) -> None:

@@ -14,6 +14,7 @@ from schemas.settings import Settings, load_settings
 if TYPE_CHECKING:
     from celery import Celery
 
+    from ops.client import Api
     from pipeline.store.database import Database
 
 # The options that every command has which works on data.
@@ -57,13 +58,7 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
     settings = configured(data_dir, tenant)
     if settings.database_url and settings.redis_url:
         return settings
-    try:
-        running = stack.running(settings.data_dir)
-    except PermissionError as error:
-        raise SettingsError(
-            f"The data folder {settings.data_dir} belongs to somebody else: run this as its owner, or name "
-            "another by --data-dir or BACKSCROLL_DATA_DIR."
-        ) from error
+    running = _running(settings)
     if running is None:
         if settings.database_url:
             # without Redis what only reads works
@@ -92,6 +87,44 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
             "embedding_model": running.embedding_model,
         }
     return settings.model_copy(update=missing)
+
+
+def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -> "Api | None":
+    """The HTTP API to ask instead of loading a model: that of the settings, or of the `backscroll up` that runs.
+
+    `data_dir` and `tenant` are what the command line says; a folder that is named there stands above the URL of the
+    settings. None when another tenant's data is asked for than the API serves, and for a database that is not the
+    running one's. Raises `SettingsError`.
+    """
+    from ops.client import Api
+
+    key = settings.api_key.get_secret_value() if settings.api_key else None
+    if settings.url is not None and data_dir is None:
+        if tenant is not None:
+            # which tenant it serves goes by its key
+            return None
+        if key is None:
+            raise SettingsError(
+                "BACKSCROLL_URL is set and BACKSCROLL_API_KEY is not: set it to the key of that Backscroll"
+            )
+        return Api(url=settings.url, api_key=key)
+    running = _running(settings)
+    if running is None or (running.tenant or settings.tenant) != settings.tenant:
+        return None
+    if settings.database_url and settings.database_url.get_secret_value() != running.database_url:
+        return None
+    return Api(url=running.door_url, api_key=running.api_key)
+
+
+def _running(settings: Settings) -> stack.Running | None:
+    """The `backscroll up` that runs with the data folder. Raises `SettingsError` for somebody else's folder."""
+    try:
+        return stack.running(settings.data_dir)
+    except PermissionError as error:
+        raise SettingsError(
+            f"The data folder {settings.data_dir} belongs to somebody else: run this as its owner, or name "
+            "another by --data-dir or BACKSCROLL_DATA_DIR."
+        ) from error
 
 
 def open_database(settings: Settings) -> "Database":

@@ -1,6 +1,14 @@
 """What commands end with: the codes that `backscroll --help` and the README explain."""
 
-from schemas.errors import BackscrollError, InvalidInput, NotFound, Permanent, Retryable, SchemaOutdated
+from schemas.errors import (
+    ApiFailed,
+    BackscrollError,
+    InvalidInput,
+    NotFound,
+    Permanent,
+    Retryable,
+    SchemaOutdated,
+)
 
 # done, but the result is not what it should be
 NOT_AS_IT_SHOULD_BE = 5
@@ -17,6 +25,7 @@ OF_ERROR: dict[type[BackscrollError], int] = {
     Retryable: 1,
     InvalidInput: 2,
     NotFound: 3,
+    ApiFailed: DEFECT,
     Permanent: 4,
 }
 

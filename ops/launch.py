@@ -19,7 +19,7 @@ from redis import Redis, RedisError
 from ops import migrate, processes, stack
 from ops.choices import Wanted, choose_embedder, choose_ports
 from ops.embedded.folder import explained, make_folder, write_private
-from ops.embedded.lock import open_lock, take
+from ops.embedded.lock import is_taken, open_lock, take
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.redis import EmbeddedRedis
 from ops.embedded.server import EmbeddedServer
@@ -91,6 +91,11 @@ def everything(settings: Settings, wanted: Wanted, say: Say) -> Iterator[Launche
     main thread. Raises `RunsAlready`, `DataFolderError`, `PortTaken`, `SettingsError`, `QueueUnavailable`,
     `NotReady`, and what the embedded servers and the migrations raise.
     """
+    with explained(settings.data_dir):
+        is_free = not is_taken(settings.data_dir / stack.LOCK)
+    if is_free:
+        # for a port that cannot be had no folder is made; who holds the lock holds the port as well
+        settings, wanted = choose_ports(settings, wanted)
     make_folder(settings.data_dir)
     with contextlib.ExitStack() as cleanup:
         _lock(settings.data_dir, cleanup)
@@ -223,6 +228,7 @@ def _running(settings: Settings, wanted: Wanted) -> Running:
         maintenance_database_url=told(settings.maintenance_database_url),
         owner_database_url=told(settings.owner_database_url),
         redis_url=told(settings.redis_url),
+        tenant=settings.tenant,
         embedding_provider=settings.embedding_provider,
         embedding_model=settings.embedding_model,
         flower_url=f"http://127.0.0.1:{wanted.flower_port}" if with_flower else None,

@@ -107,6 +107,12 @@ def state(owner_url: str) -> State:
         )
 
 
+def revisions() -> list[str]:
+    """All migrations that this program knows, the newest first."""
+    script = ScriptDirectory.from_config(config("postgresql://unused"))
+    return [each.revision for each in script.walk_revisions()]
+
+
 def configured_space(settings: Settings) -> EmbeddingSpace:
     """The space of the embedder that the settings name; loads no model. Raises `SettingsError`."""
     return make_embedder(settings).space
@@ -120,8 +126,7 @@ def _spaces(connection: Connection) -> tuple[tuple[str, str], ...]:
 
 
 def _require_known(found: State) -> None:
-    script = ScriptDirectory.from_config(config("postgresql://unused"))
-    if found.found and found.found not in {revision.revision for revision in script.walk_revisions()}:
+    if found.found and found.found not in revisions():
         raise SchemaOutdated(
             f"the database is at migration {found.found}, which this program (up to {found.newest}) does not "
             "know: update the program"

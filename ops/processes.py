@@ -38,7 +38,7 @@ TOLD = (
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """The environment in which a process finds these settings; the owner of the tables is told to none."""
+    """The environment in which a process finds these settings; the roles of owner and backup are told to none."""
     told = {}
     for name in TOLD:
         value = getattr(settings, name)
@@ -46,7 +46,8 @@ def environment(settings: Settings) -> dict[str, str]:
             told[PREFIX + name.upper()] = (
                 value.get_secret_value() if isinstance(value, SecretStr) else str(value)
             )
-    inherited = {name: value for name, value in os.environ.items() if name != f"{PREFIX}OWNER_DATABASE_URL"}
+    untold = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL"}
+    inherited = {name: value for name, value in os.environ.items() if name not in untold}
     # Warm shutdown has no end while a task hangs; this one gives back what it holds after its time.
     return inherited | told | {"REMAP_SIGTERM": "SIGQUIT"}
 

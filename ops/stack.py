@@ -5,7 +5,7 @@ long as the process lives, however it ends, so that what the file says is believ
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from ops.embedded.folder import write_private
@@ -26,6 +26,8 @@ class Running:
     maintenance_database_url: str
     owner_database_url: str
     redis_url: str
+    # whose data the door serves; none: it does not say
+    tenant: str | None = None
     # what makes the vectors: a question must be embedded as the messages were
     embedding_provider: str | None = None
     embedding_model: str | None = None
@@ -39,10 +41,12 @@ def running(data_dir: Path) -> Running | None:
     if not is_taken(data_dir / LOCK):
         return None
     try:
-        return Running(**json.loads((data_dir / STATE).read_bytes()))
+        told = json.loads((data_dir / STATE).read_bytes())
     except FileNotFoundError:
         # it is only starting
         return None
+    # a newer version may tell more
+    return Running(**{field.name: told[field.name] for field in fields(Running) if field.name in told})
 
 
 def publish(data_dir: Path, state: Running) -> None:

@@ -90,6 +90,12 @@ def skew_seconds(database: Database) -> float:
     return (there - (before + (after - before) / 2)).total_seconds()
 
 
+def written_spaces(database: Database) -> list[EmbeddingSpace]:
+    """The stored spaces that new vectors go into; none without vector tables."""
+    with database.tenant("") as connection:
+        return spaces.written(connection) if vectors.exist(connection) else []
+
+
 def embedding(
     database: Database,
     embedder: EmbeddingSpace,
@@ -127,7 +133,8 @@ def embedding(
     return Spaces(
         active=next((name for name, each in statuses.items() if each == "active"), None),
         building=[name for name, each in statuses.items() if each == "building"],
-        embedder=embedder.name,
+        # a model that nobody has loaded yet has not told its dimensions
+        embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
         missing_indexes=[spaces.index_of(s) for s in written if is_worth_it and not indexed[s.id]],
         unread_indexes=[spaces.index_of(s) for s in written if is_unread and indexed[s.id]],

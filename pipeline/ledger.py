@@ -25,8 +25,6 @@ from schemas.errors import LeaseLost, Permanent, ProviderUnavailable, Retryable
 
 log = structlog.get_logger(__name__)
 
-KINDS = ("ingest", "embed", "summarize", "backfill", "forget")
-
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
 # A provider that is away is asked again at this pace; such a try does not count as an attempt.

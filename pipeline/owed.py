@@ -15,9 +15,8 @@ from sqlalchemy import Connection
 from pipeline.store import backfills, owed, work
 from pipeline.store.database import Database
 from pipeline.store.work import Owed
+from schemas.kinds import ARRIVAL
 
-ARRIVAL = "arrival"
-PAYLOAD = "payload"
 DROPPABLE = frozenset({"embed", "summarize", "backfill"})
 DROPPED = "dropped by an operator"
 # Rows changed in one transaction.

@@ -73,6 +73,19 @@ class Document(BaseModel):
     changed_at: datetime
 
 
+class DocumentKept(BaseModel):
+    """What became of a document that was sent."""
+
+    model_config = ConfigDict(frozen=True)
+
+    # `kept_out`: memory is switched off
+    outcome: Literal["new", "replaced", "unchanged", "kept_out"]
+    # all that it has now
+    chunks: int
+    # of them written now; the others stood as they are
+    written: int
+
+
 class Passage(BaseModel):
     """A chunk of a document, cited as `Doc <document_id>/Chunk <chunk_index>`."""
 

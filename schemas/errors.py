@@ -6,9 +6,11 @@
     │   ├── DatabaseUnavailable      Postgres cannot be reached
     │   ├── QueueUnavailable         Redis cannot be reached
     │   ├── Busy                     something else is being done to the same things
+    │   ├── ApiUnavailable           the HTTP API of a running Backscroll does not answer
     │   ├── LeaseLost                somebody else has claimed the work since; the result is thrown away
     │   └── SchemaOutdated           the database's tables are not those that this program needs
     ├── ProviderFailed           a model says that it failed, by itself or by this input; tries are counted
+    ├── ApiFailed                the HTTP API says that it is at fault
     └── Permanent                trying again cannot help
         ├── InvalidInput             a value is wrong; names the field and what is allowed
         ├── NotFound                 there is no such chat, session, backfill …
@@ -41,6 +43,14 @@ class DatabaseUnavailable(Retryable):
 
 class QueueUnavailable(Retryable):
     """Redis cannot be reached."""
+
+
+class ApiUnavailable(Retryable):
+    """The HTTP API of a running Backscroll does not answer, or not now."""
+
+
+class ApiFailed(BackscrollError):
+    """The HTTP API of a running Backscroll says that it has a defect."""
 
 
 class LeaseLost(Retryable):

@@ -4,15 +4,24 @@ Built only at the edges (command line, workers, door) and passed in.
 """
 
 import os
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.errors import SettingsError
 
 PREFIX = "BACKSCROLL_"
+
+OTHERS = (
+    *("CONFIG", "SUPERUSER_URL", "VENV", "EXTRAS"),
+    *("OWNER_PASSWORD", "APP_PASSWORD", "MAINTENANCE_PASSWORD", "BACKUP_PASSWORD"),
+)
+"""Names with our prefix that are read by `db roles`, the scripts and compose."""
 
 
 def _named(name: str, *others: str) -> AliasChoices:
@@ -43,10 +52,15 @@ class Settings(BaseSettings):
     maintenance_database_url: SecretStr | None = None
     # Postgres as the role that owns the tables: migrations and index builds alone
     owner_database_url: SecretStr | None = None
+    # Postgres as the role that reads all tenants, past row-level security: `backscroll backup` alone
+    backup_database_url: SecretStr | None = None
     # the broker; none: the embedded one
     redis_url: SecretStr | None = None
     # where the embedded Postgres and Redis, logs and the generated API key lie
     data_dir: Path = Field(default_factory=_default_data_dir)
+
+    # the HTTP API of a running Backscroll, which answers the questions of the command line; none: the embedded one's
+    url: Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")] | None = None
 
     # whose data this is when nothing else says so
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
@@ -138,15 +152,33 @@ class Settings(BaseSettings):
 def load_settings(**overrides: Any) -> Settings:
     """The settings of this process.
 
-    Raises `SettingsError` that names each wrong variable, its value and what is allowed.
+    Raises `SettingsError` that names each wrong variable, its value and what is allowed, and each variable with our
+    prefix that is no setting.
     """
     config = os.environ.get(PREFIX + "CONFIG")
     if config and not Path(config).is_file():
         raise SettingsError(f"{PREFIX}CONFIG names {config}, which is not a file")
+    files = (".env", config) if config else (".env",)
+    _refuse_unknown({"the environment": os.environ} | {file: dotenv_values(file) for file in files})
     try:
-        return Settings(_env_file=(".env", config) if config else ".env", **overrides)
+        return Settings(_env_file=files, **overrides)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(e) for e in error.errors())) from None
+
+
+def _refuse_unknown(given: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `SettingsError` for what has our prefix and is read by nobody; `given` are names by where they stand."""
+    known = [*(name.upper() for name in Settings.model_fields), *OTHERS]
+    told = []
+    for place, names in given.items():
+        for name in sorted(names):
+            bare = name.upper().removeprefix(PREFIX)
+            if name.upper().startswith(PREFIX) and bare not in known:
+                near = get_close_matches(bare, known, n=1)
+                hint = f"did you mean {PREFIX}{near[0]}?" if near else "take it away"
+                told.append(f"{name} in {place} is no setting; {hint}")
+    if told:
+        raise SettingsError("\n".join(told))
 
 
 def _explain(error: Any) -> str:

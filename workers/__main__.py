@@ -10,6 +10,14 @@ from pathlib import Path
 
 from celery.__main__ import main
 
+from schemas.errors import SettingsError
+from schemas.settings import load_settings
+
 if __name__ == "__main__":
     sys.path.append(str(Path.cwd()))
+    try:
+        # Celery would put its own words and a traceback around what is wrong
+        load_settings()
+    except SettingsError as error:
+        raise SystemExit(f"Error: {error}") from None
     main()

@@ -7,6 +7,7 @@ from celery.schedules import schedstate
 from celery.schedules import schedule as interval
 
 from schemas.settings import Settings
+from workers import connection
 from workers.queues import BACKFILL, SWEEP
 
 PRUNE_SECONDS = 3600.0
@@ -30,7 +31,7 @@ def schedule(settings: Settings) -> dict[str, Any]:
     """
     return {
         "sweep": {
-            "task": "backscroll.sweep",
+            "task": connection.SWEEP,
             "schedule": Every(settings.sweep_seconds),
             "options": {"queue": SWEEP.full_name},
         },

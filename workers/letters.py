@@ -18,8 +18,9 @@ from kombu.exceptions import OperationalError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from redis.exceptions import RedisError
 
-from pipeline.owed import PAYLOAD, Filter, Payload
+from pipeline.owed import Filter, Payload
 from schemas.errors import NotFound, QueueUnavailable
+from schemas.kinds import PAYLOAD
 from schemas.payloads import TenantId
 from workers.queues import ACCEPT, DEAD
 

@@ -11,7 +11,7 @@ import structlog
 from celery import Celery
 from celery.utils.nodenames import gethostname
 from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +66,10 @@ QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACK
 # Payloads that cannot be accepted wait here untouched; no worker serves it.
 DEAD = "backscroll.dead"
 
+# Says when the last sweep was, by the time that it has left; events of sweeps, which would say so, are not sent.
+SWEPT = "backscroll.swept"
+SWEPT_SECONDS = 86_400
+
 # Which queue the hints of a kind of work go to; the task is called as the kind.
 OF_KIND = {"ingest": INGEST, "embed": EMBED, "summarize": SUMMARIZE, "backfill": BACKFILL, "forget": BACKFILL}
 
@@ -98,6 +102,23 @@ def length(app: Celery, queue: str) -> int:
     """How many tasks wait in a queue. Raises `kombu.exceptions.OperationalError` when Redis is away."""
     with app.connection_for_read() as connection:
         return int(connection.default_channel.client.llen(queue))
+
+
+def note_sweep(app: Celery) -> None:
+    """Note that a sweep has just been done. Raises `kombu.exceptions.OperationalError` when Redis is away."""
+    with app.connection_for_write() as connection:
+        try:
+            connection.default_channel.client.set(SWEPT, 1, ex=SWEPT_SECONDS)
+        except ResponseError as error:
+            # Redis is full: the sweep itself is done
+            log.warning("sweep_not_noted", error=str(error))
+
+
+def seconds_since_sweep(app: Celery) -> float | None:
+    """How long ago the last sweep was done, by Redis' clock; None: not within a day. Raises as `length` does."""
+    with app.connection_for_read() as connection:
+        left = int(connection.default_channel.client.pttl(SWEPT))
+    return None if left < 0 else SWEPT_SECONDS - left / 1000
 
 
 def worker_arguments(queues: list[Queue]) -> list[str]:

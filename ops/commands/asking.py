@@ -1,8 +1,7 @@
 """What commands that ask share: the chat and the question, and how hits are shown."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import typer
@@ -10,14 +9,9 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from ops.commands import rendering, times
-from ops.commands.opening import find_chat
-from pipeline.store.chats import Chat
 from schemas.context import Confidence, Dropped, Hit
+from schemas.overview import ChatSummary
 from schemas.payloads import parse_payload
-from schemas.settings import Settings
-
-if TYPE_CHECKING:
-    from pipeline.store.database import Database
 
 Q = TypeVar("Q", bound=BaseModel)
 
@@ -36,35 +30,22 @@ SHORT_PREVIEW = 100
 _REASONS = {"cap": "its block was full", "budget": "no tokens were left"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked(Generic[Q]):
-    """A question in its chat."""
-
-    chat: Chat
-    query: Q
-
-
-def asked(
-    database: "Database",
-    settings: Settings,
-    chat: str | None,
+def question(
+    chat: ChatSummary,
     kind: type[Q],
     *,
     moments: Mapping[str, str | None] | None = None,
     **given: Any,
-) -> Asked[Q]:
-    """The question of the command line; what is None there is left to the query's defaults.
+) -> Q:
+    """The question of the command line in its chat; what is None there is left to the query's defaults.
 
-    `moments` are its times, in the chat's time zone unless they have an offset.
-
-    Raises `InvalidInput` that names a wrong field, and `NotFound` for a chat that is not there.
+    `moments` are its times, in the chat's time zone unless they have an offset. Raises `InvalidInput` that names a
+    wrong field.
     """
-    with database.tenant(settings.tenant) as connection:
-        found = find_chat(connection, chat)
-    zone = ZoneInfo(found.time_zone)
+    zone = ZoneInfo(chat.time_zone)
     given |= {name: times.read(moment, name, zone) for name, moment in (moments or {}).items()}
     said = {name: value for name, value in given.items() if value is not None}
-    return Asked(chat=found, query=parse_payload(kind, {"chat_id": found.chat_id, **said}))
+    return parse_payload(kind, {"chat_id": chat.chat_id, **said})
 
 
 def nearness(confidence: Confidence) -> str:

@@ -1,6 +1,8 @@
 """`backscroll backfills`: do embedding, summarizing or cutting into sessions again over what is stored."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
@@ -13,14 +15,14 @@ from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
-from pipeline import backfill
-from pipeline.rules import Rules
-from pipeline.store import backfills as store
-from pipeline.store.database import Database
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
 from schemas.errors import NotFound
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline import backfill
+    from pipeline.store.database import Database
 
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -78,6 +80,8 @@ def start(
     - **summarize** summarizes sessions without a summary of the current version
     - **sessionize** cuts chats into sessions again, after the gap has changed
     """
+    from pipeline import backfill
+
     request = parse_payload(
         BackfillRequest,
         {
@@ -116,6 +120,8 @@ def start(
 @app.command("list", epilog="**Example:** backscroll backfills list --json")
 def list_(as_json: JsonOption = False, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """List the newest backfills."""
+    from pipeline.store import backfills as store
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         found = store.listing(connection, LISTED)
     if as_json:
@@ -183,6 +189,8 @@ def cancel(
 def _change(
     wish: str, backfill_id: int, as_json: bool, tenant: TenantOption, data_dir: DataDirOption
 ) -> None:
+    from pipeline import backfill
+
     with opened(data_dir, tenant) as (settings, database):
         _get(database, settings.tenant, backfill_id)
         changed = backfill.change_state(database, settings.tenant, backfill_id, wish)
@@ -192,6 +200,8 @@ def _change(
 
 
 def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
+    from pipeline.store import backfills as store
+
     with database.tenant(tenant_id) as connection:
         found = store.get(connection, backfill_id) if abs(backfill_id) < 2**63 else None
     if found is None:
@@ -262,6 +272,9 @@ def _hint(settings: Settings) -> None:
 
 
 def _current(settings: Settings) -> backfill.Current:
+    from pipeline import backfill
+    from pipeline.rules import Rules
+
     return backfill.Current(
         rules=Rules.of(settings),
         summary_version=settings.session_summary_version,

@@ -1,5 +1,7 @@
 """All that is owed or was given up: the ledger's work and, from the queue, what could not be accepted, as one list."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -11,15 +13,15 @@ from ops import connection
 from ops.commands import rendering
 from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
-from pipeline import owed
-from pipeline.ledger import KINDS
-from pipeline.owed import ARRIVAL, PAYLOAD, Changed, Filter, Item
-from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound, QueueUnavailable
+from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from celery import Celery
+
+    from pipeline.owed import Changed, Filter, Item
+    from pipeline.store.database import Database
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -40,7 +42,7 @@ class Backlog:
         self._default_tenant = default_tenant
 
     @cached_property
-    def _queue(self) -> "Celery":
+    def _queue(self) -> Celery:
         if self._settings.redis_url is None:
             raise QueueUnavailable("BACKSCROLL_REDIS_URL is not set")
         return connection.open_queue(self._settings)
@@ -55,12 +57,15 @@ class Backlog:
 
         Without Redis that of the ledger, and it says so; raises `QueueUnavailable` where payloads are asked for.
         """
+        from pipeline import owed
+
         items, total = owed.listing(self._database, self._scope, wanted, limit)
         letters = self._payloads(wanted)
         both = sorted([*items, *letters], key=lambda item: item.since or _LONG_AGO)
         return both[:limit], total + len(letters)
 
     def _payloads(self, wanted: Filter) -> Sequence[Item]:
+
         if wanted.kind not in {None, PAYLOAD} or wanted.state not in {None, "dead"}:
             return []
         from workers import letters
@@ -77,6 +82,8 @@ class Backlog:
 
     def find(self, kind: str, key: str) -> Item:
         """One piece of work. Raises `NotFound`, and `InvalidInput` when several tenants have it."""
+        from pipeline.owed import Filter
+
         items, _ = self.listing(Filter(kind=kind, key=key))
         if not items:
             raise NotFound(
@@ -92,10 +99,13 @@ class Backlog:
 
     def chat_of(self, item: Item) -> str | None:
         """The chat that it is about; None: of no chat, or what it is about is gone."""
+        from pipeline import owed
+
         return owed.chat_of(self._database, item)
 
     def text_of(self, item: Item) -> str | None:
         """What a payload says, as JSON; None: it is none."""
+
         if item.kind != PAYLOAD:
             return None
         from workers import letters
@@ -104,6 +114,8 @@ class Backlog:
 
     def replay(self, items: Sequence[Item]) -> Changed:
         """Have work done again, and tell the workers."""
+        from pipeline import owed
+
         work, payloads = _parted(items)
         changed = owed.replay(self._database, work)
         kinds = {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}
@@ -118,6 +130,8 @@ class Backlog:
 
     def drop(self, items: Sequence[Item], *, payloads_too: bool) -> Changed:
         """Give work up for good; payloads, whose messages are stored nowhere else, only where it is said."""
+        from pipeline import owed
+
         work, payloads = _parted(items)
         changed = owed.drop(self._database, work)
         if not payloads or not payloads_too:
@@ -142,11 +156,14 @@ def opened_backlog(data_dir: Path | None, tenant: str | None) -> Iterator[Backlo
 
 def _parted(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     """The ledger's work, and payloads."""
+
     payloads = [item for item in items if item.kind == PAYLOAD]
     return [item for item in items if item.kind != PAYLOAD], payloads
 
 
 def _with(changed: Changed, payloads: Sequence[Item], done: set[str]) -> Changed:
+    from pipeline.owed import Changed
+
     return Changed(
         items=changed.items + [item for item in payloads if item.key in done],
         left=changed.left + [item for item in payloads if item.key not in done],

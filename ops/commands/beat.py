@@ -5,7 +5,6 @@ import typer
 from ops import connection
 from ops.commands.worker import run_instead
 from ops.connection import DataDirOption
-from ops.processes import beat_command
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -18,5 +17,7 @@ def beat(data_dir: DataDirOption = None) -> None:
     closed and lost hints never made up for. Its schedule lies in the data folder; without it everything is
     due at the start.
     """
+    from ops.processes import beat_command
+
     settings = connection.open_stack(data_dir)
     run_instead(settings, beat_command(settings.data_dir))

@@ -25,13 +25,15 @@ class Broker:
     workers: dict[str, list[str]] | None = None
     # seconds by which each of them is ahead of this machine, as far as the way of its answer leaves that sure
     clocks: dict[str, float] = field(default_factory=dict)
+    # since the last sweep; none: there was none within a day
+    swept_seconds_ago: float | None = None
 
 
 def look(settings: Settings, *, workers: bool) -> Broker:
     """Ask Redis for the queues' lengths and, with `workers`, every worker what it serves (takes a second)."""
     from kombu.exceptions import OperationalError
 
-    from workers.queues import DEAD, QUEUES, length
+    from workers.queues import DEAD, QUEUES, length, seconds_since_sweep
 
     if settings.redis_url is None:
         return Broker(problem="BACKSCROLL_REDIS_URL is not set", queues={})
@@ -40,6 +42,7 @@ def look(settings: Settings, *, workers: bool) -> Broker:
     try:
         lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
         refused = length(app, DEAD)
+        swept = seconds_since_sweep(app)
         serving: dict[str, list[str]] | None = None
         if workers:
             answers = app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}
@@ -54,7 +57,7 @@ def look(settings: Settings, *, workers: bool) -> Broker:
         return Broker(problem=str(error), queues={})
     finally:
         app.close()
-    return Broker(queues=lengths, refused=refused, workers=serving, clocks=clocks)
+    return Broker(queues=lengths, refused=refused, workers=serving, clocks=clocks, swept_seconds_ago=swept)
 
 
 def _clocks(app: Any, workers: list[str]) -> dict[str, float]:

@@ -7,7 +7,6 @@ import typer
 from ops.commands import rendering
 from ops.commands.opening import find_chat, opened
 from ops.connection import DataDirOption, TenantOption
-from pipeline import languages
 from schemas.errors import InvalidInput
 from schemas.messages import LANGUAGES
 
@@ -33,6 +32,8 @@ def language(
 
     Everything is found meanwhile, what is not made yet by its old words. May be run again where it was broken off.
     """
+    from pipeline import languages
+
     if to not in LANGUAGES:
         raise InvalidInput(f"LANGUAGE {to!r} is not one of {', '.join(LANGUAGES)}", field="language")
     with opened(data_dir, tenant) as (settings, database):

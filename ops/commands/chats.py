@@ -11,11 +11,6 @@ from ops.commands.groups import ListByDefault
 from ops.commands.opening import find_chat, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import forget as pipeline_forget
-from pipeline import members as pipeline_members
-from pipeline import moving
-from pipeline.store import chats as store
-from pipeline.store import overview, sessions
 from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn
@@ -43,6 +38,8 @@ def chats() -> None:
 @app.command("list", epilog="**Example:** backscroll chats list --json")
 def list_(as_json: JsonOption = False, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """List the chats, the latest active first, in their local time."""
+    from pipeline.store import chats as store
+
     with opened(data_dir, tenant) as (settings, database):
         with database.tenant(settings.tenant) as connection:
             found = [dict(row._mapping) for row in store.overview(connection)]
@@ -83,6 +80,9 @@ def show(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show a chat: its settings, who speaks, its sessions by status, and the latest of them."""
+    from pipeline.store import chats as store
+    from pipeline.store import overview, sessions
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         found = find_chat(connection, chat)
         times = next(row for row in store.overview(connection) if row.chat_id == found.chat_id)
@@ -154,6 +154,8 @@ def remove(
     Other than `backscroll forget chat` this keeps nothing out: what is sent or imported later is stored. What was
     forgotten stays forgotten. Ended half-way, it is finished by the workers; given up, it ends with 5.
     """
+    from pipeline import forget as pipeline_forget
+
     with opened(data_dir, tenant) as (settings, database):
         with database.tenant(settings.tenant) as connection:
             found = find_chat(connection, chat)
@@ -213,6 +215,9 @@ def merge(
 def _move(
     chat: str, to: str, yes: bool, as_json: bool, tenant: str | None, data_dir: Path | None, *, is_new: bool
 ) -> None:
+    from pipeline import moving
+    from pipeline.store import chats as store
+
     wanted = parse_payload(NewId, {"to": to})
     with opened(data_dir, tenant) as (settings, database):
         with database.tenant(settings.tenant) as connection:
@@ -253,6 +258,8 @@ def memory(
     Off: its messages are kept, but nothing is made of them and nothing is searched; contexts hold recent talk
     alone. On again: what came meanwhile is made up for by a backfill of its sessions and vectors.
     """
+    from pipeline.store import chats as store
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         found = find_chat(connection, chat)
         store.ensure(connection, settings.tenant, ChatIn(chat_id=found.chat_id, memory=state == "on"))
@@ -282,6 +289,8 @@ def members(
 
     What was learned in other chats is shown in this one only if everybody here was there, too.
     """
+    from pipeline import members as pipeline_members
+
     with opened(data_dir, tenant) as (settings, database):
         with database.tenant(settings.tenant) as connection:
             found = find_chat(connection, chat)

@@ -8,13 +8,12 @@ import typer
 from rich.console import Console
 
 from ops.commands import asking, context_page, rendering
+from ops.commands.answering import LocalOption, answering
 from ops.commands.asking import ChatOption, SessionKeyOption
-from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.commands.timeline import Span
 from ops.connection import DataDirOption, TenantOption
 from pipeline.profiles import PURPOSES
-from pipeline.store import sessions
 from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
@@ -79,15 +78,19 @@ def context(
         bool, typer.Option("--no-history", help="Without the chat's latest messages.")
     ] = False,
     as_json: JsonOption = False,
+    local: LocalOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Print the context for a question: what the door answers to `POST /v1/context`."""
-    with opened(data_dir, tenant) as (settings, database):
-        asked = asking.asked(
-            database,
-            settings,
-            chat,
+    """Print the context for a question: what the door answers to `POST /v1/context`.
+
+    The running Backscroll is asked: that of **BACKSCROLL_URL** (with **BACKSCROLL_API_KEY**), else the
+    `backscroll up` of the data folder. Where none runs, this process loads the model, which takes some seconds.
+    """
+    with answering(data_dir, tenant, local=local) as answerer:
+        named = answerer.chat(chat)
+        query = asking.question(
+            named,
             ContextQuery,
             query=question,
             profile=profile,
@@ -100,34 +103,12 @@ def context(
             explain=explain or explain_all or html is not None,
             include_history=not no_history,
         )
-        from pipeline.clients.factory import make_embedder, make_reranker
-        from pipeline.context import build_context
-
-        embedder = make_embedder(settings)
         with rendering.patience("Searching …", shown=not as_json):
-            found = build_context(
-                database,
-                settings.tenant,
-                asked.query,
-                embedder=embedder,
-                settings=settings,
-                reranker=make_reranker(settings.reranker_model),
-            )
+            found = answerer.context(query)
         if html is not None and found.explain is not None:
-            with database.tenant(settings.tenant) as connection:
-                listed = sessions.listing(connection, asked.chat.chat_id, limit=SPANS)
-            spans = [
-                Span(
-                    id=row.id,
-                    started_at=row.started_at,
-                    ended_at=row.ended_at,
-                    message_count=row.message_count,
-                )
-                for row in listed
-            ]
-            title = asked.chat.title or asked.chat.chat_id
-            made = context_page.page(found, found.explain, question, title, asked.chat.time_zone, spans)
-            _write(html, made)
+            spans = [Span(**dict(each)) for each in answerer.sessions(named.chat_id, SPANS)]
+            title = named.title or named.chat_id
+            _write(html, context_page.page(found, found.explain, question, title, named.time_zone, spans))
     if as_json:
         rendering.print_json(found)
         return
@@ -137,7 +118,7 @@ def context(
     for problem in found.degraded:
         rendering.err().print(f"Degraded: {problem}", style="yellow", markup=False)
     if (explain or explain_all) and found.explain is not None:
-        _print_why(console, found, found.explain, asked.chat.time_zone, whole=explain_all)
+        _print_why(console, found, found.explain, named.time_zone, whole=explain_all)
 
 
 def _write(file: Path, made: str) -> None:

@@ -1,5 +1,7 @@
 """`backscroll db`: the database's tables and roles."""
 
+from __future__ import annotations
+
 import json
 import secrets
 from collections.abc import Mapping
@@ -14,16 +16,21 @@ from rich.console import Console
 from ops import connection
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption
-from ops.embedded.roles import LOGIN_ROLES, LoginRole, RoleNames, provision
 from schemas.errors import InvalidInput, SettingsError
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
+    from ops.embedded.roles import LoginRole
     from ops.migrate import State
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
 # which setting takes the URL of which role
-SETTING_OF: dict[LoginRole, str] = {"app": "", "maintenance": "MAINTENANCE_", "owner": "OWNER_"}
+SETTING_OF: dict[LoginRole, str] = {
+    "app": "",
+    "maintenance": "MAINTENANCE_",
+    "owner": "OWNER_",
+    "backup": "BACKUP_",
+}
 
 
 @app.callback(epilog="**Examples:** backscroll db status · backscroll db upgrade")
@@ -98,6 +105,8 @@ def roles(
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
+    from ops.embedded.roles import LOGIN_ROLES, RoleNames, provision
+
     if passwords_file is None:
         passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
     else:
@@ -152,7 +161,7 @@ def _owner_url(settings: Settings) -> str:
     return settings.owner_database_url.get_secret_value()
 
 
-def _show(state: "State", as_json: bool) -> None:
+def _show(state: State, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(state) | {"spaces": dict(state.spaces)}))
         return

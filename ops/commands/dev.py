@@ -12,12 +12,7 @@ from ops.commands import bench, rendering
 from ops.commands.rendering import JsonOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 
-app = typer.Typer(
-    rich_markup_mode="markdown",
-    help="Evaluate and measure Backscroll.",
-    no_args_is_help=True,
-    epilog="**Examples:** backscroll dev eval own · backscroll dev bench · backscroll dev chaos",
-)
+app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 evaluations = typer.Typer(
     rich_markup_mode="markdown",
     help="How much of the evidence is found.",
@@ -26,6 +21,13 @@ evaluations = typer.Typer(
 )
 app.add_typer(evaluations, name="eval")
 app.add_typer(bench.app, name="bench")
+
+
+@app.callback(
+    epilog="**Examples:** backscroll dev eval own · backscroll dev bench · backscroll dev chaos",
+)
+def dev() -> None:
+    """Evaluate and measure Backscroll."""
 
 
 @evaluations.command(

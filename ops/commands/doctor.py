@@ -1,16 +1,15 @@
 """`backscroll doctor`: looks at everything that can be wrong with a deployment, and mends what is safe to mend."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from __future__ import annotations
 
-import redis
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 from pydantic import SecretStr
-from redis.exceptions import RedisError, ResponseError
 from rich.text import Text
-from sqlalchemy import Connection, create_engine, pool
-from sqlalchemy.exc import InterfaceError, OperationalError
 
 from ops import connection as stack
 from ops.commands import broker, rendering
@@ -18,19 +17,22 @@ from ops.commands.hints import opened_hints
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
-from pipeline import checkup
-from pipeline.checkup import Sample
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.factory import default_provider, make_embedder, space_by_name
 from pipeline.diagnosis.broker import Broker
 from pipeline.diagnosis.facts import Facts, diagnose
 from pipeline.diagnosis.finding import Finding, Severity, worst
-from pipeline.diagnosis.postgres import Login
-from pipeline.ledger import KINDS
-from pipeline.rules import Rules
-from pipeline.store.database import Database
-from schemas.errors import BackscrollError, DatabaseUnavailable
+from pipeline.diagnosis.postgres import Login, not_running
+from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
+from schemas.kinds import KINDS
 from schemas.revision import REVISION
 from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from pipeline.checkup import Sample
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -64,13 +66,15 @@ def doctor(
 
     Looks at connections and roles, migrations and walls, pgvector and indexes, embedding spaces, Redis and the
     workers, clocks, late and dead work, and at what is stored: sessions, counters, vectors. Of all tenants where
-    **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given.
+    **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It asks no network but Postgres and
+    Redis; with `--model` the model is looked for on this machine.
     """
+    from pipeline.store.database import Database
+
     try:
         settings = stack.open_stack(data_dir, tenant)
     except DatabaseUnavailable as error:
-        facts = Facts(logins=[Login(setting="BACKSCROLL_DATABASE_URL", problem=str(error))])
-        _end(diagnose(facts), [], as_json=as_json)
+        _end([not_running(str(error))], [], as_json=as_json)
         return
     database = Database.from_settings(settings)
     done: list[str] = []
@@ -95,24 +99,30 @@ def examine(
     sample: Sample | None = None,
 ) -> tuple[Facts, Sample | None]:
     """Collect all facts, and which chats were looked at closely: those of `sample` if given."""
-    logins = [_login(name, url) for name, url in _urls(settings)]
+    from pipeline import checkup
+    from pipeline.rules import Rules
+
+    logins = {name: _login(name, url) for name, url in _urls(settings)}
     asked = _ask_redis(settings)
-    if any(login.problem for login in logins):
-        return Facts(logins=logins, broker=asked), sample
+    told = list(logins.values())
+    if logins["BACKSCROLL_DATABASE_URL"].problem:
+        return Facts(logins=told, broker=asked), sample
     server = checkup.server(database)
     skew = checkup.skew_seconds(database)
-    if (server.migration or "") < REVISION or any(login.unbound for login in logins):
+    if (server.migration or "") < REVISION or any(login.unbound for login in told):
         # what follows reads tables that may not be there, or may not read them
-        return Facts(logins=logins, server=server, broker=asked, skew_seconds=skew), sample
-    everybody = tenant is None and settings.maintenance_database_url is not None
+        return Facts(logins=told, server=server, broker=asked, skew_seconds=skew), sample
+    maintenance = logins.get("BACKSCROLL_MAINTENANCE_DATABASE_URL")
+    everybody = tenant is None and maintenance is not None and not maintenance.problem
     scope = None if everybody else settings.tenant
     rules = Rules.of(settings)
     tenant_ids = checkup.tenants(database, scope)
     sample = sample or checkup.choose(database, tenant_ids, chats)
-    embedder = make_embedder(settings).space
-    problem = _try_model(settings) if model else None
+    embedder, problem = _embedder(settings, checkup.written_spaces(database))
+    if model and problem is None:
+        problem = _try_model(settings)
     return Facts(
-        logins=logins,
+        logins=told,
         server=server,
         spaces=checkup.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
         broker=asked,
@@ -131,6 +141,10 @@ def _urls(settings: Settings) -> Iterator[tuple[str, SecretStr]]:
 
 def _login(setting: str, url: SecretStr) -> Login:
     """Try a URL; the owner of the tables need not be bound by their walls."""
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    from pipeline import checkup
+
     try:
         with _connected(url) as connection:
             role, unbound = checkup.login(connection)
@@ -142,6 +156,8 @@ def _login(setting: str, url: SecretStr) -> Login:
 @contextmanager
 def _connected(url: SecretStr) -> Iterator[Connection]:
     """A connection in autocommit, as the role of this URL."""
+    from sqlalchemy import create_engine, pool
+
     driver = "postgresql+psycopg://" + url.get_secret_value().partition("://")[2]
     engine = create_engine(driver, poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
     try:
@@ -153,6 +169,9 @@ def _connected(url: SecretStr) -> Iterator[Connection]:
 
 def _ask_redis(settings: Settings) -> Broker:
     """Redis' own settings, and the queues that no worker answers for."""
+    import redis
+    from redis.exceptions import RedisError, ResponseError
+
     asked = broker.look(settings, workers=True)
     if asked.problem is not None or settings.redis_url is None:
         return Broker(problem=asked.problem)
@@ -183,8 +202,24 @@ def _ask_redis(settings: Settings) -> Broker:
     )
 
 
+def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[EmbeddingSpace, str | None]:
+    """The space of the embedder that the settings name, and why there is no such embedder; loads no model."""
+    try:
+        return space_by_name(settings, stored), None
+    except SettingsError as error:
+        provider = settings.embedding_provider or default_provider()
+        return EmbeddingSpace(provider=provider, model=settings.embedding_model or "", dimensions=0), str(
+            error
+        )
+
+
 def _try_model(settings: Settings) -> str | None:
-    """Why the embedding model cannot be used; None: it made a vector of the size that it should."""
+    """Why the embedding model cannot be used; None: it made a vector of the size that it should.
+
+    Asks no network: a model that is not on this machine is told at once.
+    """
+    # read by the libraries when they are imported
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     try:
         client = make_embedder(settings)
         (vector,) = client.embed_documents(["hello"])
@@ -197,6 +232,9 @@ def _try_model(settings: Settings) -> str | None:
 
 def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
     """Mend what is safe to mend; what was done."""
+    from pipeline import checkup
+    from pipeline.rules import Rules
+
     for tenant in facts.tenants:
         yield from checkup.mend(database, tenant, Rules.of(settings))
     server, spaces = facts.server, facts.spaces

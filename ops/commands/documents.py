@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from ops.commands import rendering
-from ops.commands.hints import opened_hints
+from ops.commands.answering import LocalOption, answering
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import documents as pipeline_documents
-from pipeline.clients.factory import make_embedder
 from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
 from schemas.errors import InvalidInput
 from schemas.messages import DEFAULT_LANGUAGE
@@ -53,13 +51,15 @@ def add(
     ] = None,
     language: Annotated[str, typer.Option(help="Of its keyword search.")] = DEFAULT_LANGUAGE,
     as_json: JsonOption = False,
+    local: LocalOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Add a document, or put a new version in the place of the one with this id.
 
     It is cut into chunks that the embedding model reads whole, found by keyword at once and by meaning when workers
-    have embedded it. Chunks that are as they were keep their vectors.
+    have embedded it. Chunks that are as they were keep their vectors. The running Backscroll does it, as by
+    `backscroll context`.
     """
     if document_id is None and str(file) == STDIN:
         raise InvalidInput("id: standard input has no name: add --id", field="id")
@@ -72,13 +72,11 @@ def add(
             "language": language,
         },
     )
-    with opened(data_dir, tenant) as (settings, database):
-        with rendering.patience("loading the model that will read it …", shown=not as_json):
-            chunks = pipeline_documents.cut(given.content, make_embedder(settings))
-        kept = pipeline_documents.keep(database, settings.tenant, given, chunks)
-        if kept.written:
-            with opened_hints(settings, rendering.err()) as hints:
-                hints.send("embed")
+    with (
+        answering(data_dir, tenant, local=local) as answerer,
+        rendering.patience("Cutting it for the model that will read it …", shown=not as_json),
+    ):
+        kept = answerer.keep(given)
     if as_json:
         rendering.print_json({"document_id": given.document_id, **vars(kept)})
         return
@@ -95,6 +93,8 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List documents in the order of their ids."""
+    from pipeline import documents as pipeline_documents
+
     given = parse_payload(DocumentFilter, {"after": after, "limit": limit})
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_documents.listing(database, settings.tenant, given)
@@ -118,6 +118,8 @@ def show(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show a document's chunks as they are found and cited."""
+    from pipeline import documents as pipeline_documents
+
     with opened(data_dir, tenant) as (settings, database):
         chunks = pipeline_documents.passages(database, settings.tenant, document_id)
     if as_json:
@@ -137,6 +139,8 @@ def remove(
     data_dir: DataDirOption = None,
 ) -> None:
     """Remove a document with its chunks and their vectors; it may be added again."""
+    from pipeline import documents as pipeline_documents
+
     with opened(data_dir, tenant) as (settings, database):
         gone = pipeline_documents.remove(database, settings.tenant, document_id)
     if as_json:

@@ -7,7 +7,6 @@ import typer
 from ops.commands import rendering
 from ops.commands.opening import opened
 from ops.connection import DataDirOption, TenantOption
-from pipeline import export as pipeline_export
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
 
@@ -31,7 +30,11 @@ def user(
     they are in), `session` or `query`. All senders that are linked to them are in it. Summaries of sessions speak of
     others, too.
     """
+    from pipeline import export as pipeline_export
+    from pipeline import lookup
+
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):
+        lookup.require_user(database, settings.tenant, user_id)
         for record in pipeline_export.of_user(database, settings.tenant, user_id):
             rendering.print_json(record)

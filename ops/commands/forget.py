@@ -1,27 +1,26 @@
 """`backscroll forget`: remove a message, a user, a chat or a tenant for good, and show the receipt."""
 
+from __future__ import annotations
+
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from ops.commands import rendering
 from ops.commands.hints import opened_hints
-from ops.commands.opening import opened
+from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
-from pipeline import forget as pipeline_forget
-from pipeline import ledger
-from pipeline.ledger import Policy
-from pipeline.rules import Rules
-from pipeline.store import receipts as store
-from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -40,7 +39,8 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def forget() -> None:
     """Remove messages for good, with their vectors and memories, and summarize what is left without them.
 
-    What was sent until now does not come back, however often it is sent or imported again. Ended half-way, it is
+    What was sent until now does not come back, however often it is sent or imported again. A user or chat that was
+    never seen ends it with 3, before anything is forgotten; `--unseen` forgets all the same. Ended half-way, it is
     finished by the workers or the next run; given up, it ends with 5.
     """
 
@@ -51,6 +51,7 @@ def message(
     external_id: Annotated[str, typer.Argument(help="The platform's id.", show_default=False)],
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
@@ -60,6 +61,7 @@ def message(
         {"kind": "message", "chat_id": chat, "external_id": external_id},
         dry_run,
         yes,
+        unseen,
         as_json,
         tenant,
         data_dir,
@@ -71,12 +73,13 @@ def user(
     sender: Annotated[str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)],
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Forget all that a user has said until now, in every chat, and what is known of them."""
-    _forget({"kind": "user", "sender_id": sender}, dry_run, yes, as_json, tenant, data_dir)
+    _forget({"kind": "user", "sender_id": sender}, dry_run, yes, unseen, as_json, tenant, data_dir)
 
 
 @app.command(epilog="**Example:** backscroll forget chat telegram:-100420 --dry-run")
@@ -84,12 +87,13 @@ def chat(
     chat: Annotated[str, typer.Argument(help="The chat's id.", show_default=False)],
     dry_run: DryRunOption = False,
     yes: YesOption = False,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Forget a chat with all that was said in it until now."""
-    _forget({"kind": "chat", "chat_id": chat}, dry_run, yes, as_json, tenant, data_dir)
+    _forget({"kind": "chat", "chat_id": chat}, dry_run, yes, unseen, as_json, tenant, data_dir)
 
 
 @app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --confirm acme")
@@ -105,7 +109,7 @@ def tenant_(
 ) -> None:
     """Forget everything of a tenant, whose name is to be said once more; receipts and tombstones stay."""
     given = {"kind": "tenant"} | ({} if confirm is None else {"confirm": confirm})
-    _forget(given, dry_run, confirm is not None, as_json, tenant, data_dir)
+    _forget(given, dry_run, confirm is not None, True, as_json, tenant, data_dir)
 
 
 @app.command(epilog="**Example:** backscroll forget receipts --json")
@@ -113,6 +117,8 @@ def receipts(
     as_json: JsonOption = False, tenant: TenantOption = None, data_dir: DataDirOption = None
 ) -> None:
     """List the newest receipts: how much was forgotten and when, not whom."""
+    from pipeline.store import receipts as store
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         found = store.listing(connection, LISTED)
     if as_json:
@@ -129,10 +135,19 @@ def receipts(
 
 
 def _forget(
-    given: dict[str, str], dry_run: bool, yes: bool, as_json: bool, tenant: str | None, data_dir: Path | None
+    given: dict[str, str],
+    dry_run: bool,
+    yes: bool,
+    unseen: bool,
+    as_json: bool,
+    tenant: str | None,
+    data_dir: Path | None,
 ) -> None:
+    from pipeline import forget as pipeline_forget
+
     subject = parse_payload(Subject, given)
     with opened(data_dir, tenant) as (settings, database):
+        require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=unseen)
         planned = pipeline_forget.plan(database, settings.tenant, subject)
         told = ", ".join(f"{count:,} {name}" for name, count in planned.items())
         if dry_run:
@@ -169,6 +184,15 @@ def print_receipt(receipt: Receipt, done: str, *, as_json: bool) -> None:
     rendering.out().print(table)
 
 
+def _require_seen(database: Database, tenant_id: str, subject: Subject) -> None:
+    from pipeline import lookup
+
+    if subject.sender_id is not None:
+        lookup.require_user(database, tenant_id, subject.sender_id)
+    if subject.chat_id is not None:
+        lookup.require_chat(database, tenant_id, subject.chat_id)
+
+
 def not_as_json(as_json: bool, field: str, option: str) -> None:
     """Refuse to ask where nobody is. Raises `InvalidInput`."""
     if as_json:
@@ -177,6 +201,11 @@ def not_as_json(as_json: bool, field: str, option: str) -> None:
 
 def finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
     """The receipt when all is done, by this process or by a worker that was quicker."""
+    from pipeline import forget as pipeline_forget
+    from pipeline import ledger
+    from pipeline.ledger import Policy
+    from pipeline.rules import Rules
+
     handler = pipeline_forget.forgetter(database, Rules.of(settings))
     policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.work_max_attempts)
     while receipt.finished_at is None:

@@ -1,10 +1,12 @@
 """`backscroll import`: the history that people have already, from their export files."""
 
+from __future__ import annotations
+
 import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,16 +21,15 @@ from ops.commands.sources import Source, open_source
 from ops.commands.waiting import await_memory
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
-from pipeline import importing
-from pipeline.importing import Event, Tally
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import DateOrder, ImportOptions
-from pipeline.rules import Rules
-from pipeline.store import chats
-from pipeline.store.database import Database
 from schemas.errors import BackscrollError, InvalidInput
 from schemas.messages import ChatKind
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.importing import Event, Tally
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -115,6 +116,8 @@ def import_(
                 f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
+        from pipeline import importing
+
         now = importing.now(database, settings.tenant, tally)
         import_report.tell_of_languages(now, report)
         if not as_json:
@@ -159,6 +162,8 @@ def import_(
 
 
 def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None:
+    from pipeline.store import chats
+
     with database.tenant(tenant_id) as connection:
         chat = chats.followed(connection, chat_id)
     return chat.time_zone if chat else None
@@ -182,7 +187,7 @@ class _Bar:
         self._task: TaskID = self._progress.add_task(description, total=source.size, rate="")
         self._began = time.monotonic()
 
-    def __enter__(self) -> "_Bar":
+    def __enter__(self) -> _Bar:
         self._progress.start()
         return self
 
@@ -214,6 +219,10 @@ def _check(source: Source, report: import_report.Report, shown: bool) -> None:
 def _import(
     source: Source, settings: Settings, database: Database, report: import_report.Report, shown: bool
 ) -> Tally:
+    from pipeline import importing
+    from pipeline.importing import Tally
+    from pipeline.rules import Rules
+
     tally = Tally()
     settle = timedelta(seconds=settings.settle_seconds)
     rules = Rules.of(settings)
@@ -244,6 +253,8 @@ def _import(
 
 
 def _warn_of_overlap(event: Event, report: import_report.Report) -> None:
+    from pipeline import importing
+
     if isinstance(event, importing.Stored) and event.new and event.overlapping:
         report.notice(
             f"{event.chat.chat_id} already holds messages of the same time that came another way, such as "

@@ -1,10 +1,12 @@
 """What `backscroll import` tells: what is broken, asked for or odd, and what became of it all."""
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -12,10 +14,12 @@ from rich.console import Console
 from ops.commands import again, rendering
 from ops.commands.exports import Export
 from ops.commands.sources import Source
-from pipeline import status
-from pipeline.importing import ChatTally, Now, Tally
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Times
 from schemas.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pipeline import status
+    from pipeline.importing import ChatTally, Now, Tally
 
 BROKEN_SHOWN = 20
 CHATS_SHOWN = 50

@@ -10,7 +10,6 @@ from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import memories as pipeline_memories
 from schemas.memories import (
     MANUAL_IMPORTANCE,
     MAX_PAGE,
@@ -79,6 +78,8 @@ def add(
     The same words in the same scope are the same memory. It is found by keyword at once and by meaning when workers
     have embedded it.
     """
+    from pipeline import memories as pipeline_memories
+
     scope = "session" if session is not None else "user" if user else "agent" if agent else "organization"
     said = {
         "scope": scope,
@@ -129,6 +130,8 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List memories, the newest first; passages of documents are among them."""
+    from pipeline import memories as pipeline_memories
+
     given = parse_payload(
         MemoryFilter,
         {"scope": scope, "user_id": user, "agent_id": agent, "chat_id": chat, "after": after, "limit": limit},
@@ -155,6 +158,8 @@ def remove(
     data_dir: DataDirOption = None,
 ) -> None:
     """Remove a memory; it may be added again. What is to stay away goes by `backscroll forget`."""
+    from pipeline import memories as pipeline_memories
+
     with opened(data_dir, tenant) as (settings, database):
         pipeline_memories.delete(database, settings.tenant, memory_id)
     if as_json:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ops.commands import asking, rendering
-from ops.commands.opening import find_session, opened
+from ops.commands.opening import find_chat, find_session, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from schemas.search import MAX_LIMIT, MoreQuery
@@ -36,19 +36,18 @@ def more(
     What the door answers to `POST /v1/more`. Without `--shown` the session is told from its beginning.
     """
     with opened(data_dir, tenant) as (settings, database):
-        if chat is None:
-            with database.tenant(settings.tenant) as connection:
-                chat = find_session(connection, session).chat_id
-        asked = asking.asked(
-            database, settings, chat, MoreQuery, session_id=session, shown=shown or [], limit=limit
-        )
-        from pipeline import context as pipeline_context
+        from pipeline import lookup
+        from pipeline.more import more as tell_more
 
-        found = pipeline_context.more(database, settings.tenant, asked.query, settings=settings)
+        with database.tenant(settings.tenant) as connection:
+            chat_id = find_session(connection, session).chat_id if chat is None else chat
+            named = lookup.summary(find_chat(connection, chat_id))
+        query = asking.question(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
+        found = tell_more(database, settings.tenant, query, settings=settings)
     if as_json:
         rendering.print_json(found)
         return
-    console, zone = rendering.out(), asked.chat.time_zone
+    console, zone = rendering.out(), named.time_zone
     for line in found.messages:
         said = f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}"
         console.print(" ".join(rendering.plain(said).split()), markup=False)

@@ -8,7 +8,6 @@ from ops.commands import rendering
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import prune as pipeline_prune
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -27,6 +26,8 @@ def prune(
     Workers do the same every hour. Deletes in small transactions, and at most 50,000 rows by each rule in one
     run. Sessions and summaries keep what they say of pruned messages.
     """
+    from pipeline import prune as pipeline_prune
+
     with opened(data_dir, tenant) as (settings, database):
         keep = pipeline_prune.retention_of(settings)
         counted = pipeline_prune.prune(database, settings.tenant, keep, dry_run=dry_run)

@@ -10,7 +10,6 @@ from ops.commands.hints import opened_hints
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import querylog
 from schemas.payloads import parse_payload
 from schemas.querylog import AnswerIn
 
@@ -39,6 +38,8 @@ def list_(
 
     Questions and answers are missing where something of them was forgotten, or was not to be remembered.
     """
+    from pipeline import querylog
+
     with opened(data_dir, tenant) as (settings, database):
         found = querylog.listing(database, settings.tenant, chat, limit)
     if as_json:
@@ -79,6 +80,8 @@ def answer(
     data_dir: DataDirOption = None,
 ) -> None:
     """Report what was answered to a context: the first answer stands."""
+    from pipeline import querylog
+
     given = parse_payload(AnswerIn, {"answer": text, "used": used, "remember": remember})
     with opened(data_dir, tenant) as (settings, database):
         answered = querylog.report(database, settings.tenant, context_id, given, settings)

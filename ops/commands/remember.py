@@ -5,10 +5,9 @@ from typing import Annotated, Literal
 import typer
 
 from ops.commands import rendering
-from ops.commands.opening import opened
+from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import tombstones
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
 
@@ -28,16 +27,21 @@ def user(
     switch: Annotated[
         Literal["on", "off"] | None, typer.Argument(help="Default: show which it is.", show_default=False)
     ] = None,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Show or switch whether a user's messages are kept.
 
-    While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`.
+    While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`. An id that
+    was never seen ends it with 3, before anything is switched.
     """
+    from pipeline import lookup, tombstones
+
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):
+        require_seen(lambda: lookup.require_user(database, settings.tenant, user_id), unseen=unseen)
         if switch is not None:
             tombstones.remember_user(database, settings.tenant, user_id, remembered=switch == "on")
         remembered = tombstones.is_remembered(database, settings.tenant, user_id)

@@ -6,8 +6,8 @@ import typer
 from rich.console import Console
 
 from ops.commands import asking, rendering
+from ops.commands.answering import LocalOption, answering
 from ops.commands.asking import ChatOption, SessionKeyOption
-from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from schemas.errors import InvalidInput
@@ -65,15 +65,18 @@ def search(
         float | None, typer.Option(min=0, max=1, help="Leave out what is less like it.", show_default=False)
     ] = None,
     as_json: JsonOption = False,
+    local: LocalOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Find messages or sessions of a chat: what the door answers to `POST /v1/search`."""
-    with opened(data_dir, tenant) as (settings, database):
-        asked = asking.asked(
-            database,
-            settings,
-            chat,
+    """Find messages or sessions of a chat: what the door answers to `POST /v1/search`.
+
+    The running Backscroll is asked, as by `backscroll context`.
+    """
+    with answering(data_dir, tenant, local=local) as answerer:
+        named = answerer.chat(chat)
+        query = asking.question(
+            named,
             SearchQuery,
             query=words,
             mode=mode,
@@ -88,18 +91,12 @@ def search(
             metadata=dict(map(_pair, metadata)) if metadata else None,
             min_similarity=min_similarity,
         )
-        from pipeline import context as pipeline_context
-        from pipeline.clients.factory import make_embedder
-
-        embedder = None if mode == "exact" else make_embedder(settings)
         with rendering.patience("Searching …", shown=not as_json):
-            found = pipeline_context.search(
-                database, settings.tenant, asked.query, embedder=embedder, settings=settings
-            )
+            found = answerer.search(query)
     if as_json:
-        rendering.print_json({"chat_id": asked.chat.chat_id, "query": words, **dict(found)})
+        rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(found)})
         return
-    _print(found, asked.chat.chat_id, asked.chat.time_zone)
+    _print(found, named.chat_id, named.time_zone)
     for problem in found.degraded:
         rendering.err().print(f"Degraded: {problem}", style="yellow", markup=False)
 

@@ -1,19 +1,21 @@
 """`backscroll sessions`: what was talked about, and the transcript of it."""
 
-from typing import Annotated, Any, Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from sqlalchemy import Row
 
 from ops.commands import rendering
 from ops.commands.groups import ListByDefault
 from ops.commands.opening import find_chat, find_session, opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline.store import chats, messages
-from pipeline.store import sessions as store
 from schemas.sessions import Message
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
 
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -54,6 +56,9 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List the latest sessions, in their chat's local time."""
+    from pipeline.store import chats
+    from pipeline.store import sessions as store
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         only = find_chat(connection, chat).chat_id if chat is not None else None
         found = store.listing(connection, only, limit=limit, status=status)
@@ -93,6 +98,8 @@ def show(
 
     The number of a session that was joined into another shows that other one, and says so.
     """
+    from pipeline.store import messages
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         found = find_session(connection, session)
         chat = find_chat(connection, found.chat_id)

@@ -1,35 +1,43 @@
 """`backscroll status`: what is owed and how late it is, what is stored, what happened, what was given up."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ops import stack
 from ops.commands import broker, rendering
 from ops.commands.broker import Broker
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import status as pipeline_status
-from pipeline.status import Counts, Status
-from pipeline.store.database import Database
-from schemas.errors import DatabaseUnavailable
+from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.status import Counts, Status
+    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
 @app.command(
-    epilog="**Examples:** backscroll status · backscroll status --watch · backscroll status --workers --json"
+    epilog="**Examples:** backscroll status · backscroll status --watch · backscroll status --workers --json · "
+    "backscroll status --memory"
 )
 def status(
     watching: Annotated[bool, typer.Option("--watch", help="Anew every 2 s, until Ctrl-C.")] = False,
     workers: Annotated[
         bool, typer.Option("--workers", help="Ask the workers of each queue too (takes a second).")
+    ] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Also what `backscroll up` and its processes take (Linux).")
     ] = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
@@ -41,9 +49,11 @@ def status(
     rest is of one. With `--watch --json` there is an object on each line. Works without Redis, and says so.
     """
     with opened(data_dir, tenant) as (settings, database):
+        sizes = _memory(settings) if memory else None
         if as_json:
             while True:
-                rendering.print_json(_as_json(_collect(database, settings), _ask(settings, workers)))
+                told = _as_json(_collect(database, settings), _ask(settings, workers))
+                rendering.print_json(told if sizes is None else told | {"memory_bytes": sizes})
                 if not watching:
                     return
                 time.sleep(rendering.WATCH_SECONDS)
@@ -51,9 +61,35 @@ def status(
             rendering.watch(lambda: _look(database, settings, workers))
             return
         rendering.out().print(_shown(_collect(database, settings), _ask(settings, workers)))
+        if sizes is not None:
+            rendering.out().print(_sizes(sizes))
+
+
+def _memory(settings: Settings) -> dict[str, int]:
+    """Bytes by kind of process. Raises `NotFound` where no `backscroll up` of this machine can be looked at."""
+    from ops.memory import by_kind
+
+    running = stack.running(settings.data_dir)
+    sizes = {} if running is None else by_kind(running.pid)
+    if not sizes:
+        raise NotFound(
+            f"no `backscroll up` with the data folder {settings.data_dir} can be looked at: --memory is for what it "
+            "has started, on Linux, and for who started it"
+        )
+    return sizes
+
+
+def _sizes(sizes: dict[str, int]) -> RenderableType:
+    table = rendering.table("process", "memory", title="\nMemory", right=("memory",))
+    for kind, count in sizes.items():
+        rendering.row(table, kind, rendering.size(count))
+    rendering.row(table, "all", rendering.size(sum(sizes.values())))
+    return table
 
 
 def _collect(database: Database, settings: Settings) -> Status:
+    from pipeline import status as pipeline_status
+
     everybody = settings.maintenance_database_url is not None
     return pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
 
@@ -88,7 +124,9 @@ def _parts(found: Status, asked: Broker) -> Iterator[RenderableType]:
     if asked.problem:
         yield Text(f"Redis does not answer, what is owed waits for it: {asked.problem}", style="red")
     else:
-        yield Text("Redis answers")
+        swept = asked.swept_seconds_ago
+        when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
+        yield Text(f"Redis answers; {when}")
     yield from _stored(found.counts)
     yield from _work(found)
     yield from _queues(asked)

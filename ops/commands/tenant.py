@@ -9,7 +9,6 @@ from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from pipeline.audience import Policy, policy_of
-from pipeline.store import tenants
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -37,6 +36,8 @@ def audience(
     `strict`: those who were all there, and nothing of a direct chat in a group. `tenant`: everybody, also what was
     learned in a direct chat; for tenants that are one team. `chat`: nobody.
     """
+    from pipeline.store import tenants
+
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         if policy is not None:
             tenants.set_setting(connection, settings.tenant, "audience", policy)

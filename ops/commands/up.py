@@ -1,10 +1,12 @@
 """`backscroll up`: everything on this machine with one command, out of one data folder."""
 
 import json
+import shlex
 import signal
 import sys
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from rich.console import Console
 from ops import connection
 from ops.connection import DataDirOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from ops.launch import Launched
@@ -125,10 +128,25 @@ def _tell(launched: "Launched", console: Console) -> None:
     if running.flower_url:
         line(f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}")
     line()
-    line("Try, in another terminal:")
+    line("In another terminal:")
+    line()
+    for command in shell_lines(launched.settings.data_dir):
+        line(command)
+    line()
+    line("Or over HTTP:")
     line()
     for command in curl_lines(running.door_url, running.api_key, datetime.now(UTC)):
         line(command)
+
+
+def shell_lines(data_dir: Path) -> list[str]:
+    """What makes `backscroll` in another terminal find this environment and this data folder."""
+    activate = Path(sys.prefix) / "bin/activate"
+    lines = [f"source {shlex.quote(str(activate))}"] if activate.is_file() else []
+    # a terminal that is told nothing looks there
+    if data_dir != Settings.model_fields["data_dir"].get_default(call_default_factory=True):
+        lines.append(f"export BACKSCROLL_DATA_DIR={shlex.quote(str(data_dir))}")
+    return [*lines, "backscroll chats"]
 
 
 def curl_lines(door_url: str, api_key: str, now: datetime) -> list[str]:

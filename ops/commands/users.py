@@ -1,17 +1,21 @@
 """`backscroll users`: which senders, of one platform or of several, are one person."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ops.commands import rendering
-from ops.commands.opening import opened
+from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline import users as pipeline_users
-from pipeline.users import Linked
 from schemas.payloads import parse_payload
 from schemas.users import User, UserAddress
+
+if TYPE_CHECKING:
+    from pipeline.users import Linked
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -40,13 +44,20 @@ def users() -> None:
 def link(
     sender: SenderArgument,
     user: UserArgument,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Let a sender belong to a user, whomever they belonged to before."""
+    """Let a sender belong to a user, whomever they belonged to before. The user may be a new name; the sender not."""
+    from pipeline import lookup
+    from pipeline import users as pipeline_users
+
     who = _both(user, sender)
     with opened(data_dir, tenant) as (settings, database):
+        require_seen(
+            lambda: lookup.require_user(database, settings.tenant, str(who.sender_id)), unseen=unseen
+        )
         linked = pipeline_users.link(database, settings.tenant, str(who.sender_id), who.user_id)
     _show_change(linked, as_json)
 
@@ -59,6 +70,8 @@ def unlink(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a sender be their own user again; what was learned under their id goes with them."""
+    from pipeline import users as pipeline_users
+
     with opened(data_dir, tenant) as (settings, database):
         linked = pipeline_users.unlink(database, settings.tenant, _both(sender).user_id)
     _show_change(linked, as_json)
@@ -68,13 +81,19 @@ def unlink(
 def merge(
     user: UserArgument,
     into: Annotated[str, typer.Argument(help="The user that both are from now on.", show_default=False)],
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a user, with all their senders, be another one; either id names the person then."""
+    from pipeline import lookup
+    from pipeline import users as pipeline_users
+
     who = _both(user, into)
     with opened(data_dir, tenant) as (settings, database):
+        for each in (who.user_id, str(who.sender_id)):
+            require_seen(partial(lookup.require_user, database, settings.tenant, each), unseen=unseen)
         linked = pipeline_users.merge(database, settings.tenant, who.user_id, str(who.sender_id))
     _show_change(linked, as_json)
 
@@ -87,6 +106,8 @@ def show(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show the person whom an id belongs to."""
+    from pipeline import users as pipeline_users
+
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_users.show(database, settings.tenant, _both(user).user_id)
     if as_json:
@@ -103,6 +124,8 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List the users that have linked senders, up to 1,000 at once."""
+    from pipeline import users as pipeline_users
+
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_users.listing(database, settings.tenant, after=after, limit=LISTED)
     if as_json:

@@ -1,17 +1,25 @@
 """Waits, with progress shown, until what was brought in has become memory."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from pipeline import status
-from pipeline.store.database import Database
+if TYPE_CHECKING:
+    from pipeline import status
+    from pipeline.store.database import Database
+
 
 LOOK_SECONDS = 0.5
-STALL_SECONDS = 20.0
+# As long as a model may take to be loaded, on a machine that does it for the first time …
+SLOW_SECONDS = 20.0
+# … and as long as nothing takes that goes well.
+STALL_SECONDS = 90.0
 
 
 def await_memory(
@@ -28,9 +36,24 @@ def await_memory(
 
     `pause` lets so many seconds pass. Raises `DatabaseUnavailable`.
     """
+    from pipeline import status
+
     deadline = time.monotonic() + limit_seconds
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    moved_at, said = time.monotonic(), False
+    moved_at = time.monotonic()
+    untold = [
+        (
+            SLOW_SECONDS,
+            "Still waiting: at the first start the embedding model is loaded, which takes up to a minute.",
+            "dim",
+        ),
+        (
+            STALL_SECONDS,
+            f"Nothing has moved for {STALL_SECONDS:.0f} s: see whether workers run with "
+            "`backscroll status --workers`.",
+            "yellow",
+        ),
+    ]
     before = None
     with Progress(*columns, console=console, transient=True, disable=not shown) as bars:
         placed, summarized, embedded = (
@@ -46,11 +69,7 @@ def await_memory(
                 return now
             if now != before:
                 before, moved_at = now, time.monotonic()
-            elif not said and time.monotonic() - moved_at > STALL_SECONDS:
-                said = True
-                bars.console.print(
-                    f"Nothing has moved for {STALL_SECONDS:.0f} s: a model may still be loading. If it stays so, "
-                    "see whether workers run with `backscroll status --workers`.",
-                    style="yellow",
-                )
+            elif untold and time.monotonic() - moved_at > untold[0][0]:
+                _, sentence, style = untold.pop(0)
+                bars.console.print(sentence, style=style)
             pause(LOOK_SECONDS)

@@ -7,7 +7,6 @@ import typer
 from ops import connection
 from ops.commands.worker import run_instead
 from ops.connection import DataDirOption
-from ops.processes import web_command
 from schemas.errors import SettingsError
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -40,6 +39,8 @@ def web(
     It needs the database as the role that sees one tenant at a time, and Redis to hint the workers. Put a
     proxy with TLS before it where it listens to more than this machine.
     """
+    from ops.processes import web_command
+
     settings = connection.open_stack(data_dir)
     if settings.api_key is None:
         raise SettingsError(

@@ -1,11 +1,13 @@
 """`backscroll work`: see what is owed and what was given up, have it done again, or give it up for good."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,9 +16,11 @@ from ops.commands.backlog import Backlog, opened_backlog
 from ops.commands.groups import ListByDefault
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline.ledger import KINDS
-from pipeline.owed import ARRIVAL, DROPPABLE, PAYLOAD, Changed, Filter, Item, Payload
 from schemas.errors import InvalidInput
+from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
+
+if TYPE_CHECKING:
+    from pipeline.owed import Changed, Filter, Item
 
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -82,6 +86,7 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List work, the longest in its state first; by default what was given up."""
+
     wanted = _filter(state, kind, error, older_than)
     with opened_backlog(data_dir, tenant) as backlog:
         items, total = backlog.listing(wanted, limit)
@@ -202,6 +207,8 @@ def drop(
     cannot be given up: replay it, or forget the messages. A payload's messages are stored nowhere else: `--all`
     drops none without `--kind payload`.
     """
+    from pipeline.owed import DROPPABLE
+
     wanted = _filter(state, of_kind, error, older_than)
     kind, key = _named(kind, key)
     with opened_backlog(data_dir, tenant) as backlog:
@@ -219,6 +226,8 @@ def drop(
 
 
 def _filter(state: str, kind: str | None, error: str | None, older_than: str | None) -> Filter:
+    from pipeline.owed import Filter
+
     return Filter(
         state=state,
         kind=kind,
@@ -248,6 +257,8 @@ def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
 
 def _why(item: Item) -> str:
     """Its error; of a payload what it is, too."""
+    from pipeline.owed import Payload
+
     if not isinstance(item, Payload):
         return item.error or ""
     return (

@@ -8,7 +8,6 @@ import typer
 
 from ops import connection
 from ops.connection import DataDirOption
-from ops.processes import environment, worker_command
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 
@@ -43,6 +42,7 @@ def worker(
     worker, and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish
     what it holds and hands the rest back; give it more than that before you kill it.
     """
+    from ops.processes import worker_command
     from workers.queues import QUEUES
 
     names = queue or [name for name in QUEUES if name != "embed"]
@@ -53,6 +53,8 @@ def worker(
 
 def run_instead(settings: Settings, command: list[str]) -> None:
     """Replace this process by the command, which finds these settings in its environment."""
+    from ops.processes import environment
+
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, environment(settings))  # noqa: S606 - our own Python, without a shell

@@ -110,9 +110,14 @@ class EmbeddedPostgres(EmbeddedServer):
             command += ["-c", f"{name}={value}"]
         return Launch(command, cluster, account, state)
 
-    def _complete(self) -> None:
+    def provide(self, database: str) -> None:
+        """Make a database of this name where there is none, with our roles and their rights. Raises as `provision`."""
         known = self._passwords()
-        provision(self.superuser_dsn(), passwords={role: known[role] for role in LOGIN_ROLES})
+        passwords = {role: known[role] for role in LOGIN_ROLES}
+        provision(self.superuser_dsn(), passwords=passwords, database=database)
+
+    def _complete(self) -> None:
+        self.provide(DATABASE)
 
     def _answers(self, state: State) -> bool:
         try:

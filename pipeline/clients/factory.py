@@ -1,5 +1,7 @@
 """Which client serves which setting: makes the embedder and the summarizer that a process was told to use."""
 
+from collections.abc import Sequence
+
 from pipeline.clients import deterministic, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -8,6 +10,7 @@ from pipeline.clients.protocols import Embedder, Reranker, Summarizer
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
 from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
 
 EMBEDDING_PROVIDERS = ("deterministic", "sentence-transformers")
 
@@ -49,6 +52,20 @@ def make_embedder(settings: Settings) -> Embedder:
         f"BACKSCROLL_EMBEDDING_PROVIDER={provider} is not built in yet: "
         f"set one of {', '.join(EMBEDDING_PROVIDERS)}."
     )
+
+
+def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> EmbeddingSpace:
+    """The space of the embedder that the settings name, found without loading a model or asking a network.
+
+    Of a model that is not known by its name the stored space has the dimensions; without one they are 0. Raises
+    `SettingsError`.
+    """
+    embedder = make_embedder(settings)
+    if not isinstance(embedder, SentenceTransformersEmbedder):
+        return embedder.space
+    unknown = EmbeddingSpace(provider=sentence_transformers.PROVIDER, model=embedder.model_name, dimensions=0)
+    same = (s for s in stored if (s.provider, s.model) == (unknown.provider, unknown.model))
+    return embedder.space_by_name or next(same, unknown)
 
 
 def make_reranker(model: str | None) -> Reranker | None:

@@ -102,6 +102,16 @@ class SentenceTransformersEmbedder:
             query_prefix=known.query_prefix if known else "",
         )
 
+    @property
+    def space_by_name(self) -> EmbeddingSpace | None:
+        """The model's space as far as its name tells it, without loading it; None: only the model itself can tell."""
+        return self.space if self._model_name in _KNOWN else None
+
+    @property
+    def model_name(self) -> str:
+        """What the model is called, the same for all names that it has."""
+        return self._model_name
+
     @cached_property
     def _measured_dimensions(self) -> int:
         return len(self.embed_documents(["."])[0])

@@ -57,7 +57,8 @@ def findings(spaces: Spaces) -> Iterator[Finding]:
             severity="error",
             what=f"the embedding model cannot be used: {spaces.model_problem}",
             why="Messages wait for their vectors, and search goes by keywords.",
-            remedy="See that the model is installed or its provider answers, and that its settings are right.",
+            remedy="See that the model is installed or its provider answers, and that its settings are right; one "
+            "of the hub is fetched at its first use, not by the doctor.",
         )
     if spaces.missing_indexes:
         yield Finding(

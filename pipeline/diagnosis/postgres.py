@@ -40,6 +40,18 @@ class Server:
     invalid_indexes: Sequence[str] = ()
 
 
+def not_running(problem: str) -> Finding:
+    """Neither servers of one's own nor the embedded ones are there to be looked at."""
+    return Finding(
+        check="connection",
+        severity="error",
+        what=problem.partition(": ")[0],
+        why="Nothing is accepted, done or found, and there is nothing to look at.",
+        remedy="Start it with `backscroll up`, name its folder by --data-dir, or set BACKSCROLL_DATABASE_URL and "
+        "BACKSCROLL_REDIS_URL to servers of your own.",
+    )
+
+
 def logins(logins: Sequence[Login]) -> Iterator[Finding]:
     """The URLs to Postgres."""
     for login in logins:

@@ -96,3 +96,44 @@ def known(connection: Connection, ids: Sequence[str]) -> Row[Any]:
         """),
         {"ids": list(ids)},
     ).one()
+
+
+SEEN = 20_000
+"""Ids that a misspelt one is compared with."""
+
+
+def is_named(connection: Connection, any_id: str) -> bool:
+    """Whether somebody of this id has spoken as a user, was named or linked, or is known by a memory."""
+    return bool(
+        connection.execute(
+            text("""
+                SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)
+                    OR EXISTS (SELECT 1 FROM user_senders WHERE sender_id = :id OR user_id = :id)
+                    OR EXISTS (SELECT 1 FROM memories WHERE scope = 'user' AND user_id = :id)
+            """),
+            {"id": any_id},
+        ).scalar_one()
+    )
+
+
+def has_written(connection: Connection, sender_id: str) -> bool:
+    """Whether there is a message of this sender; reads all messages of the tenant where there is none."""
+    return bool(
+        connection.execute(
+            text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)"), {"id": sender_id}
+        ).scalar_one()
+    )
+
+
+def some_seen(connection: Connection) -> list[str]:
+    """Ids of senders and users, at most `SEEN`."""
+    return list(
+        connection.scalars(
+            text("""
+                SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
+                SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
+                LIMIT :limit
+            """),
+            {"limit": SEEN},
+        )
+    )

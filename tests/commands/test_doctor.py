@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -207,6 +208,60 @@ def test_an_embedder_of_another_space_is_found(
     assert "searches compare in other" in said[0]["what"]
     as_owner(settings, "UPDATE embedding_spaces SET status = 'retired'")
     assert found(run) == {"space": "error", "retired": "warning"}
+
+
+@pytest.mark.parametrize("model", [(), ("--model",)])
+def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network_is_asked(
+    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch, model: tuple[str, ...]
+) -> None:
+    def connect(*_: object, **__: object) -> None:
+        raise AssertionError("the network was asked")
+
+    # Given a misspelt model, and something else that is wrong
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_PROVIDER", "sentence-transformers")
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "all-MiniLM-L6-v3")
+    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
+    monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
+    began = time.monotonic()
+    told = diagnose(run, *model)["findings"]
+    # Then both are found
+    checks = {each["check"] for each in told}
+    assert {"space", "walls"} <= checks
+    assert ("model" in checks) == bool(model)
+    assert "sentence-transformers/all-MiniLM-L6-v3" in next(
+        each["what"] for each in told if each["check"] == "space"
+    )
+    assert time.monotonic() - began < 45
+
+
+def test_an_embedder_that_cannot_be_is_a_finding(
+    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "no-such-hash")
+    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
+    assert found(run) == {"model": "error", "space": "error", "walls": "error"}
+
+
+def test_a_role_that_cannot_log_in_hides_nothing_else(
+    run: Run, memory: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings.maintenance_database_url is not None
+    url = settings.maintenance_database_url.get_secret_value()
+    monkeypatch.setenv("BACKSCROLL_MAINTENANCE_DATABASE_URL", url.replace("backscroll_maintenance", "nobody"))
+    as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
+    assert found(run) == {"connection": "error", "walls": "error"}
+
+
+def test_where_nothing_runs_that_is_the_one_finding(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DATABASE_URL", "MAINTENANCE_DATABASE_URL", "REDIS_URL"):
+        monkeypatch.delenv(f"BACKSCROLL_{name}")
+    result = run("doctor", "--json", "--data-dir", tmp_path)
+    assert result.code == 6
+    (finding,) = json.loads(result.out)["findings"]
+    assert "Nothing runs with the data folder" in finding["what"]
+    assert "backscroll up" in finding["remedy"]
 
 
 def test_a_database_without_pgvector_is_found(

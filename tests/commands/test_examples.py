@@ -10,12 +10,14 @@ import click
 import pytest
 import typer
 
-from ops import cli
-from ops.commands import opening, rendering
+from ops import cli, memory
+from ops.commands import rendering
+from ops.embedded import archive
+from pipeline import lookup
 from pipeline.profiles import PURPOSES
 
 
-@pytest.mark.parametrize("module", [opening, rendering])
+@pytest.mark.parametrize("module", [lookup, archive, memory, rendering])
 def test_docstring_examples_hold(module: object) -> None:
     tried = doctest.testmod(module)  # type: ignore[arg-type]
     assert tried.attempted

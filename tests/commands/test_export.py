@@ -34,12 +34,13 @@ def test_an_export_holds_all_of_a_user_and_nothing_that_others_said(run: Run, da
     assert counted["session"] > 10
     assert {record["sender_id"] for record in records if record["record"] == "message"} == {sender}
     assert {record["chat_id"] for record in records if record["record"] == "session"} == {CHAT}
-    assert run("export", "user", "nobody:1").out == ""
+    nobody = run("export", "user", "nobody:1")
+    assert (nobody.code, nobody.out) == (3, "")
 
 
 def test_a_user_can_be_switched_off_and_on(run: Run, database: Database) -> None:
-    assert run("remember", "user", "test:ann", "--json").json["remembered"] is True
-    assert run("remember", "user", "test:ann", "off", "--json").json["remembered"] is False
+    assert run("remember", "user", "test:ann", "--unseen", "--json").json["remembered"] is True
+    assert run("remember", "user", "test:ann", "off", "--unseen", "--json").json["remembered"] is False
     assert ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)]).kept_out == 1
     assert "not remembered" in run("remember", "user", "test:ann").out
     run("remember", "user", "test:ann", "on")

@@ -8,8 +8,9 @@ from tests.conftest import TENANT, message
 
 
 def test_people_are_linked_and_parted_from_the_command_line(run: Run) -> None:
-    assert run("users", "link", "telegram:11", "ann", "--json").json["outcome"] == "linked"
-    assert run("users", "merge", "slack:U1", "telegram:11", "--json").json["outcome"] == "merged"
+    assert run("users", "link", "telegram:11", "ann", "--unseen", "--json").json["outcome"] == "linked"
+    merged = run("users", "merge", "slack:U1", "telegram:11", "--unseen", "--json").json
+    assert merged["outcome"] == "merged"
     assert run("users", "show", "slack:U1", "--json").json["user_id"] == "ann"
     assert "slack:U1, telegram:11" in run("users", "list").out
     assert [u["user_id"] for u in run("users", "list", "--json").json["users"]] == ["ann"]

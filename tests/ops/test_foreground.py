@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from ops import processes
 from ops.embedded.ports import free_port
 from schemas.settings import Settings
 from tests.ops.running import COMMAND, clean_environment, until
@@ -53,3 +54,19 @@ def test_one_process_runs_until_term(
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_worker_with_a_setting_that_is_none_says_so_and_ends(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        processes.worker_command(["ingest"]),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env=clean_environment(BACKSCROLL_REDIS_URL="redis://127.0.0.1:1", BACKSCROLL_SWEEP_SECOND="1"),
+    )
+    assert ended.returncode == 1
+    assert "BACKSCROLL_SWEEP_SECOND in the environment is no setting" in ended.stderr
+    assert "did you mean BACKSCROLL_SWEEP_SECONDS?" in ended.stderr
+    assert "Traceback" not in ended.stderr

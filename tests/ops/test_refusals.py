@@ -50,6 +50,22 @@ def test_a_wrong_setting_is_named_with_its_value(here: Here) -> None:
     assert "Traceback" not in told.stderr
 
 
+def test_a_setting_that_is_none_is_named_with_the_nearest(here: Here, tmp_path: Path) -> None:
+    told = here("chats", BACKSCROLL_PROT="12")
+    assert told.returncode == 4
+    assert "BACKSCROLL_PROT in the environment is no setting; did you mean BACKSCROLL_PORT?" in told.stderr
+    # what compose and the scripts read is ours, too
+    (tmp_path / ".env").write_text("BACKSCROLL_BACKUP_PASSWORD=x\nbackscroll_tennant=a\nOTHER_THING=1\n")
+    told = here("chats", BACKSCROLL_VENV="x")
+    assert told.returncode == 4
+    assert "backscroll_tennant in .env is no setting; did you mean BACKSCROLL_TENANT?" in told.stderr
+    assert "BACKUP" not in told.stderr
+    (tmp_path / ".env").unlink()
+    (tmp_path / "more.env").write_text("BACKSCROLL_NONSENSE=1\n")
+    told = here("chats", BACKSCROLL_CONFIG=str(tmp_path / "more.env"))
+    assert "BACKSCROLL_NONSENSE in " in told.stderr
+
+
 @pytest.mark.parametrize("option", ["--port", "--flower-port"])
 def test_a_taken_port_is_named_before_anything_is_started(here: Here, tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -60,7 +76,7 @@ def test_a_taken_port_is_named_before_anything_is_started(here: Here, tmp_path: 
     assert told.returncode == 4
     assert f"Port {port}" in told.stderr
     assert option in told.stderr
-    assert not (data_dir / "postgres.log").exists()
+    assert not data_dir.exists()
 
 
 def test_a_data_folder_that_cannot_be_written_to_is_named(here: Here, tmp_path: Path) -> None:

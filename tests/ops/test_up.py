@@ -13,7 +13,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.ops.running import Up, backscroll, until
+from tests.ops.running import Up, backscroll, clean_environment, until
+from workers.queues import QUEUES
 
 
 @dataclass
@@ -86,6 +87,56 @@ def test_other_commands_find_what_runs_by_the_data_folder(home: Home, up: Up) ->
     state = json.loads(told.stdout)
     assert state["found"] == state["newest"]
     assert state["vector_tables"]
+
+
+def test_the_lines_for_another_terminal_lead_to_what_runs(home: Home, up: Up) -> None:
+    lines = up.said().split("In another terminal:\n")[1].split("Or over HTTP:")[0].strip().splitlines()
+    assert lines[-1] == "backscroll chats"
+    pasted = subprocess.run(
+        ["bash", "-ec", "\n".join(lines)],  # noqa: S607
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=home.folder,
+        env=clean_environment(),
+    )
+    assert pasted.returncode == 0, pasted.stderr
+    assert "telegram:-100420" in pasted.stdout
+
+
+def test_a_question_is_answered_by_what_runs(home: Home, up: Up) -> None:
+    log = home.data_dir / "logs/web.log"
+    before = log.read_text().count("/v1/context")
+    told = backscroll(
+        *("context", "How many bar should we keep the boiler at?", "--chat", "telegram:-100420"),
+        cwd=home.folder,
+        BACKSCROLL_DATA_DIR=str(home.data_dir),
+    )
+    assert told.returncode == 0, told.stderr
+    assert told.stderr == ""
+    assert "1.4 bar" in told.stdout
+    assert log.read_text().count("/v1/context") == before + 1
+
+
+def test_the_status_shows_what_it_takes_in_memory(home: Home, up: Up) -> None:
+    told = backscroll("status", "--memory", "--json", "--data-dir", str(home.data_dir), cwd=home.folder)
+    assert told.returncode == 0, told.stderr
+    sizes = json.loads(told.stdout)["memory_bytes"]
+    workers = {f"worker {name}" for name in QUEUES}
+    assert set(sizes) == {"up", "web", "postgres", "redis", "beat", "flower"} | workers
+    assert all(1e6 < size < 2e9 for size in sizes.values())
+    nothing = backscroll("status", "--memory", "--data-dir", "none", cwd=home.folder)
+    assert nothing.returncode == 1
+
+
+def test_a_backup_is_made_of_what_runs(home: Home, up: Up) -> None:
+    made = backscroll("backup", "b.dump", "--data-dir", str(home.data_dir), cwd=home.folder)
+    assert made.returncode == 0, made.stderr
+    refused = backscroll("restore", "b.dump", "--replace", "--data-dir", str(home.data_dir), cwd=home.folder)
+    assert refused.returncode == 1
+    assert "stop it first" in refused.stderr
+    put_back = backscroll("restore", "b.dump", "--json", "--data-dir", "elsewhere", cwd=home.folder)
+    assert json.loads(put_back.stdout)["messages"] >= 418
 
 
 def test_a_second_start_says_what_runs_and_how_to_stop_it(home: Home, up: Up) -> None:

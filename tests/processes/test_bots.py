@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,10 @@ from ops.commands import broker
 from pipeline.owed import Filter
 from tests.conftest import TENANT
 from tests.ops.running import until
-from tests.processes.conftest import SECONDS, Deployment, talk
+from tests.processes.conftest import SECONDS, SWEEP_SECONDS, Deployment, clock, talk
 from tests.web.conftest import served
 from workers import letters
-from workers.queues import QUEUES
+from workers.queues import QUEUES, SWEPT
 
 
 def test_what_a_bot_without_our_code_enqueues_is_remembered_by_hints_alone(deployment: Deployment) -> None:
@@ -93,6 +94,25 @@ def test_a_request_id_is_found_in_the_last_log_lines_and_on_the_work(deployment:
             assert {r["task"] for r in mine} == {f"backscroll.{task}"}
             # no hint was lost, so that the hints carried it all the way
             assert request_id in {r["request_id"] for r in mine}
+
+
+def test_events_tell_of_work_and_not_of_sweeps_which_the_status_tells_of(deployment: Deployment) -> None:
+    deployment.redis.delete(SWEPT)
+    with events(deployment) as seen, clock(deployment):
+        until(lambda: deployment.redis.exists(SWEPT), "a sweep", SECONDS)
+        deployment.send("test:watched", talk(5))
+        deployment.wait_for("test:watched", 5)
+        # and some sweeps more
+        time.sleep(4 * SWEEP_SECONDS)
+        swept = broker.look(deployment.settings, workers=False).swept_seconds_ago
+    assert swept is not None
+    assert swept < SECONDS
+    kinds = {event["type"]: event.get("name") for event in seen}
+    assert {"task-sent", "task-received", "task-started", "task-succeeded"} <= kinds.keys()
+    named = {event["uuid"]: event["name"] for event in seen if "name" in event}
+    told = {named.get(event["uuid"], "of an unknown task") for event in seen if "uuid" in event}
+    assert "backscroll.ingest" in told
+    assert not {"backscroll.sweep", "of an unknown task"} & told
 
 
 def test_neither_logs_nor_events_nor_inspection_tell_what_was_said(deployment: Deployment) -> None:

@@ -119,6 +119,18 @@ def test_what_somebody_else_put_into_the_queue_stops_no_sweep(
         assert client.lrange(queue, -1, -1) == [foreign]
 
 
+def test_a_full_redis_stops_no_sweep(app: Celery, broker: RedisProcess) -> None:
+    with redis_client.Redis.from_url(broker.url) as client:
+        client.config_set("maxmemory", "1")
+        app.tasks["backscroll.sweep"]()
+        assert queues.seconds_since_sweep(app) is None
+        client.config_set("maxmemory", "0")
+        app.tasks["backscroll.sweep"]()
+    since = queues.seconds_since_sweep(app)
+    assert since is not None
+    assert 0 <= since < 30
+
+
 def test_sweeps_that_have_piled_up_are_left_but_for_the_last_ones(
     app: Celery, broker: RedisProcess, database: Database
 ) -> None:

@@ -17,7 +17,7 @@ PILED_UP = 10
 COUNTED = max(2 * queue.concurrency * queue.batch for queue in queues.OF_KIND.values())
 
 
-@shared_task(name="backscroll.sweep", bind=True, Request=ThreadRequest)
+@shared_task(name=connection.SWEEP, bind=True, Request=ThreadRequest, send_events=False)
 def sweep(self: Task) -> None:
     """Look over everything once.
 
@@ -31,6 +31,7 @@ def sweep(self: Task) -> None:
         log.warning("clock_ahead", tasks=redated, remedy="set the clocks of the workers' machines")
     with resources.waiting():
         _sweep(self.app, resources.current())
+    queues.note_sweep(self.app)
 
 
 def _sweep(app: Celery, held: resources.Resources) -> None:

@@ -38,6 +38,7 @@ from workers.web import (
     memories,
     messages,
     openapi,
+    overview,
     searches,
     users,
 )
@@ -100,7 +101,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     errors.install(app)
     for module in (
         *(health, messages, contexts, answers, searches),
-        *(memories, documents, users, members, forgetting, listings),
+        *(memories, documents, users, overview, members, forgetting, listings),
     ):
         app.include_router(module.router)
     openapi.install(app)

@@ -29,6 +29,8 @@ class DocumentReceipt(BaseModel):
     document_id: str
     # that it has now, or had
     chunks: int
+    # of them written now; the others stood as they are
+    written: int = 0
     request_id: str
 
 
@@ -69,7 +71,7 @@ def post_document(door: HeldDoor, tenant: Tenant, body: Body, response: Response
         door.hinter.hint("embed")
     else:
         response.status_code = 200
-    return _receipt(kept.outcome, payload.document_id, kept.chunks)
+    return _receipt(kept.outcome, payload.document_id, kept.chunks, kept.written)
 
 
 @router.get(
@@ -100,6 +102,11 @@ def delete_document(door: HeldDoor, tenant: Tenant, document_id: str) -> Documen
 
 
 def _receipt(
-    outcome: Literal["new", "replaced", "unchanged", "removed", "kept_out"], document_id: str, chunks: int
+    outcome: Literal["new", "replaced", "unchanged", "removed", "kept_out"],
+    document_id: str,
+    chunks: int,
+    written: int = 0,
 ) -> DocumentReceipt:
-    return DocumentReceipt(outcome=outcome, document_id=document_id, chunks=chunks, request_id=request_id())
+    return DocumentReceipt(
+        outcome=outcome, document_id=document_id, chunks=chunks, written=written, request_id=request_id()
+    )

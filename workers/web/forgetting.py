@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from pipeline import export, forget, moving, tombstones
+from pipeline import export, forget, lookup, moving, tombstones
 from pipeline.retry import persistently
 from pipeline.store import chats
 from schemas.forgetting import Receipt, Subject
@@ -18,7 +18,7 @@ from schemas.payloads import ChatAddress, MemorySwitch, NewId, ReceiptAddress, p
 from schemas.users import UserAddress
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse
-from workers.web.door import HeldDoor
+from workers.web.door import Door, HeldDoor
 from workers.web.errors import request_id, responses
 from workers.web.openapi import FORGET_BODY, NEW_ID_BODY, SWITCH_BODY
 from workers.web.routes import IdRoute
@@ -35,10 +35,19 @@ class Forgetting(Receipt):
     given_up: str | None = None
 
 
+class Begun(Receipt):
+    """A receipt of a forgetting that has begun."""
+
+    # false: nothing was ever heard of it; its id may be misspelt, or it is still to come
+    seen: bool
+
+
 class Switched(BaseModel):
     """Whether what is said is remembered."""
 
     memory: bool
+    # false: nothing was heard of the id before; it may be misspelt, or of somebody still to come
+    seen: bool
     request_id: str
 
 
@@ -49,7 +58,7 @@ class Switched(BaseModel):
     responses=responses(401, 408, 413, 422, 503),
     openapi_extra=FORGET_BODY,
 )
-def post_forget(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
+def post_forget(door: HeldDoor, tenant: Tenant, body: Body) -> Begun:
     """Remove something for good, with all that was made of it.
 
     With the 202 nothing of it that was sent before is stored again; workers delete what there is, and count it on
@@ -58,9 +67,17 @@ def post_forget(door: HeldDoor, tenant: Tenant, body: Body) -> Receipt:
     subject = parse(Subject, body)
     forget.check_confirmed(tenant, subject)
     trace_id = request_id()
+    seen = persistently(lambda: _is_seen(door, tenant, subject))
     receipt = persistently(lambda: forget.start(door.database, tenant, subject, trace_id=trace_id))
     door.hinter.hint("forget")
-    return receipt
+    return Begun(**receipt.model_dump(), seen=seen)
+
+
+def _is_seen(door: Door, tenant: str, subject: Subject) -> bool:
+    """Whether there is, or was, the sender or the chat that is to be forgotten."""
+    if subject.sender_id is not None:
+        return lookup.seen_users(door.database, tenant, subject.sender_id)
+    return subject.chat_id is None or lookup.seen_chat(door.database, tenant, subject.chat_id)
 
 
 @router.post(
@@ -162,8 +179,9 @@ def put_chat_memory(door: HeldDoor, tenant: Tenant, chat_id: str, body: Body) ->
         with door.database.tenant(tenant) as connection:
             chats.ensure(connection, tenant, ChatIn(chat_id=address.chat_id, memory=wanted))
 
+    seen = persistently(lambda: lookup.seen_chat(door.database, tenant, address.chat_id))
     persistently(switch)
-    return Switched(memory=wanted, request_id=request_id())
+    return Switched(memory=wanted, seen=seen, request_id=request_id())
 
 
 @router.put(
@@ -176,5 +194,6 @@ def put_user_memory(door: HeldDoor, tenant: Tenant, user_id: str, body: Body) ->
     """While it is off nothing new of theirs is kept, in any chat; what there is stays until it is forgotten."""
     address = parse_payload(UserAddress, {"user_id": user_id})
     wanted = parse(MemorySwitch, body).memory
+    seen = persistently(lambda: lookup.seen_users(door.database, tenant, address.user_id))
     persistently(lambda: tombstones.remember_user(door.database, tenant, address.user_id, remembered=wanted))
-    return Switched(memory=wanted, request_id=request_id())
+    return Switched(memory=wanted, seen=seen, request_id=request_id())

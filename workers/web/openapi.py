@@ -18,6 +18,7 @@ from schemas.forgetting import Subject
 from schemas.listing import ChatFilter, QueryFilter, SessionFilter
 from schemas.memories import MemoryFilter, MemoryPayload
 from schemas.messages import MAX_BATCH, MAX_CONTENT_BYTES
+from schemas.overview import SessionPageQuery
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload, MemorySwitch, NewId
 from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery, SearchQuery
@@ -167,6 +168,7 @@ DOCUMENT_FILTER = _query(DocumentFilter)
 CHAT_FILTER = _query(ChatFilter)
 SESSION_FILTER = _query(SessionFilter)
 QUERY_FILTER = _query(QueryFilter)
+SESSION_PAGE = _query(SessionPageQuery)
 
 MERGE_BODY = _body("MergePayload", Two_are_one={"into": "ann"})
 

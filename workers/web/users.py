@@ -5,7 +5,7 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from pipeline import users
+from pipeline import lookup, users
 from pipeline.retry import persistently
 from pipeline.users import Linked
 from schemas.payloads import parse_payload
@@ -28,6 +28,8 @@ class LinkChange(BaseModel):
 
     outcome: Literal["linked", "unlinked", "merged", "unchanged"]
     user: User
+    # false: one of the ids was never heard of before; it may be misspelt, or of somebody still to come
+    seen: bool
     request_id: str
 
 
@@ -42,7 +44,9 @@ def get_user(door: HeldDoor, tenant: Tenant, user_id: str) -> User:
 def put_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) -> LinkChange:
     """Let a sender belong to a user, whomever they belonged to before. Sending the same again is harmless."""
     user, sender = _both(user_id, sender_id)
-    return _told(persistently(lambda: users.link(door.database, tenant, sender, user)))
+    # the user may be a name of the bot's own
+    seen = persistently(lambda: lookup.seen_users(door.database, tenant, sender))
+    return _told(persistently(lambda: users.link(door.database, tenant, sender, user)), seen)
 
 
 @router.delete(SENDER, summary="Unlink a sender from a user", responses=responses(401, 422, 503))
@@ -52,7 +56,8 @@ def delete_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) 
     Sending the same again is harmless.
     """
     user, sender = _both(user_id, sender_id)
-    return _told(persistently(lambda: users.unlink(door.database, tenant, sender, user)))
+    seen = persistently(lambda: lookup.seen_users(door.database, tenant, sender))
+    return _told(persistently(lambda: users.unlink(door.database, tenant, sender, user)), seen)
 
 
 @router.post(
@@ -68,7 +73,9 @@ def post_merge(door: HeldDoor, tenant: Tenant, user_id: str, body: Body) -> Link
     """
     address = parse_payload(UserAddress, {"user_id": user_id})
     payload = parse(MergePayload, body)
-    return _told(persistently(lambda: users.merge(door.database, tenant, address.user_id, payload.into)))
+    both = (address.user_id, payload.into)
+    seen = persistently(lambda: lookup.seen_users(door.database, tenant, *both))
+    return _told(persistently(lambda: users.merge(door.database, tenant, *both)), seen)
 
 
 def _both(user_id: str, sender_id: str) -> tuple[str, str]:
@@ -76,5 +83,5 @@ def _both(user_id: str, sender_id: str) -> tuple[str, str]:
     return address.user_id, str(address.sender_id)
 
 
-def _told(linked: Linked) -> LinkChange:
-    return LinkChange(outcome=linked.outcome, user=linked.user, request_id=request_id())
+def _told(linked: Linked, seen: bool) -> LinkChange:
+    return LinkChange(outcome=linked.outcome, user=linked.user, seen=seen, request_id=request_id())

@@ -1,0 +1,130 @@
+"""Ask the HTTP API of a running Backscroll; its problems become the errors that the same call raises in a process."""
+
+import http.client
+import importlib.metadata
+import ipaddress
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from schemas.errors import ApiFailed, ApiUnavailable, InvalidInput, NotFound, SettingsError
+
+T = TypeVar("T", bound=BaseModel)
+
+SECONDS = 60.0
+"""For an answer: a door that has just started may be loading its model."""
+# What the API says where it has no such path, as opposed to no such thing.
+NO_SUCH_PATH = "Not Found"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """The HTTP API at a URL, and the key that it wants."""
+
+    url: str
+    api_key: str
+
+    def get(self, path: str, answer: type[T], **query: object) -> T:
+        """What is there, as this model. Raises as `post` does."""
+        asked = f"?{urlencode(query)}" if query else ""
+        return self._understood(answer, self._call(urllib.request.Request(self._at(path) + asked)))  # noqa: S310
+
+    def post(self, path: str, query: BaseModel, answer: type[T]) -> T:
+        """The answer to a query, as this model.
+
+        Raises `ApiUnavailable`, `ApiFailed`, `InvalidInput`, `NotFound`, and `SettingsError` for a key that is
+        refused and for an API of another version.
+        """
+        body = query.model_dump_json(exclude_unset=True).encode()
+        request = urllib.request.Request(self._at(path), body, {"Content-Type": "application/json"})  # noqa: S310
+        return self._understood(answer, self._call(request))
+
+    def _at(self, path: str) -> str:
+        return self.url.rstrip("/") + path
+
+    def _call(self, request: urllib.request.Request) -> bytes:
+        request.add_unredirected_header("Authorization", f"Bearer {self.api_key}")
+        try:
+            with self._opener().open(request, timeout=SECONDS) as response:
+                read: bytes = response.read()
+                return read
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error.code, error.read()) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ApiUnavailable(
+                f"The Backscroll at {self.url} does not answer ({reason}). See whether it runs, or answer in this "
+                "process with --local."
+            ) from None
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        # what runs on this machine is not to be reached by a proxy, whatever the environment says
+        proxies = urllib.request.ProxyHandler({}) if _is_loopback(self.url) else urllib.request.ProxyHandler()
+        return urllib.request.build_opener(proxies)
+
+    def _refusal(self, status: int, body: bytes) -> Exception:
+        """The error that an answer which is no success stands for."""
+        problem = _problem(body)
+        detail = str(problem.get("detail") or f"it answers {status}")
+        match status:
+            case 401 | 403:
+                return SettingsError(
+                    f"The Backscroll at {self.url} refuses the API key ({detail}). Set BACKSCROLL_API_KEY to its "
+                    "key, or answer in this process with --local."
+                )
+            case 404 | 405 if detail == NO_SUCH_PATH or "type" not in problem:
+                return self._other_version()
+            case 404:
+                return NotFound(detail)
+            case 400 | 408 | 413 | 422:
+                return InvalidInput(detail, field=str(problem.get("field") or ""))
+            case 429 | 502 | 503 | 504:
+                return ApiUnavailable(f"The Backscroll at {self.url} cannot answer now: {detail}")
+        request_id = problem.get("request_id", "")
+        return ApiFailed(f"The Backscroll at {self.url} answers {status}: {detail} {request_id}".rstrip())
+
+    def _understood(self, answer: type[T], body: bytes) -> T:
+        try:
+            return answer.model_validate_json(body)
+        except ValidationError:
+            raise self._other_version() from None
+
+    def _other_version(self) -> SettingsError:
+        """What to say of an answer that this version does not know."""
+        mine = importlib.metadata.version("backscroll")
+        try:
+            with self._opener().open(self._at("/openapi.json"), timeout=SECONDS) as response:
+                theirs = f"version {json.load(response)['info']['version']}"
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            theirs = "a version that it does not tell, or no Backscroll at all"
+        return SettingsError(
+            f"What answers at {self.url} is {theirs}, which this command (version {mine}) does not understand. "
+            "Restart it with the same version, correct BACKSCROLL_URL, or answer in this process with --local."
+        )
+
+
+def quoted(name: str) -> str:
+    """An id as one part of a path."""
+    return quote(name, safe="")
+
+
+def _problem(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

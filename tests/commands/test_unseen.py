@@ -1,0 +1,74 @@
+"""An id that was never seen is named as such, with the nearest that exist, before anything is changed."""
+
+import json
+
+import pytest
+
+from tests.commands.conftest import CHAT, Run
+
+
+@pytest.fixture
+def database_name(house: str) -> str:
+    """The sample chat, all of it in memory."""
+    return house
+
+
+@pytest.fixture
+def sender(run: Run) -> str:
+    """Somebody who has written."""
+    return str(run("chats", "members", CHAT).out.split()[0])
+
+
+def misspelt(name: str) -> str:
+    """As a hurried operator writes it."""
+    return name.replace("gram", "grm", 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("remember", "user", "{user}"),
+        ("remember", "user", "{user}", "off"),
+        ("users", "link", "{user}", "ann"),
+        ("users", "merge", "{user}", "{there}"),
+        ("users", "merge", "{there}", "{user}"),
+        ("forget", "user", "{user}", "--yes"),
+        ("forget", "user", "{user}", "--dry-run"),
+        ("forget", "chat", "{chat}", "--yes"),
+        ("forget", "message", "{chat}", "1", "--yes"),
+        ("export", "user", "{user}"),
+    ],
+    ids=" ".join,
+)
+def test_a_misspelt_id_changes_nothing_and_the_nearest_are_named(
+    run: Run, sender: str, arguments: tuple[str, ...]
+) -> None:
+    given = {"user": misspelt(sender), "there": sender, "chat": misspelt(CHAT)}
+    refused = run(*(each.format(**given) for each in arguments))
+    assert (refused.code, refused.out) == (3, "")
+    meant, wrong = (CHAT, given["chat"]) if "{chat}" in arguments else (sender, given["user"])
+    assert f"{wrong} was never seen" in refused.err
+    assert f"did you mean {meant}" in refused.err
+    assert run("forget", "receipts", "--json").json["receipts"] == []
+    assert run("users", "list", "--json").json["users"] == []
+
+
+def test_somebody_who_is_still_to_come_can_be_kept_out_and_forgotten(run: Run) -> None:
+    late = "telegram:late"
+    assert run("remember", "user", late, "off", "--unseen").out == f"{late}: not remembered\n"
+    # From then on the id is known
+    assert run("remember", "user", late).out == f"{late}: not remembered\n"
+    assert run("remember", "user", late, "on").code == 0
+    for what in ("user", "chat"):
+        assert run("forget", what, late, "--yes", "--json").code == 3
+        receipt = json.loads(run("forget", what, late, "--unseen", "--yes", "--json").out)
+        assert receipt["finished_at"]
+        # and so is one that was forgotten
+        assert run("forget", what, late, "--yes", "--json").code == 0
+
+
+def test_who_was_linked_or_is_only_spoken_of_counts_as_seen(run: Run, sender: str) -> None:
+    run("users", "link", sender, "ann")
+    run("memories", "add", "Prefers tea.", "--user", "app:7")
+    assert run("remember", "user", "ann").code == 0
+    assert run("remember", "user", "app:7").code == 0

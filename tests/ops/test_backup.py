@@ -1,0 +1,198 @@
+"""A backup is made while messages come in, and read back whole; what is no backup changes nothing."""
+
+import json
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic import command
+
+from ops import migrate
+from ops.embedded.lock import open_lock, take
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.stack import LOCK
+from pipeline import forget
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.store.database import Database
+from schemas.forgetting import Subject
+from schemas.messages import ChatIn
+from schemas.revision import REVISION
+from tests.conftest import TENANT, message
+from tests.ops.conftest import Here
+
+CHAT = "test:chat"
+
+
+def migrated(server: EmbeddedPostgres) -> Database:
+    """The server's database with tables."""
+    migrate.upgrade(server.dsn("owner"), DeterministicEmbedder().space)
+    return Database(server.dsn("app"), server.dsn("maintenance"))
+
+
+def texts(data_dir: Path) -> list[str]:
+    """What the messages of a data folder say, read as Backscroll reads it."""
+    with EmbeddedPostgres(data_dir) as server:
+        database = Database(server.dsn("app"))
+        with database.tenant(TENANT) as connection:
+            found = (
+                connection.exec_driver_sql("SELECT content FROM messages ORDER BY sent_at").scalars().all()
+            )
+        database.close()
+    return list(found)
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def dump(here: Here, data_dir: Path, tmp_path: Path) -> Iterator[Path]:
+    """A backup of two messages and of somebody who was forgotten, made while more come in."""
+    with EmbeddedPostgres(data_dir, durable=False) as server:
+        database = migrated(server)
+        accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, "the first"), message(1, "the second")])
+        forget.start(database, TENANT, Subject(kind="user", sender_id="test:gone"))
+        stop = threading.Event()
+
+        def send() -> None:
+            number = 2
+            while not stop.is_set():
+                accept(database, TENANT, ChatIn(chat_id=CHAT), [message(number, f"number {number}")])
+                number += 1
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            told = here("backup", "b.dump", "--json", "--data-dir", str(data_dir))
+        finally:
+            stop.set()
+            sender.join()
+            database.close()
+        assert told.returncode == 0, told.stderr
+        yield tmp_path / "b.dump"
+
+
+def test_a_backup_made_under_way_is_restored_into_a_fresh_folder(
+    here: Here, dump: Path, tmp_path: Path
+) -> None:
+    assert stat.S_IMODE(dump.stat().st_mode) == 0o600
+    assert [each.name for each in tmp_path.iterdir() if "b.dump" in each.name] == ["b.dump"]
+    told = here("restore", "b.dump", "--json", "--data-dir", "fresh")
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert found["migration"] == REVISION
+    assert (found["tenants"], found["chats"]) == (1, 1)
+    stored = texts(tmp_path / "fresh")
+    assert len(stored) == found["messages"]
+    assert stored[:2] == ["the first", "the second"]
+    # Then who was forgotten is still kept out, by the key that came along
+    with EmbeddedPostgres(tmp_path / "fresh") as server:
+        database = Database(server.dsn("app"), server.dsn("maintenance"))
+        late = message(0.5, "again", id="gone-1", sender_id="test:gone")
+        assert accept(database, TENANT, ChatIn(chat_id=CHAT), [late]).kept_out == 1
+        # and what comes now is taken
+        assert accept(database, TENANT, ChatIn(chat_id=CHAT), [message(9000)]).new == 1
+        database.close()
+
+
+def test_what_is_there_is_replaced_only_when_that_was_said(
+    here: Here, dump: Path, data_dir: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    with EmbeddedPostgres(other, durable=False) as server:
+        database = migrated(server)
+        accept(database, TENANT, ChatIn(chat_id="test:other"), [message(0, "of the other")])
+        database.close()
+    refused = here("restore", "b.dump", "--data-dir", "other")
+    assert refused.returncode == 2
+    assert "holds 1 messages" in refused.stderr
+    assert "--replace" in refused.stderr
+    assert texts(other) == ["of the other"]
+    lock = open_lock(other / LOCK)
+    assert take(lock)
+    running = here("restore", "b.dump", "--replace", "--data-dir", "other")
+    assert running.returncode == 1
+    assert "stop it first" in running.stderr
+    os.close(lock)
+    replaced = here("restore", "b.dump", "--replace", "--data-dir", "other")
+    assert replaced.returncode == 0, replaced.stderr
+    assert "read back" in replaced.stdout
+    assert texts(other)[:2] == ["the first", "the second"]
+    # of a folder that does not run a backup is made as well
+    cold = here("backup", "cold.dump", "--data-dir", "other")
+    assert cold.returncode == 0, cold.stderr
+    assert "backscroll restore cold.dump" in cold.stdout
+
+
+def test_an_older_backup_is_brought_up_to_date(here: Here, data_dir: Path, tmp_path: Path) -> None:
+    with EmbeddedPostgres(data_dir, durable=False) as server:
+        command.upgrade(migrate.config(server.dsn("owner")), "0009")
+        assert here("backup", "old.dump", "--data-dir", str(data_dir)).returncode == 0
+    told = here("restore", "old.dump", "--json", "--data-dir", "fresh")
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["migration"] == REVISION
+
+
+def test_a_file_that_is_no_backup_or_is_newer_or_damaged_is_refused(
+    here: Here, dump: Path, data_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "text.dump").write_text("not a backup")
+    whole = dump.read_bytes()
+    (tmp_path / "short.dump").write_bytes(whole[: len(whole) // 2])
+    with EmbeddedPostgres(data_dir) as server:
+        with psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection:
+            connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        assert here("backup", "newer.dump", "--data-dir", str(data_dir)).returncode == 0
+    for name, code, told in (
+        ("none.dump", 2, "cannot be read"),
+        ("text.dump", 2, "is no backup of Backscroll"),
+        ("newer.dump", 4, "does not know: update the program"),
+    ):
+        refused = here("restore", name, "--data-dir", "fresh")
+        assert (refused.returncode, told in refused.stderr) == (code, True), refused.stderr
+        assert not (tmp_path / "fresh").exists()
+    # What is damaged further on is noticed while it is read: nothing is replaced
+    with (
+        EmbeddedPostgres(data_dir) as server,
+        psycopg.connect(server.superuser_dsn("backscroll"), autocommit=True) as connection,
+    ):
+        connection.execute("UPDATE alembic_version SET version_num = %s", [REVISION])
+    before = texts(data_dir)
+    short = here("restore", "short.dump", "--replace", "--data-dir", str(data_dir))
+    assert short.returncode in {1, 2}, short.stderr
+    assert "Traceback" not in short.stderr
+    assert texts(data_dir) == before
+
+
+def test_nothing_is_written_over(here: Here, data_dir: Path, tmp_path: Path) -> None:
+    assert here("backup", "b.dump", "--data-dir", str(data_dir)).returncode == 3
+    (tmp_path / "b.dump").write_bytes(b"PGDMP kept")
+    kept = here("backup", "b.dump", "--data-dir", str(data_dir))
+    assert kept.returncode == 2
+    assert "--overwrite" in kept.stderr
+
+
+def test_a_postgres_of_ones_own_takes_its_url_or_is_told_the_command(
+    here: Here, postgres: EmbeddedPostgres, database_name: str, tmp_path: Path
+) -> None:
+    app = {"BACKSCROLL_DATABASE_URL": postgres.dsn("app", database=database_name)}
+    refused = here("backup", "b.dump", **app)
+    assert refused.returncode == 4
+    assert "pg_dump --format custom --file backscroll.dump 'postgresql://backscroll_backup@" in refused.stderr
+    backup = {"BACKSCROLL_BACKUP_DATABASE_URL": postgres.dsn("backup", database=database_name)}
+    made = here("backup", "b.dump", **app, **backup)
+    assert made.returncode == 0, made.stderr
+    assert (tmp_path / "b.dump").read_bytes().startswith(b"PGDMP")
+    refused = here("restore", "b.dump", **app)
+    assert refused.returncode == 4
+    assert "pg_restore" in refused.stderr
+    assert "secret" not in refused.stderr
+    away = here("backup", "c.dump", BACKSCROLL_BACKUP_DATABASE_URL="postgresql://x:secret@127.0.0.1:1/x")
+    assert away.returncode == 1
+    assert "secret" not in away.stderr
