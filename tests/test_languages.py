@@ -16,7 +16,7 @@ SAID = {
     "portuguese": "Eu acho que a gente devia falar com eles antes do fim da semana, porque ainda não pagaram nada.",
     "spanish": "Yo creo que tenemos que hablar con ellos antes del fin de la semana, porque no nos han pagado.",
     "french": "Je pense que nous devons leur parler avant la fin de la semaine, car ils ne nous ont pas payé.",
-    "italian": "Io penso che noi dobbiamo parlare con loro prima della fine della settimana, e non ci hanno dato nulla.",
+    "italian": "Io penso che noi dobbiamo parlare con loro prima della fine della settimana, e non ci hanno pagato.",
     "dutch": "Ik denk dat wij met hen moeten praten voor het einde van de week, want ze hebben ons nog niet betaald.",
     "swedish": "Jag tror att vi måste tala med dem före slutet av veckan, för de har inte betalat oss.",
     "russian": "Я думаю, что нам надо с ними поговорить до конца недели, потому что они нам ещё не заплатили.",
