@@ -51,6 +51,10 @@ def context(
     user: Annotated[str | None, typer.Option(help="Who asks, as in telegram:11.", show_default=False)] = None,
     agent: Annotated[str | None, typer.Option(help="Which bot answers.", show_default=False)] = None,
     session_key: SessionKeyOption = None,
+    thread: Annotated[
+        str | None,
+        typer.Option(help="The forum's topic that the bot answers in: its recent talk.", show_default=False),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also every hit's score, what was dropped and why, and times.")
     ] = False,
@@ -81,6 +85,7 @@ def context(
             user_id=user,
             agent_id=agent,
             session_key=session_key,
+            thread=thread,
             explain=explain or html is not None,
             include_history=not no_history,
         )
