@@ -62,7 +62,8 @@ def import_(
         DateOrder | None, typer.Option(help="Of WhatsApp's dates; default: told by them.", show_default=False)
     ] = None,
     kind: Annotated[
-        ChatKind | None, typer.Option(help="What the chat is; default: told by the file.", show_default=False)
+        ChatKind | None,
+        typer.Option(help="What the source's chats are; default: told by the file.", show_default=False),
     ] = None,
     language: Annotated[
         str | None, typer.Option(help="For keyword search, as in english.", show_default=False)
@@ -87,8 +88,9 @@ def import_(
 
     May be run again, also with a longer export of the same chat: what is there is not stored twice, and moved when
     `--tz` or `--date-order` says that its times were read wrongly. Dates that can be read in two ways are asked for
-    (exit code 2). A broken line is named, counted and skipped. What was accepted stays when you press Ctrl-C. It ends
-    with 5 if the file breaks off, and with `--wait` if work on it was given up.
+    (exit code 2), as is which of several exports in a folder is meant. A broken line is named, counted and skipped.
+    What was accepted stays when you press Ctrl-C. It ends with 5 if the file breaks off, and with `--wait` if work on
+    it was given up.
     """
     options = ImportOptions(
         chat_id=chat, title=title, time_zone=tz, date_order=date_order, kind=kind, language=language

@@ -20,7 +20,7 @@ from workers import resources
 # Of the first the process dies that places, of the second the one that embeds, of the third the one that
 # summarizes, of a payload that holds the last the one that accepts.
 PLACED_BY, EMBEDDED, SUMMARIZED, ACCEPTED = "Belladonna", "aconite", "hemlock", "ricin"
-_put, _accept = placing._put, ingest.accept
+_put, _accept = placing.put, ingest.accept
 
 
 def _die() -> None:
@@ -60,7 +60,7 @@ class PoisonedSummarizer(ExtractiveSummarizer):
         return super().summarize(messages, previous, time_zone=time_zone)
 
 
-vars(placing).update(_put=_put_or_die)
+vars(placing).update(put=_put_or_die)
 vars(ingest).update(accept=_accept_or_die)
 vars(resources).update(
     make_embedder=lambda *_args, **_named: PoisonedEmbedder(),
