@@ -108,10 +108,44 @@ def _accept(
     trace_id: str | None,
 ) -> tuple[int, int]:
     """Store a slice in one transaction; `(new, kept out)`."""
-    priority = work.LIVE if settle is None else work.LATER
+    if settle is None and not any(message.closes_session for message in given):
+        key = _keys.get(tenant_id)
+        with database.one_trip() as driver:
+            put = accepting.put_at_once(
+                driver,
+                tenant_id,
+                chat,
+                _sized(given),
+                key=key,
+                hashes=tombstones.hashes_of(key, chat.chat_id, given),
+                priority=work.LIVE,
+                trace_id=trace_id,
+            )
+        new, stored = put.fetchone() or (0, False)
+        if stored:
+            return int(new), 0
+    return _accept_step_by_step(database, tenant_id, chat, given, settle=settle, trace_id=trace_id)
+
+
+# By tenant, as it was read last: whoever uses one has Postgres compare it, so that it need not be read each time.
+_keys: dict[str, bytes] = {}
+
+
+def _accept_step_by_step(
+    database: Database,
+    tenant_id: str,
+    chat: ChatIn,
+    given: Sequence[MessageIn],
+    *,
+    settle: timedelta | None,
+    trace_id: str | None,
+) -> tuple[int, int]:
+    """Store a slice of which something may be kept out, or whose chat is new or moved; `(new, kept out)`."""
     out, unnamed = 0, False
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
+        if key is not None:
+            _keys[tenant_id] = key
         if stored is not None and stored.moved_to is not None:
             before = moving.admit(connection, key, chat.chat_id, stored.moved_to, given)
             given, out, unnamed = before.messages, len(before.kept_out), before.unnamed
@@ -127,8 +161,8 @@ def _accept(
         if not admitted.messages:
             return 0, out
         if stored is None or not chats.is_as_said(stored, chat):
-            made = chats.ensure(connection, tenant_id, chat)
-            stored = accepting.hold(connection, chat.chat_id) or made
+            chats.ensure(connection, tenant_id, chat)
+            accepting.hold(connection, chat.chat_id)
         if settle is not None:
             chats.settle(connection, chat.chat_id, settle)
         closing = [
@@ -136,17 +170,21 @@ def _accept(
         ]
         if closing:
             sessions.add_closes(connection, tenant_id, chat.chat_id, closing)
-        sized = [(message, estimate_tokens(message.content)) for message in admitted.messages]
         new = accepting.put(
             connection,
             tenant_id,
-            stored,
-            sized,
+            chat.chat_id,
+            _sized(admitted.messages),
             closing=bool(closing),
-            priority=priority,
+            priority=work.LIVE if settle is None else work.LATER,
             trace_id=trace_id,
         )
     return new, out
+
+
+def _sized(messages: Sequence[MessageIn]) -> list[tuple[MessageIn, int]]:
+    """Messages with the tokens that they are estimated at."""
+    return [(message, estimate_tokens(message.content)) for message in messages]
 
 
 def _numbered(given: Sequence[MessageIn]) -> Iterator[MessageIn]:

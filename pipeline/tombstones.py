@@ -39,6 +39,19 @@ class Admitted:
     unnamed: bool = False
 
 
+def hashes_of(key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> list[bytes]:
+    """Every tombstone that would keep one of these messages out."""
+    if key is None:
+        return []
+    senders = {m.sender_id for m in given}
+    return [
+        hash_of(key, "tenant"),
+        hash_of(key, "chat", chat_id),
+        *(hash_of(key, kind, each) for each in senders for kind in ("user", "unremembered")),
+        *(hash_of(key, "message", chat_id, m.external_id) for m in given),
+    ]
+
+
 def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
     """Keep out what was forgotten; to be called under the chat's lock, with the key read under it."""
     if key is None:

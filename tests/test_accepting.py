@@ -4,13 +4,17 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest
+from pipeline import changes, ingest
+from pipeline.ingest import Accepted
+from pipeline.rules import Rules
+from pipeline.store import accepting as store
 from pipeline.store import counters, work
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable
@@ -101,6 +105,86 @@ def test_what_an_import_brings_is_placed_after_what_people_say_now(database: Dat
     # and one live message makes its chat live
     ingest.accept(database, TENANT, ChatIn(chat_id="test:import"), [message(1)])
     assert owed("test:import") == (work.LIVE, work.LATER, True)
+
+
+def test_a_message_with_nothing_in_its_way_is_stored_in_one_trip(
+    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a tenant in which something was deleted, and a chat that is known
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    changes.delete(database, TENANT, CHAT.chat_id, "m0", rules)
+    ingest.accept(database, TENANT, CHAT, [message(1)])
+    # When nobody may look first
+    monkeypatch.setattr(store, "begin", None)
+    assert ingest.accept(database, TENANT, CHAT, [message(2), message(1)]) == Accepted(new=1, duplicates=1)
+    # Then what is in the way is told by that trip: a deletion, a chat that is new or called otherwise
+    with pytest.raises(TypeError):
+        ingest.accept(database, TENANT, CHAT, [message(0)])
+    for chat in (ChatIn(chat_id="test:new"), ChatIn(chat_id=CHAT.chat_id, title="House")):
+        with pytest.raises(TypeError):
+            ingest.accept(database, TENANT, chat, [message(3)])
+    monkeypatch.undo()
+    assert ingest.accept(database, TENANT, CHAT, [message(0), message(3)]) == Accepted(
+        new=1, duplicates=0, kept_out=1
+    )
+
+
+@pytest.mark.parametrize("known", [None, bytes(32)])
+def test_what_was_forgotten_is_kept_out_whatever_key_a_process_remembers(
+    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch, known: bytes | None
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    changes.delete(database, TENANT, CHAT.chat_id, "m0", rules)
+    monkeypatch.setattr(ingest, "_keys", {} if known is None else {TENANT: known})
+    assert ingest.accept(database, TENANT, CHAT, [message(0)]).kept_out == 1
+
+
+def test_a_first_deletion_elsewhere_while_a_message_is_stored_takes_nothing_from_it(
+    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a tenant in which nothing was deleted so far, and a message of a new chat
+    ingest.accept(database, TENANT, CHAT, [message(8)])
+    ensure = ingest.chats.ensure
+
+    def meanwhile(*given: Any) -> Any:
+        made = ensure(*given)
+        changes.delete(database, TENANT, "test:elsewhere", "m9", rules)
+        return made
+
+    monkeypatch.setattr(ingest.chats, "ensure", meanwhile)
+    titled = ChatIn(chat_id="test:titled", title="House")
+    assert ingest.accept(database, TENANT, titled, [message(0)]) == Accepted(new=1, duplicates=0)
+    # Then it is there: the same message is known
+    assert ingest.accept(database, TENANT, titled, [message(0)]) == Accepted(new=0, duplicates=1)
+
+
+def test_a_connection_that_ends_before_its_commit_is_answered_accepts_nothing(
+    database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+
+    def cut_off() -> None:
+        with (
+            psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as other,
+            database.one_trip() as driver,
+        ):
+            store.put_at_once(
+                driver,
+                TENANT,
+                CHAT,
+                [(message(1), 1)],
+                key=None,
+                hashes=(),
+                priority=work.LIVE,
+                trace_id=None,
+            )
+            other.execute("SELECT pg_terminate_backend(%s, 5000)", [driver.info.backend_pid])
+
+    # When Postgres ends a connection that has sent all but the end of its trip, whoever waits is told so
+    with pytest.raises(DatabaseUnavailable):
+        cut_off()
+    # Then the message is not there, and comes with the next try
+    assert ingest.accept(database, TENANT, CHAT, [message(1)]) == Accepted(new=1, duplicates=0)
 
 
 def test_an_edit_that_comes_while_its_message_is_stored_is_applied(

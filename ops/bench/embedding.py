@@ -29,7 +29,7 @@ from schemas.vectors import EmbeddingSpace, Vector
 from workers import queues
 from workers.resources import Resources
 
-CHATS, EACH = 20, 500
+CHATS, EACH = 20, 600
 # Rounds of so many rows, in turn with the bare model; as many without and with a busy process beside them.
 ROUNDS, ROWS = 4, 1024
 CLAIMS = (32, 128, 256)
@@ -41,7 +41,7 @@ START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
 
 
 def measure(say: Say) -> list[Case]:
-    """Embed up to 10,000 chat messages, 69 characters in the mean."""
+    """Embed some 10,000 chat messages, 69 characters in the mean."""
     with tempfile.TemporaryDirectory(prefix="backscroll-bench-") as folder, _resources(Path(folder)) as held:
         say("accepting and placing")
         _fill(held)

@@ -1,4 +1,4 @@
-"""SQL of accepting: two trips to the server and the commit, each with all that can be said in it.
+"""SQL of accepting: one trip to the server where nothing is in the way, else step by step.
 
 It goes past SQLAlchemy, whose part would be most of what a message costs, to psycopg's pipeline on the same
 connection.
@@ -12,14 +12,21 @@ import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
-from pipeline.store.chats import Chat
+from pipeline.store.chats import SAID, Chat, said
 from pipeline.store.counters import slot
 from pipeline.store.tombstones import FORGETTING
 from pipeline.store.work import AGAIN
-from schemas.messages import MessageIn
+from schemas.errors import Retryable
+from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 
 _CHAT = [field.name for field in fields(Chat)]
+
+# A part that nothing is said of is as it is stored.
+_AS_SAID = " AND ".join(
+    f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
+    for name in SAID
+)
 
 # What `Database.tenant` and `tombstones.lock` say one after the other.
 _BEGIN = f"""
@@ -39,23 +46,28 @@ _HOLD = f"""
 # An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
 # Work, then counters: each reads what the one before it returns, so that rows are locked in this order.
 _PUT = f"""
-    WITH edits AS (
-        DELETE FROM pending_changes WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
+    WITH allowed AS MATERIALIZED (
+        SELECT language FROM chats
+        WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_SAID}
+            AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
+            AND NOT EXISTS (SELECT 1 FROM tombstones WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
+    ), edits AS (
+        DELETE FROM pending_changes USING allowed WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
         RETURNING external_id, content, token_count, edited_at
     ), given AS (
-        SELECT m.*, edits.edited_at, coalesce(edits.content, m.said) AS content,
+        SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
             coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + interval '5 minutes' AS ahead
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
             position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,
             thread text)
-        LEFT JOIN edits USING (external_id)
+        CROSS JOIN allowed LEFT JOIN edits USING (external_id)
     ), stored AS (
         INSERT INTO messages (tenant_id, chat_id, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, sent_at, position, edited_at, revision, language, metadata, reply_to, thread)
         SELECT %(tenant)s, %(chat)s, external_id, session_key, sender_id, sender_name, agent_id,
             role, content, token_count, CASE WHEN ahead THEN now() ELSE sent_at END, position, edited_at,
-            CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, %(language)s,
+            CASE WHEN edited_at IS NULL THEN 1 ELSE 2 END, language,
             CASE WHEN ahead THEN metadata || jsonb_build_object('original_sent_at', sent_at) ELSE metadata END,
             nullif(reply_to, ''), nullif(thread, '')
         FROM given ORDER BY external_id COLLATE "C"
@@ -71,12 +83,13 @@ _PUT = f"""
         FROM arrived HAVING count(*) > 0 OR %(closing)s
         {AGAIN}
         RETURNING key
+    ), counted AS (
+        INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+        SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', %(slot)s, count(*)
+        FROM owed CROSS JOIN arrived HAVING count(*) > 0
+        ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
     )
-    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-    SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', %(slot)s, count(*)
-    FROM owed CROSS JOIN arrived HAVING count(*) > 0
-    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
-    RETURNING (SELECT count(*) FROM arrived)
+    SELECT (SELECT count(*) FROM arrived), EXISTS (SELECT FROM allowed)
 """
 
 
@@ -102,7 +115,7 @@ def hold(connection: Connection, chat_id: str) -> Chat | None:
 def put(
     connection: Connection,
     tenant_id: str,
-    chat: Chat,
+    chat_id: str,
     messages: Sequence[tuple[MessageIn, int]],
     *,
     closing: bool,
@@ -111,9 +124,51 @@ def put(
 ) -> int:
     """Store messages `(message, tokens)` that are not there yet; how many were new.
 
-    They are arrivals, and placing them is owed; also without any when a session is `closing`. The chat is
-    held; edits that came before their messages are applied to them.
+    They are arrivals, and placing them is owed; also without any when a session is `closing`. The chat is held, and
+    nothing of them is forgotten; edits that came before their messages are applied to them.
     """
+    given = _given(tenant_id, ChatIn(chat_id=chat_id), messages) | {
+        "looked": True,
+        "closing": closing,
+        "priority": priority,
+        "trace": trace_id,
+    }
+    new, held = _driver(connection).execute(_PUT, given).fetchone() or (0, False)
+    if not held:
+        raise Retryable("the chat was removed while its messages were stored")
+    return int(new)
+
+
+def put_at_once(
+    driver: "psycopg.Connection[Any]",
+    tenant_id: str,
+    chat: ChatIn,
+    messages: Sequence[tuple[MessageIn, int]],
+    *,
+    key: bytes | None,
+    hashes: Sequence[bytes],
+    priority: int,
+    trace_id: str | None,
+) -> "psycopg.Cursor[Any]":
+    """Send the locks of `begin` and `put`, in a trip of the database's own (`Database.one_trip`).
+
+    The row that comes back is `(new messages, whether they were stored)`. They are not when there is no such chat, it
+    has another id now, or it is not as said; when the tenant's key is not `key`; when a tombstone of one of the
+    `hashes` stands.
+    """
+    given = _given(tenant_id, chat, messages) | {
+        "key": key,
+        "hashes": list(hashes),
+        "priority": priority,
+        "trace": trace_id,
+    }
+    driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat.chat_id})
+    driver.execute(_HOLD, {"chat": chat.chat_id})
+    return driver.execute(_PUT, given)
+
+
+def _given(tenant_id: str, chat: ChatIn, messages: Sequence[tuple[MessageIn, int]]) -> dict[str, Any]:
+    """The parameters of `_PUT` for messages that no session is closed with, and of which nothing is looked at."""
     rows = [
         {
             **message.model_dump(mode="json", exclude=_ELSEWHERE),
@@ -123,20 +178,19 @@ def put(
         }
         for message, tokens in messages
     ]
-    given = {
+    return {
+        **dict.fromkeys(SAID),
+        **said(chat),
         "tenant": tenant_id,
         "chat": chat.chat_id,
-        "language": chat.language,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
-        "closing": closing,
-        "priority": priority,
+        "looked": False,
+        "key": None,
+        "hashes": [],
+        "closing": False,
         "slot": slot(),
-        "trace": trace_id,
     }
-    # The commit is not sent along: whether it came through is told by nothing but its own answer.
-    row = _driver(connection).execute(_PUT, given).fetchone()
-    return 0 if row is None else int(row[0])
 
 
 _ELSEWHERE = {"closes_session", "content"}

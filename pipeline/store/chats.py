@@ -57,6 +57,10 @@ def require_unmoved(chat: Chat | None) -> None:
         raise NotFound(f"{chat.chat_id} is {chat.moved_to} now: use that id")
 
 
+SAID = ("kind", "title", "time_zone", "language", "platform", "memory")
+"""The columns of which something may be said."""
+
+
 def said(chat: ChatIn) -> dict[str, Any]:
     """What is said of a chat, by column; what is not said is left out."""
     given = {

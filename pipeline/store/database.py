@@ -7,11 +7,12 @@ No transaction is held across a call to a model or to Redis.
 """
 
 import select
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Self, TypeVar
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -21,6 +22,8 @@ from pipeline.store.sql import text
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.revision import REVISION
 from schemas.settings import Settings
+
+C = TypeVar("C")
 
 # Victims of a deadlock or a serialization failure; the same transaction works when tried again.
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
@@ -69,7 +72,7 @@ class Database:
     @contextmanager
     def tenant(self, tenant_id: str) -> Iterator[Connection]:
         """A transaction that sees and writes one tenant's rows; commits at the end. Raises as `check` does."""
-        with self._fitting(self._app) as connection:
+        with self._fitting(self._app, _transaction) as connection:
             connection.execute(
                 text("SELECT set_config('app.tenant_id', :tenant, true)"), {"tenant": tenant_id}
             )
@@ -79,8 +82,17 @@ class Database:
     @contextmanager
     def undecided(self) -> Iterator[Connection]:
         """As `tenant`, for whoever says in the first statement which one, together with more (`accepting.begin`)."""
-        with self._fitting(self._app) as connection:
+        with self._fitting(self._app, _transaction) as connection:
             yield connection
+
+    @contextmanager
+    def one_trip(self) -> Iterator["psycopg.Connection[Any]"]:
+        """Statements sent together, the first of which says the tenant: one transaction, committed by their end.
+
+        Nothing comes back before that, and nothing but their results. Raises as `check` does.
+        """
+        with self._fitting(self._app, _one_trip) as driver:
+            yield driver
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:
@@ -89,7 +101,7 @@ class Database:
             raise SettingsError(
                 "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role"
             )
-        with self._fitting(self._maintenance) as connection:
+        with self._fitting(self._maintenance, _transaction) as connection:
             yield connection
 
     @contextmanager
@@ -134,7 +146,7 @@ class Database:
 
     def has_vectors(self) -> bool:
         """Whether the vector tables are there; without pgvector everything works on keywords."""
-        with self._fitting(self._app) as connection:
+        with self._fitting(self._app, _transaction) as connection:
             return connection.scalar(text("SELECT to_regclass('message_vectors')")) is not None
 
     def close(self) -> None:
@@ -144,12 +156,14 @@ class Database:
             self._maintenance.dispose()
 
     @contextmanager
-    def _fitting(self, engine: Engine) -> Iterator[Connection]:
+    def _fitting(
+        self, engine: Engine, transaction: Callable[[Engine], AbstractContextManager[C]]
+    ) -> Iterator[C]:
         """A transaction on tables that this program can work on."""
         if not self._fits:
             self.check()
         try:
-            with _transaction(engine) as connection:
+            with transaction(engine) as connection:
                 yield connection
         except (ProgrammingError, psycopg.ProgrammingError) as error:
             if getattr(_orig(error), "sqlstate", None) in _MISSING:
@@ -213,9 +227,40 @@ def _has_something_to_read(descriptor: int) -> bool:
 
 @contextmanager
 def _transaction(engine: Engine) -> Iterator[Connection]:
+    with _translating(), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def _one_trip(engine: Engine) -> Iterator["psycopg.Connection[Any]"]:
+    """A pipeline without BEGIN and COMMIT: Postgres commits where it ends, and says so with its last answer."""
+    with _translating():
+        pooled = engine.raw_connection()
+        driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment]
+        try:
+            driver.autocommit = True
+            with driver.pipeline():
+                yield driver
+            _require_answered(driver)
+            driver.autocommit = False
+        except BaseException:
+            pooled.invalidate()
+            raise
+        finally:
+            pooled.close()
+
+
+def _require_answered(driver: "psycopg.Connection[Any]") -> None:
+    """Raise when the commit was not answered: psycopg may leave the pipeline of a broken connection without a word."""
+    if driver.info.transaction_status != TransactionStatus.IDLE:
+        raise psycopg.OperationalError("the connection was lost before the commit was answered")
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    """Raise what a transaction fails of as errors of ours, where trying again may help."""
     try:
-        with engine.begin() as connection:
-            yield connection
+        yield
     except BackscrollError:
         raise
     except PoolTimeout as error:
