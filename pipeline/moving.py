@@ -145,8 +145,9 @@ def _step(
         _move(connection, receipt_id, chat, into, waiting)
         work.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
         return True, False
-    some = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
-    if some:
+    ids = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
+    if ids:
+        some = store_ranges.of_ids(connection, ids)
         return True, _sessions(connection, tenant_id, receipt_id, chat, into, some, rules)
     left = store.left(connection, chat.chat_id, MESSAGES_AT_ONCE)
     if left:
@@ -201,13 +202,13 @@ def _sessions(
             rewrite.grown[survivor] = shape
             if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
                 cut.append(survivor)
+    # sessions are locked by now; messages before work, as whoever saves vectors has it
+    _move(connection, receipt_id, chat, into, store.inside(connection, chat.chat_id, some), len(some))
     rewrite.write(connection, tenant_id)
     ids = [session.id for session in some]
+    store.move_sessions(connection, into.chat_id, ids)
     # what reads them now has read a part
     changes.fence(connection, tenant_id, [f"session:{each}" for each in ids])
-    inside = store.inside(connection, chat.chat_id, some)
-    store.move_sessions(connection, into.chat_id, ids)
-    _move(connection, receipt_id, chat, into, inside, len(some))
     for session in store_ranges.of_ids(connection, cut):
         ranges.split_anew(connection, tenant_id, session, into.language, rules)
     if not rewrite.grown:

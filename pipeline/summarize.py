@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import structlog
 from sqlalchemy import Connection, Row
 
 from pipeline import ledger
@@ -18,9 +19,11 @@ from pipeline.clients.protocols import Summarizer
 from pipeline.ledger import Claim
 from pipeline.store import chats, counters, messages, sessions, summaries, work
 from pipeline.store.database import Database
-from schemas.errors import Permanent
+from schemas.errors import LeaseLost, Permanent
 from schemas.sessions import Message
 from schemas.summaries import Summary
+
+log = structlog.get_logger(__name__)
 
 MESSAGES_AT_ONCE = 1000
 """A longer session is read in parts, each summarized together with the summary of those before it."""
@@ -63,8 +66,14 @@ def summarizer(
     )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        saved = [_summarize(database, tenant_id, claim, client, pace) for claim in claims]
-        return {"embed"} if any(saved) else set()
+        saved = False
+        for claim in claims:
+            try:
+                saved |= _summarize(database, tenant_id, claim, client, pace)
+            except LeaseLost:
+                # it was deleted, changed or joined meanwhile, or took too long: no failure, and none of the others
+                log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
+        return {"embed"} if saved else set()
 
     return handle
 

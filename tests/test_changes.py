@@ -208,8 +208,9 @@ def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
     place(database, rules, policy)
     client = Deleting(database, rules)
     handler = summarize.summarizer(database, client, min_messages=4, version=1)
-    assert ledger.run(database, "summarize", handler, policy).finished == 0
+    assert ledger.run(database, "summarize", handler, policy).failed == 0
     assert rows(database, "SELECT summary_text FROM conversation_sessions") == [(None,)]
+    assert rows(database, "SELECT name FROM daily_counters WHERE name = 'summarize_failures'") == []
     run(database, "summarize", handler, policy)
     assert client.calls == 2
     assert "Beatriz" not in str(rows(database, "SELECT * FROM conversation_sessions"))

@@ -1,7 +1,9 @@
 """A chat that gets another id, or goes into another one, keeps everything, and what still comes under the former id."""
 
 import threading
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -9,11 +11,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import changes, context, forget, ingest, ledger, moving, search
+from pipeline import changes, context, embed, forget, ingest, ledger, moving, search
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.forgetting import Forgetting
 from pipeline.ledger import Policy
 from pipeline.memories import remember
+from pipeline.retry import persistently
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import Busy, InvalidInput, NotFound
@@ -26,7 +29,7 @@ from schemas.sessions import key_of
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.test_changes import work
-from tests.test_pipeline import rows
+from tests.test_pipeline import rows, summarizer
 from tests.test_sessions_stored import expected, place_all, stored
 
 OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")
@@ -383,3 +386,77 @@ def test_what_leads_nowhere_is_refused(database: Database, rules: Rules, policy:
     assert moving.start(database, TENANT, OLD.chat_id, NEW.chat_id).id == first.id
     finish(database, rules, policy)
     assert moving.start(database, TENANT, OLD.chat_id, NEW.chat_id).finished_at is not None
+
+
+def test_everything_else_goes_on_while_chats_are_merged(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    """Workers of every kind, in threads of their own, beside senders, editors and deletions under both ids."""
+    said = {
+        chat.chat_id: [
+            message(
+                n // 5 * 70 + n % 5 + shift,
+                f"number {n} of {chat.chat_id}",
+                id=str(n),
+                sender_name=f"N{n % 3}",
+            )
+            for n in range(150)
+        ]
+        for shift, chat in enumerate((OLD, NEW))
+    }
+    for chat in (OLD, NEW):
+        accept(database, chat, *said[chat.chat_id][:120])
+    place_all(database, rules, policy)
+    moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    over = threading.Event()
+    handlers = {
+        "ingest": ingest.placer(database, rules),
+        "summarize": summarizer(database),
+        "embed": embed.embedder(database, DeterministicEmbedder()),
+        "forget": forget.forgetter(database, rules),
+    }
+    small = Policy(batch=20, lease_seconds=60, max_attempts=5)
+
+    def go_on(kind: str) -> None:
+        while not over.is_set():
+            if not ledger.run(database, kind, handlers[kind], small).claimed:
+                time.sleep(0.01)
+
+    with ThreadPoolExecutor(len(handlers)) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving, "MESSAGES_AT_ONCE", 5)
+        working = [pool.submit(go_on, kind) for kind in handlers]
+        try:
+            for n in range(120, 150):
+                for chat in (OLD, NEW):
+                    accept(database, chat, said[chat.chat_id][n], said[chat.chat_id][n - 60])
+                    persistently(
+                        lambda chat=chat, n=n: changes.edit(
+                            database, TENANT, chat.chat_id, str(n - 110), f"edited {n}", None, rules
+                        )
+                    )
+                    persistently(
+                        lambda chat=chat, n=n: changes.delete(
+                            database, TENANT, chat.chat_id, str(n - 70), rules
+                        )
+                    )
+        finally:
+            over.set()
+    for each in working:
+        each.result()
+    while rows(database, "SELECT 1 FROM work WHERE due_at IS NOT NULL"):
+        # what was put off as somebody else had the chat
+        with database.tenant(TENANT) as connection:
+            connection.execute(text("UPDATE work SET due_at = now() WHERE due_at IS NOT NULL"))
+        finish(database, rules, policy)
+        work(database, rules, policy)
+    gone = {str(n) for n in range(50, 80)}
+    left = [m for some in said.values() for m in some if m.external_id not in gone]
+    found = rows(database, "SELECT chat_id, count(*) FROM messages GROUP BY chat_id")
+    assert found == [(NEW.chat_id, len(left))]
+    assert rows(database, "SELECT count(*) FROM message_vectors") == [(len(left),)]
+    assert rows(database, "SELECT count(*) FROM messages WHERE content LIKE 'edited%'") == [(60,)]
+    unique = [m.model_copy(update={"external_id": f"{n}"}) for n, m in enumerate(left)]
+    assert [row[1:4] for row in stored(database, NEW.chat_id)] == [
+        row[1:4] for row in expected(unique, rules)
+    ]
+    assert rows(database, "SELECT kind, key, last_error FROM work WHERE dead_at IS NOT NULL") == []

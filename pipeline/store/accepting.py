@@ -152,8 +152,9 @@ def put_at_once(
 ) -> "psycopg.Cursor[Any]":
     """Send the locks of `begin` and `put`, in a trip of the database's own (`Database.one_trip`).
 
-    The row that comes back is `(new messages, whether they were stored)`. They are not when there is no such chat, or
-    it has moved or is not as said; when the tenant's key is not `key`; when a tombstone of one of the `hashes` stands.
+    The row that comes back is `(new messages, whether they were stored)`. They are not when there is no such chat, it
+    has another id now, or it is not as said; when the tenant's key is not `key`; when a tombstone of one of the
+    `hashes` stands.
     """
     given = _given(tenant_id, chat, messages) | {
         "key": key,

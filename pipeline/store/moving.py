@@ -7,7 +7,6 @@ from sqlalchemy import Connection
 
 from pipeline.store import vectors
 from pipeline.store.chats import Chat
-from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.sql import text
 from schemas.sessions import Session
 
@@ -145,20 +144,22 @@ def arrivals(connection: Connection, chat_id: str, limit: int) -> list[int]:
     )
 
 
-def sessions(connection: Connection, chat_id: str, messages: int, limit: int) -> list[Session]:
+def sessions(connection: Connection, chat_id: str, messages: int, limit: int) -> list[int]:
     """A chat's earliest sessions by key, at most so many that hold so many messages; one at least."""
-    rows = connection.execute(
-        text(f"""
-            SELECT {COLUMNS} FROM (
-                SELECT *, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
-                    row_number() OVER (ORDER BY session_key, started_at) AS place
-                FROM (SELECT * FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
-                    ORDER BY session_key, started_at LIMIT :limit) first) counted
-            WHERE held <= :messages OR place = 1 ORDER BY place
-        """),
-        {"chat": chat_id, "messages": messages, "limit": limit},
+    return list(
+        connection.scalars(
+            text("""
+                SELECT id FROM (
+                    SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
+                        row_number() OVER (ORDER BY session_key, started_at) AS place
+                    FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions
+                        WHERE chat_id = :chat AND status <> 'merged'
+                        ORDER BY session_key, started_at LIMIT :limit) earliest) counted
+                WHERE held <= :messages OR place = 1
+            """),
+            {"chat": chat_id, "messages": messages, "limit": limit},
+        )
     )
-    return [as_session(row) for row in rows]
 
 
 def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:
