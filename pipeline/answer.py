@@ -1,9 +1,9 @@
 """Make a context out of what was found: which block comes first to the budget, and how they stand in the end."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from pipeline import assemble, blocks, chosen
+from pipeline import asides, assemble, blocks, chosen
 from pipeline.asking import Asked
 from pipeline.assemble import Section
 from pipeline.blocks import Remembered
@@ -94,8 +94,8 @@ def answer(
     if not page.put(assemble.plain("guardrails", blocks.GUARDRAILS, count)):
         degraded.append("guardrails: the budget has no room for them")
 
-    itself = query.query.strip().casefold()
-    recent = [m for m in found.recent if m.content.strip() and m.content.strip().casefold() != itself]
+    itself = _repeats(query.query, found)
+    recent = [m for m in found.recent if m.content.strip() and not itself(m.content)]
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, asked.zone, count))
     scale = found.scale
@@ -125,7 +125,7 @@ def answer(
 
 
 def _what_was_found(
-    page: Page, asked: Asked, found: Found, scale: Scale, session_cap: int, itself: str
+    page: Page, asked: Asked, found: Found, scale: Scale, session_cap: int, itself: Callable[[str], bool]
 ) -> None:
     """Sessions, the messages that matter, and related sessions."""
     if found.retrieved is None:
@@ -149,6 +149,14 @@ def _what_was_found(
     section = Section(kind="exchanges", heading=_heading(page, found), entries=entries, cap=100_000)
     page.fill(section, keep_free=reserve.tokens if reserve else 0)
     page.fill(related)
+
+
+def _repeats(question: str, found: Found) -> Callable[[str], bool]:
+    """Tell whether a message is the question itself, also with a mention of the bot that was cut off."""
+    bots = {hit.candidate.speaker for hit in found.ranked if hit.candidate.role == "assistant"}
+    names = asides.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
+    asked = asides.said(question, names)
+    return lambda text: asides.said(text, names) == asked
 
 
 def _heading(page: Page, found: Found) -> str:

@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import brief, events, happened, question
+from pipeline import asides, brief, events, happened, question
 from pipeline.candidates import Weights
 from pipeline.clients.protocols import Embedder
 from pipeline.events import Mention
@@ -40,6 +40,8 @@ class Asked:
     timings_ms: dict[str, float] = field(default_factory=dict)
     # an event that the question counts from, and that was not found clearly
     unknown_event: Mention | None = None
+    # the question's words, for what is an aside to it; none: nothing is, as in a search
+    itself: str | None
     # the words of recent talk that the question leans on; `question.content` ends in them
     brief: list[str] = field(default_factory=list)
 
@@ -74,7 +76,13 @@ def ask(
             return question.read(text, people, earliest or now, now.astimezone(zone))
 
         asked = Asked(
-            chat=chat, zone=zone, question=read(query.query), parameters=parameters, weights=weights, now=now
+            chat=chat,
+            zone=zone,
+            question=read(query.query),
+            parameters=parameters,
+            weights=weights,
+            now=now,
+            itself=asides.said(query.query) if weights.aside else None,
         )
         may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
         if may_lean and brief.leans(asked.question):
@@ -123,6 +131,7 @@ def _count_from(
             described,
             session_key=query.session_key,
             space=asked.space,
+            itself=asked.itself,
             weights=asked.weights,
             zone=asked.zone,
         )

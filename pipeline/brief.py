@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from pipeline import asides
 from pipeline.question import Question
 from pipeline.sentences import is_content, stem, words
 from schemas.sessions import Message
@@ -33,13 +34,15 @@ _REFERS = re.compile(
 def leans(question: Question) -> bool:
     """Whether a question cannot be understood without what was said before it.
 
-    It goes on from it, has no words that carry meaning, or refers to something and names nobody. English; in other
-    languages only what has no such words leans.
+    It goes on from it, has no words that carry meaning and names neither people nor a time, or refers to something
+    and names nobody. English; in other languages only what has no such words leans.
     """
-    own = [word for word in words(question.content) if is_content(word)]
-    if not own or _GOES_ON.match(question.text):
+    if _GOES_ON.match(question.text):
         return True
-    return len(own) <= MOST_OWN and not question.speakers and bool(_REFERS.search(question.content))
+    own = [word for word in words(question.content) if is_content(word)]
+    if len(own) <= MOST_OWN and not question.speakers and _REFERS.search(question.content):
+        return True
+    return not own and not question.speakers and not question.spans
 
 
 def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:
@@ -48,12 +51,12 @@ def brief(question: Question, recent: Sequence[Message], now: datetime, most: in
     `recent` is newest first; the question itself, as it came in, is passed over.
     """
     known = {stem(word) for word in words(question.content)}
-    itself = question.text.strip().casefold()
+    itself = asides.said(question.text)
     found: list[str] = []
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
-        if message.content.strip().casefold() == itself:
+        if asides.said(message.content) == itself:
             continue
         for word in words(message.content):
             if len(found) < most and is_content(word) and stem(word) not in known:

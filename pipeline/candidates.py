@@ -42,6 +42,8 @@ class Weights:
     latest: float = 0.5
     # people tell of themselves: the share of I and we, less that of you
     about_self: float = 0.6
+    # a question that was put to a bot, or an answer that says nothing, stands behind all else
+    aside: float = -10.0
     # sent at the time that the question names, or that it counts from an event
     date: float = 1.2
     # what the question puts in quotation marks stands here as it is: more than all else together makes up for
@@ -82,6 +84,8 @@ class Candidate(NamedTuple):
     cosine: float | None
     # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.thesaurus`
     related: Mapping[str, float] = {}
+    # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.asides`
+    aside: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The messages that an answer may show, the best first, with neighbours where asked for: pure, from ranked hits."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 
 from pipeline import assemble
@@ -19,12 +19,13 @@ def exchanged(
     shown: Mapping[int, str],
     parameters: Parameters,
     zone: tzinfo,
-    asked: str,
+    itself: Callable[[str], bool],
     scale: Scale,
 ) -> Iterator[Entry | Dropped]:
     """The best messages, with neighbours where asked for, and what is left out whatever the budget.
 
-    `shown` are messages that stand elsewhere in the context, by id, with the name of the block.
+    `shown` are messages that stand elsewhere in the context, by id, with the name of the block; `itself` tells the
+    question as it came in.
     """
     by_place = {(c.session, c.place): c for c in candidates if c.session}
     began: dict[int, str] = {}
@@ -68,7 +69,7 @@ def exchanged(
         if candidate.id in shown:
             yield dropped(hit, "covered", f"stands in {shown[candidate.id]}")
             continue
-        if candidate.text.strip().casefold() == asked:
+        if itself(candidate.text):
             yield dropped(hit, "duplicate", "the question itself")
             continue
         similar = scale.similarity(candidate.cosine)

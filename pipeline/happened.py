@@ -33,6 +33,7 @@ def when(
     *,
     session_key: str | None,
     space: EmbeddingSpace | None,
+    itself: str | None,
     weights: Weights,
     zone: tzinfo,
 ) -> Timed | None:
@@ -50,6 +51,7 @@ def when(
             words=keywords.lexemes(connection, chat.language, asked.content),
             space=space,
             vector=vector,
+            itself=itself,
         )
         hits = rank.rank(asked, retrieved.candidates, retrieved.statistics, weights)
         one = told(hits, weights, zone)

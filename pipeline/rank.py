@@ -66,6 +66,7 @@ def rank(
         "who": part(weights.who, map(talk.says_who, texts), wanted=question.asks_who),
         "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
         "about_self": part(weights.about_self, map(talk.about_self, texts)),
+        "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
             weights.phrase,
             (verbatim.share(question.phrases, text) for text in texts),
