@@ -4,7 +4,9 @@ They hold the words of every question and the answer to none, so they would stan
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
@@ -14,6 +16,8 @@ from pipeline.wordless import cached
 
 # Of a message that asks by so much of its length no more than the question is lost.
 ASKS = 0.8
+# A bot asks for a context when it has seen the message.
+ABOUT_THEN = timedelta(hours=1)
 
 _HANDLE = r"@[\w.-]*\w"
 # At the beginning: a mention, a command to a bot, or a name with a comma or colon after it, perhaps greeted.
@@ -57,6 +61,30 @@ _SAYS_NOTHING = re.compile(
 )
 # How many words more such an answer may have: a bot's repeats what it was asked, people go on to say something.
 _MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """What is asked, and what was asked of late, as `said` has it."""
+
+    itself: str
+    # when, of each
+    logged: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, query: str, log: Iterable[tuple[str, datetime]] = ()) -> "Questions":
+        """The question at hand, and those of the log with their times."""
+        logged: dict[str, list[datetime]] = {}
+        for one, at in log:
+            logged.setdefault(said(one), []).append(at)
+        return cls(itself=said(query), logged=logged)
+
+    def are_logged(self, candidate: Candidate) -> bool:
+        """Whether a message asks what the log has, of about its time, and no more."""
+        if not self.logged or talk.asks(candidate.text) < ASKS:
+            return False
+        times = self.logged.get(said(candidate.text), ())
+        return any(abs(at - candidate.sent_at) <= ABOUT_THEN for at in times)
 
 
 def said(text: str, bots: Collection[str] = ()) -> str:
@@ -113,38 +141,35 @@ def names_of(bots: Iterable[str]) -> frozenset[str]:
     return frozenset(folded | {_bare(name) for name in folded})
 
 
-def marked(
-    ordered: Sequence[Candidate], question: str, asked_before: Collection[int] = ()
-) -> list[Candidate]:
+def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
     """The candidates, in the order of their sessions, with the asides among them marked.
 
-    `question` is what is asked now, as `said` has it; `asked_before` are other messages known to be put to a bot. An
-    aside has no meaning of its own. A question keeps its words for the answer that follows it, if it got one.
+    An aside has no meaning of its own. A question that was answered keeps its words for the answer after it, and is
+    no aside where nothing but the log says that it was put to a bot: it tells what the answer is about.
     """
     bots = names_of({c.speaker for c in ordered if c.role == "assistant"})
     found: list[Candidate] = []
     for _, inside in groupby(ordered, key=attrgetter("session")):
-        found += _marked(list(inside), question, bots, asked_before)
+        session = list(inside)
+        empty = [says_nothing(c.text, of_a_bot=c.role == "assistant") for c in session]
+        for place, candidate in enumerate(session):
+            if empty[place]:
+                found.append(_aside(candidate, keeps_words=False))
+                continue
+            asks = is_put_to_a_bot(candidate.text, bots) or _is_it(candidate.text, asked.itself, bots)
+            logged = not asks and asked.are_logged(candidate)
+            if not asks and not logged:
+                found.append(candidate)
+                continue
+            after = session[place + 1] if place + 1 < len(session) else None
+            answered = (
+                after is not None
+                and after.speaker != candidate.speaker
+                and not empty[place + 1]
+                and talk.asks(after.text) < ASKS
+            )
+            found.append(candidate if logged and answered else _aside(candidate, keeps_words=answered))
     return found
-
-
-def _marked(
-    session: Sequence[Candidate], question: str, bots: frozenset[str], asked_before: Collection[int]
-) -> Iterator[Candidate]:
-    empty = [says_nothing(c.text, of_a_bot=c.role == "assistant") for c in session]
-    asks = [
-        c.id in asked_before or is_put_to_a_bot(c.text, bots) or _is_it(c.text, question, bots)
-        for c in session
-    ]
-    for place, candidate in enumerate(session):
-        if asks[place]:
-            after = place + 1
-            answered = after < len(session) and not empty[after] and not asks[after]
-            yield _aside(candidate, keeps_words=answered)
-        elif empty[place]:
-            yield _aside(candidate, keeps_words=False)
-        else:
-            yield candidate
 
 
 def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:

@@ -8,19 +8,23 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import asides, brief, events, happened, question
+from pipeline import brief, events, happened, question
+from pipeline.asides import Questions
 from pipeline.candidates import Weights
 from pipeline.clients.protocols import Embedder
 from pipeline.events import Mention
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
-from pipeline.store import chats, messages, sessions, spaces
+from pipeline.store import chats, messages, querylog, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
+
+# So many of the questions that were asked last in a chat are known again among its messages.
+LATELY = 200
 
 
 @dataclass(kw_only=True)
@@ -40,8 +44,8 @@ class Asked:
     timings_ms: dict[str, float] = field(default_factory=dict)
     # an event that the question counts from, and that was not found clearly
     unknown_event: Mention | None = None
-    # the question's words, for what is an aside to it; none: nothing is, as in a search
-    itself: str | None
+    # it and those before it, for what is an aside to it; none: nothing is, as in a search
+    questions: Questions | None = None
     # the words of recent talk that the question leans on; `question.content` ends in them
     brief: list[str] = field(default_factory=list)
 
@@ -82,8 +86,9 @@ def ask(
             parameters=parameters,
             weights=weights,
             now=now,
-            itself=asides.said(query.query) if weights.aside else None,
         )
+        if weights.aside:
+            asked.questions = Questions.of(query.query, querylog.lately(connection, chat.chat_id, LATELY))
         may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
         if may_lean and brief.leans(asked.question):
             said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.session_key)
@@ -131,7 +136,7 @@ def _count_from(
             described,
             session_key=query.session_key,
             space=asked.space,
-            itself=asked.itself,
+            questions=asked.questions,
             weights=asked.weights,
             zone=asked.zone,
         )

@@ -48,8 +48,11 @@ def leans(question: Question) -> bool:
 def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:
     """Up to `most` words that what was just said is about, those of the newest message first.
 
-    `recent` is newest first; the question itself, as it came in, is passed over.
+    `recent` is newest first; the question itself, as it came in, is passed over, and so is what a bot was asked
+    before the last question to it.
     """
+    bots = asides.names_of({message.speaker for message in recent if message.role == "assistant"})
+    passed = False
     known = {stem(word) for word in words(question.content)}
     itself = asides.said(question.text)
     found: list[str] = []
@@ -58,7 +61,12 @@ def brief(question: Question, recent: Sequence[Message], now: datetime, most: in
             break
         if asides.said(message.content) == itself:
             continue
-        for word in words(message.content):
+        content = message.content
+        if asides.is_put_to_a_bot(content, bots):
+            if passed:
+                continue
+            passed, content = True, asides.said(content, bots)
+        for word in words(content):
             if len(found) < most and is_content(word) and stem(word) not in known:
                 known.add(stem(word))
                 found.append(word)

@@ -98,7 +98,7 @@ def find(
                 space=asked.space,
                 vector=asked.vector,
                 exact=asked.question.exact,
-                itself=asked.itself,
+                questions=asked.questions,
             )
             found.memories, found.hidden_memories = known.memories_for(connection, query, asked, words)
         with asked.timed("rank"):

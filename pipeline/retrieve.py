@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline import asides
+from pipeline.asides import Questions
 from pipeline.candidates import Candidate, Statistics
 from pipeline.store import around, keywords, nearest, searches
 from pipeline.store.around import SessionRange
@@ -61,18 +62,18 @@ def retrieve(
     space: EmbeddingSpace | None,
     vector: Vector | None,
     exact: Sequence[Verbatim] = (),
-    itself: str | None = None,
+    questions: Questions | None = None,
 ) -> Retrieved:
     """The candidates for a query in a chat, or in one session key of it.
 
     `words` are the lexemes of the query without names and dates; `vector` its embedding in `space`, or None when
     there is none: then keywords find alone. `exact` are the pieces of it that a message may hold as they stand.
-    `itself` is the question as `asides.said` has it; with None nothing is an aside.
+    Without `questions` nothing is an aside.
     """
     scope = Scope(chat_id=chat.chat_id, language=chat.language, session_key=session_key)
     if chat.message_count <= WHOLE_UP_TO:
-        return _whole(connection, scope, words, space, vector, itself)
-    return _large(connection, chat, scope, words, space, vector, exact, itself)
+        return _whole(connection, scope, words, space, vector, questions)
+    return _large(connection, chat, scope, words, space, vector, exact, questions)
 
 
 def _whole(
@@ -81,14 +82,14 @@ def _whole(
     words: Sequence[str],
     space: EmbeddingSpace | None,
     vector: Vector | None,
-    itself: str | None,
+    questions: Questions | None,
 ) -> Retrieved:
     """Every message of the scope, and the statistics counted from them."""
     asked = wording(scope.language, words)
     rows = around.all_messages(connection, scope, asked.all)
     cosines = around.cosines(connection, scope, space, vector) if space and vector is not None else {}
     placed = _placed(rows, around.session_ranges(connection, scope))
-    candidates = _candidates(rows, placed, cosines, asked, itself)
+    candidates = _candidates(rows, placed, cosines, asked, questions)
     frequency = {word: sum(1 for c in candidates if word in c.terms) for word in words}
     return Retrieved(
         candidates=candidates,
@@ -112,7 +113,7 @@ def _large(
     space: EmbeddingSpace | None,
     vector: Vector | None,
     exact: Sequence[Verbatim],
-    itself: str | None,
+    questions: Questions | None,
 ) -> Retrieved:
     """The best of each arm with their neighbours; the statistics are the whole scope's."""
     mean_length = chat.lexeme_count / max(1, chat.message_count)
@@ -132,7 +133,7 @@ def _large(
         if space is not None and vector is not None:
             near = nearest.nearest(connection, scope, space, vector, messages=chat.message_count, limit=limit)
         ids = list(dict.fromkeys([*held, *found.scores, *near.cosines]))
-        candidates = gathered(connection, scope, ids, words, space, vector, itself)
+        candidates = gathered(connection, scope, ids, words, space, vector, questions)
         if 2 * sum(c.aside for c in candidates if c.id in found.scores or c.id in near.cosines) <= len(ids):
             break
     return Retrieved(
@@ -189,13 +190,13 @@ def gathered(
     words: Sequence[str],
     space: EmbeddingSpace | None,
     vector: Vector | None,
-    itself: str | None = None,
+    questions: Questions | None = None,
 ) -> list[Candidate]:
     """These messages with `REACH` neighbours on either side, as candidates."""
     placed = around.around(connection, scope, ids, REACH)
     asked = wording(scope.language, words)
     rows = around.these_messages(connection, list(placed), asked.all, space, vector)
-    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, asked, itself)
+    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, asked, questions)
 
 
 def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange]) -> dict[int, int]:
@@ -214,7 +215,7 @@ def _candidates(
     placed: Mapping[int, int],
     cosines: Mapping[int, float | None],
     asked: Wording,
-    itself: str | None,
+    questions: Questions | None,
 ) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
     # by position and not by name, which takes three times as long: some hundreds are made for each query
@@ -242,4 +243,4 @@ def _candidates(
                 related=related,
             )
         )
-    return candidates if itself is None else asides.marked(candidates, itself)
+    return candidates if questions is None else asides.marked(candidates, questions)

@@ -61,7 +61,7 @@ def ranked(searching: Searching) -> Ranked:
         space=asked.space,
         vector=asked.vector,
         exact=asked.question.exact,
-        itself=asked.itself,
+        questions=asked.questions,
     )
     candidates, vector_search = found.candidates, found.vector_search
     if not (is_whole(searching) or searching.which.is_open):
@@ -105,5 +105,5 @@ def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
     ]
     ids = list(dict.fromkeys([*(row[0] for row in rows), *by_word, *(identity for identity, _ in near)]))
     return gathered(
-        connection, searching.scope, ids, searching.words, asked.space, asked.vector, asked.itself
+        connection, searching.scope, ids, searching.words, asked.space, asked.vector, asked.questions
     )

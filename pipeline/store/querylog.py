@@ -49,6 +49,18 @@ def listing(connection: Connection, chat_id: str | None, limit: int) -> Sequence
     ).all()
 
 
+def lately(connection: Connection, chat_id: str, limit: int) -> list[tuple[str, datetime]]:
+    """What was asked last in a chat, and when."""
+    rows = connection.execute(
+        text("""
+            SELECT query, asked_at FROM query_log WHERE chat_id = :chat AND query IS NOT NULL
+            ORDER BY asked_at DESC LIMIT :limit
+        """),
+        {"chat": chat_id, "limit": limit},
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
 def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
     """Keep what was answered."""
     connection.execute(
