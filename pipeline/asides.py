@@ -26,7 +26,7 @@ _OPENING = re.compile(
     rf"(?P<name>{_HANDLE}|[/!][a-z]\w*(?:@\w+)?(?=\s)|[^\W\d_][\w .'’-]{{0,40}}?(?=[,:]\s))[\s,:]*",
     re.IGNORECASE,
 )
-_CLOSING = re.compile(rf"[\s,]+(?P<name>{_HANDLE})[^\w@]*$")
+_CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
 _LONGEST_NAME = 100
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NOT_IN_A_NAME = re.compile(r"[\W_]")
