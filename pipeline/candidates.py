@@ -42,6 +42,8 @@ class Weights:
     latest: float = 0.5
     # people tell of themselves: the share of I and we, less that of you
     about_self: float = 0.6
+    # asked what was decided, this message decides it
+    decision: float = 4.0
     # a question that was put to a bot, or an answer that says nothing, stands behind all else
     aside: float = -10.0
     # sent at the time that the question names, or that it counts from an event

@@ -12,6 +12,9 @@ from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
 from schemas.context import Dropped, DropReason, Item
 
+# A decision is found as one that owes so much of its score to it: it seldom sounds like the question.
+_DECIDED_SHARE = 0.5
+
 
 def exchanged(
     ranked: Sequence[Scored],
@@ -97,8 +100,13 @@ def exchanged(
 
 
 def _is_held(hit: Scored) -> bool:
-    """Whether it holds a phrase or an identifier of the question as it stands, whatever it is about."""
-    return hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
+    """Whether it holds a phrase or an identifier of the question as it stands, or was found as what was decided."""
+    decided = hit.parts.get("decision", 0.0)
+    return (
+        hit.parts.get("phrase", 0.0) > 0
+        or hit.parts.get("exact", 0.0) > 0
+        or (decided > 0 and decided >= _DECIDED_SHARE * hit.score)
+    )
 
 
 def _why(hit: Scored) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from pipeline import verbatim
+from pipeline import decisions, verbatim
 from pipeline.dates import MONTHS
 from pipeline.events import Timed
 from pipeline.verbatim import Verbatim
@@ -97,6 +97,8 @@ class Question:
     asks_who: bool = False
     # it asks how things stand in the end
     asks_now: bool = False
+    # it asks what was decided
+    asks_decision: bool = False
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
     # the time that it counts from an event, once that was found in the talk
@@ -148,6 +150,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         asks_where=bool(_WHERE.search(text)),
         asks_who=bool(_WHO.search(text)),
         asks_now=bool(_NOW.search(text)),
+        asks_decision=decisions.asked_for(text),
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import sub, truediv
 
-from pipeline import talk, verbatim
+from pipeline import decisions, talk, verbatim
 from pipeline.bm25 import carries, session_words, smooth, words_around
 from pipeline.candidates import Candidate, Scored, Statistics, Weights
 from pipeline.question import Question
@@ -66,6 +66,12 @@ def rank(
         "who": part(weights.who, map(talk.says_who, texts), wanted=question.asks_who),
         "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
         "about_self": part(weights.about_self, map(talk.about_self, texts)),
+        "decision": part(
+            weights.decision,
+            _decisions(
+                ordered, meaning, statistics, wanted=bool(weights.decision) and question.asks_decision
+            ),
+        ),
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
             weights.phrase,
@@ -120,6 +126,12 @@ def _meaning(ordered: Sequence[Candidate], mean: float) -> list[float]:
     """`(cosine - mean) / (best - mean)`: 0 for the scope's average and for what has no vector, 1 for its best."""
     span = max((c.cosine for c in ordered if c.cosine is not None), default=mean) - mean
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
+
+
+def _decisions(
+    ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics, *, wanted: bool
+) -> Sequence[float]:
+    return decisions.about(ordered, meaning, statistics) if wanted else [0.0] * len(ordered)
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:

@@ -19,6 +19,8 @@ READ = 20
 READ_WEIGHT = 2.0
 # Scores nearer than this are a tie, and the newer comes first.
 TIE = 0.001
+# Parts of a score that do not fade.
+_LASTING = frozenset({"phrase", "decision"})
 # A best score that is no more says nothing, and dividing by it could overflow.
 NOTHING = 1e-9
 
@@ -110,13 +112,13 @@ def blend_sessions(
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
     """Each score times `per_day` for every day of its age, best first.
 
-    What is not above 0 stays as it is, and so does what a quoted phrase adds.
+    What is not above 0 stays as it is, and so does what a quoted phrase adds, or a decision: that holds until another.
     """
     found = []
     for hit in scored:
         days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
         factor = per_day**days if hit.score > 0 else 1.0
-        parts = {name: value * factor for name, value in hit.parts.items()} | {"phrase": _quoted(hit)}
+        parts = {name: value * (1.0 if name in _LASTING else factor) for name, value in hit.parts.items()}
         found.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(found)
 
