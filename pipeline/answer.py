@@ -99,7 +99,7 @@ def answer(
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, asked.zone, count))
     scale = found.scale
-    known = chosen.choose(found.memories, parameters, scale)
+    known = chosen.choose(found.memories, parameters, scale, query.query)
     page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
     page.fill(blocks.memories(known.statements, memory_cap))

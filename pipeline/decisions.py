@@ -23,6 +23,8 @@ _ASKS = {
         r"\b(?:did|have|had|do) (?:we|they|you all|you guys|everybody|everyone)(?: \w+){0,2}?"
         r" (?:decided?|agreed?|settled?|choose|chosen?|pick(?:ed)?|voted?|go(?:ne)? (?:with|for)|opt(?:ed)?)\b"
         r"|\b(?:we|they) (?:decided|agreed|settled|chose|picked|voted|went (?:with|for)|opted)\b"
+        # what is planned was decided
+        r"|\b(?:are|will) we (?:now |still |finally )?\w+ing\b"
         r"|\b(?:was|were|been|is|got) (?:\w+ )?(?:decided|agreed|settled)\b"
         r"|\b(?:the|our|what|which|any|final) (?:\w+ )?(?:decisions?|agreement|verdict)\b"
     ),

@@ -37,12 +37,13 @@ _LEAD = (
     r"(?:\b(?:as mentioned )?(?:on|in|during|of|since|around|before|after|by|until|from|last|this|late|early|mid) "
     r"(?:the )?)"
 )
+_WEEK = r"(?:(?:in |during )?(?:the )?(?P<week>week) (?:of|from|starting|beginning) (?:on )?(?:monday )?(?:the )?)?"
 _DATES = tuple(
     re.compile(source, re.IGNORECASE)
     for source in (
         rf"{_LEAD}?\b(?P<y>\d{{4}})-(?P<n>\d{{2}})-(?P<d>\d{{2}})\b",
-        rf"{_LEAD}?\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m>{_M})\b(?:,? (?P<y>\d{{4}})\b)?",
-        rf"{_LEAD}?\b(?P<m>{_M}) (?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<y>\d{{4}})\b)?",
+        rf"{_WEEK}{_LEAD}?\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m>{_M})\b(?:,? (?P<y>\d{{4}})\b)?",
+        rf"{_WEEK}{_LEAD}?\b(?P<m>{_M}) (?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<y>\d{{4}})\b)?",
         rf"{_LEAD}?\b(?P<m>{_M}),? (?P<y>\d{{4}})\b",
         # a bare month needs the preposition: may, march and august are words too
         rf"{_LEAD}(?P<m>{_M})\b",
@@ -206,6 +207,9 @@ def _spans(
             end = start + timedelta(days=1)
             if day < 1 or start.month != month:
                 continue
+            if found.get("week"):
+                start = _moved(start, -start.weekday())
+                end = _moved(start, 7)
         spans.append((start, end))
     return spans
 
