@@ -2,7 +2,8 @@
 
 A thesaurus is a file of a text search configuration's lexemes, each with the nearest others and how near they are.
 The English one was made by `ops/thesaurus.py` from the vocabulary of all-MiniLM-L6-v2, so that a line of it can be
-looked at, and changed by hand. Chats in a language without a file go without.
+looked at, and changed by hand. A second one, by hand, has the commonest words of other languages: who asks in German
+about the rent finds what was said of it in English. Chats in a language without a file go without.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,9 +53,9 @@ def wording(language: str, lexemes: Sequence[str]) -> Wording:
 
 @lru_cache(maxsize=16)
 def _entries(language: str) -> Mapping[str, str]:
-    """What a file says of each lexeme, as it stands there."""
-    file = THESAURI / f"{language}.tsv"
-    if not language.isidentifier() or not file.is_file():
+    """What the files say of each lexeme, as it stands there."""
+    if not language.isidentifier():
         return {}
-    lines = file.read_text(encoding="utf-8").splitlines()
+    files = (THESAURI / f"{language}{suffix}.tsv" for suffix in ("_abroad", ""))
+    lines = [line for file in files if file.is_file() for line in file.read_text("utf-8").splitlines()]
     return dict(line.split("\t", 1) for line in lines if not line.startswith("#"))
