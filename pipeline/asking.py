@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import brief, events, happened, question
+from pipeline import brief, events, happened, question, thesaurus
 from pipeline.asides import Questions
 from pipeline.candidates import Weights
 from pipeline.clients.protocols import Embedder
@@ -110,7 +110,7 @@ def ask(
     named = events.mention(query.query) if weights.date else None
     if named is not None and not any(named.text in piece.text for piece in asked.question.exact):
         meant = _count_from(database, tenant_id, query, asked, named, embedder, read) or meant
-    asked.vector = _embedded(asked, embedder, meant)
+    asked.vector = _embedded(asked, embedder, thesaurus.translated(chat.language, meant))
     return asked
 
 
