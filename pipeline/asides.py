@@ -57,7 +57,7 @@ _APOLOGIES = (
 )
 _BUT = frozenset("but though however except aber mas pero mais ma però maar ale но".split())
 _SAYS_NOTHING = re.compile(
-    rf"(?:(?:{_APOLOGIES}) )*(?:{'|'.join(_NOTHING.values())})(?P<more>(?: .*)?)", re.IGNORECASE
+    rf"(?:(?:{_APOLOGIES}) )*(?:{'|'.join(_NOTHING.values()).casefold()})(?P<more>(?: .*)?)", re.IGNORECASE
 )
 # How many words more such an answer may have: a bot's repeats what it was asked, people go on to say something.
 _MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
@@ -186,16 +186,16 @@ def _is_it(text: str, question: str, bots: Collection[str]) -> bool:
 
 def _unaddressed(text: str, bots: Collection[str], *, any_mention: bool) -> str | None:
     """What is left of a text without the mention or name that it begins or ends with; None without one."""
+    start = text.lstrip()[: _LONGEST_NAME + 1].casefold()
+    for name in bots if start.startswith("@") else ():
+        # it may be of several words
+        if start.startswith(f"@{name}"):
+            return text.lstrip()[len(name) + 1 :]
     found = _OPENING.match(text)
     if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
         return text[found.end() :]
     if "@" not in text:
         return None
-    start = text.lstrip().casefold()
-    for name in bots:
-        # a name of several words
-        if start.startswith(f"@{name}"):
-            return text.lstrip()[len(name) + 1 :]
     end = text[-_LONGEST_NAME:]
     found = _CLOSING.search(end)
     if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):

@@ -49,7 +49,7 @@ _TALK, _MOST, _NEAR = 10, 8, 0.5
 # A word of two decisions makes them of one subject, if it is so much more frequent there than elsewhere …
 _SHARED = 0.2
 # … and then the older counts for so much, the newer at least for so much of the older.
-_REPLACED, _INHERITED = 0.6, 0.9
+_REPLACED, _INHERITED = 0.4, 0.9
 
 
 def asked_for(text: str) -> bool:

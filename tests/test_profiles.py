@@ -236,7 +236,7 @@ def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organiz
     scopes = ("session", "user", "agent", "organization")
     found = [known(scope, number) for number in range(1, 21) for scope in scopes]
     found[3:3] = [known("organization", 100 + n, type="document", content=f"rule {n}") for n in range(2)]
-    kept = chosen.choose(found, PROFILES["agent"], Scale())
+    kept = chosen.choose(found, PROFILES["agent"], Scale(), "?")
     counted = {scope: sum(1 for memory in kept.statements if memory.scope == scope) for scope in scopes}
     assert counted == {"session": 10, "user": 5, "agent": 3, "organization": 3}
     assert len(kept.passages) == 2
@@ -253,7 +253,7 @@ def test_a_minimum_of_likeness_is_for_memories_too_but_not_for_the_sessions_own(
         known("organization", 4, cosine=0.05, type="document"),
         known("organization", 5, type="document"),
     ]
-    kept = chosen.choose(found, Parameters(min_similarity=0.7), scale)
+    kept = chosen.choose(found, Parameters(min_similarity=0.7), scale, "what do I like?")
     assert [memory.id for memory in kept.statements] == ["user-1", "session-3"]
     assert [memory.id for memory in kept.passages] == ["organization-5"]
     assert {each.id: each.reason for each in kept.dropped} == {
