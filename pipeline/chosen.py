@@ -89,10 +89,10 @@ def choose(found: Sequence[Remembered], parameters: Parameters, scale: Scale, qu
 def _is_related(memory: Remembered, similar: float | None, parameters: Parameters, asked: set[str]) -> bool:
     """Whether a statement has to do with the question: by a word in common or by its meaning.
 
-    One that has no vector yet was found by its words.
+    One that has no vector yet is found by its words.
     """
     if not parameters.memory_similarity or memory.cosine is None:
-        return True
+        return memory.score > 0
     if not asked.isdisjoint(terms(words(memory.content))):
         return True
     return memory.cosine >= LEAST_COSINE and (similar is None or similar >= parameters.memory_similarity)

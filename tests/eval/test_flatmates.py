@@ -15,8 +15,10 @@ from ops.eval import shipped
 from ops.eval.samples import SAMPLES, read
 from ops.eval.shipped import Shipped
 from pipeline.clients.sentence_transformers import is_installed
+from pipeline.context import build_context
 from schemas.context import Context
 from schemas.messages import MessageIn
+from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
 pytestmark = [
@@ -104,6 +106,28 @@ def test_the_answers_stand_in_the_chat() -> None:
 @pytest.mark.parametrize(("budget", "most"), [(2000, 2), (800, 4)])
 def test_a_chat_answers_what_is_asked_of_it(fresh: Shipped, budget: int, most: int) -> None:
     assert len(missed(fresh, budget)) <= most, missed(fresh, budget)
+
+
+@pytest.mark.parametrize("budget", [2000, 800])
+@pytest.mark.parametrize("profile", ["balanced", "group", "rag", "agent", "contextual"])
+def test_the_decision_that_stands_is_in_every_context_that_shows_messages(
+    fresh: Shipped, profile: str, budget: int
+) -> None:
+    query = ContextQuery(
+        chat_id=CHAT, query="What did we decide about the boiler?", profile=profile, budget_tokens=budget
+    )
+    context = build_context(
+        fresh.resources.database,
+        fresh.settings.tenant,
+        query,
+        embedder=fresh.resources.embedder,
+        settings=fresh.settings,
+    )
+    assert "we drop Amílcar and take Beatriz" in context.text
+    # what it replaced stands under its own day, where that is shown
+    replaced = context.text.find("ok decided: Amílcar")
+    said = context.text.rfind("we drop Amílcar and take Beatriz")
+    assert replaced < said
 
 
 @pytest.mark.parametrize(("budget", "most"), [(2000, 2), (800, 5)])
