@@ -72,7 +72,7 @@ def ask(
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         people, earliest = sessions.people(connection, query.chat_id)
-        now = chats.database_now(connection)
+        now, log = querylog.lately(connection, query.chat_id, LATELY if weights.aside else 0)
         space = spaces.searched(connection)
         zone = ZoneInfo(chat.time_zone)
 
@@ -86,9 +86,8 @@ def ask(
             parameters=parameters,
             weights=weights,
             now=now,
+            questions=Questions.of(query.query, log) if weights.aside else None,
         )
-        if weights.aside:
-            asked.questions = Questions.of(query.query, querylog.lately(connection, chat.chat_id, LATELY))
         may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
         if may_lean and brief.leans(asked.question):
             said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.session_key)

@@ -35,9 +35,9 @@ _SECOND_PERSON = frozenset(("you", "your", "u"))
 _REPEATED = 0.15  # what a word is worth once a chosen passage has it
 # Words for length: dividing by (60 + n) ** 0.7 takes neither only the longest nor only the shortest.
 _FREE_CHARS, _LENGTH_POWER = 60, 0.7
-_CLOSING = '.!?:;,\u2026\u3002\uff01\uff1f"\u201d)]'
+_CLOSING = '.!?:;,\u2026\u3002\uff01\uff1f"\u201d]'
 _PLACEHOLDERS = ("image omitted", "video omitted", "audio omitted", "sticker omitted")
-_DECIDED_SHARE = 0.6  # of the room: decisions alone would tell nothing of the rest
+_MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of the sentences, of the room: the rest is to be told, too
 
 
 def summarize(
@@ -218,9 +218,11 @@ def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: in
 
     least = room * (1 - _DECIDED_SHARE)
     for index in [index for index in reversed(left) if passages[index].decides]:
-        if len(chosen) < _MAX_SENTENCES and (room - size(index) >= least or not chosen):
+        if len(chosen) < _MAX_DECISIONS and (room - size(index) >= least or not chosen):
             take(index)
     decided = len(chosen)
+    # the other decisions are in the summary's list of them
+    left = [index for index in left if not passages[index].decides]
 
     def gain(index: int) -> float:
         passage = passages[index]

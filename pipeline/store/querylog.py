@@ -49,16 +49,17 @@ def listing(connection: Connection, chat_id: str | None, limit: int) -> Sequence
     ).all()
 
 
-def lately(connection: Connection, chat_id: str, limit: int) -> list[tuple[str, datetime]]:
-    """What was asked last in a chat, and when."""
+def lately(connection: Connection, chat_id: str, limit: int) -> tuple[datetime, list[tuple[str, datetime]]]:
+    """The database's time, and what was asked last in a chat, with when: by the index `query_log_chat`, in one trip."""
     rows = connection.execute(
         text("""
-            SELECT query, asked_at FROM query_log WHERE chat_id = :chat AND query IS NOT NULL
-            ORDER BY asked_at DESC LIMIT :limit
+            SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
+                SELECT query, asked_at FROM query_log WHERE chat_id = :chat
+                ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
         """),
         {"chat": chat_id, "limit": limit},
-    )
-    return [(row[0], row[1]) for row in rows]
+    ).all()
+    return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
 
 
 def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
