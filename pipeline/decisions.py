@@ -66,14 +66,25 @@ def about(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: St
 
     `meaning` is each one's, from 0 for the average to 1 for the best. Of decisions about one thing the newest counts.
     """
-    deciding = [i for i, c in enumerate(ordered) if not c.aside and _decides(c.text)]
+    deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text)]
     if not deciding:
         return [0.0] * len(ordered)
-    said = [frozenset(filter(_is_subject, terms(words(c.text)))) for c in ordered]
+    said = list(map(_subjects, ordered))
     closeness = _closeness(ordered, said, meaning, statistics)
     values = {i: _value([closeness.get(term, 0.0) for term in said[i]]) for i in deciding}
     _replace(sorted(deciding, key=lambda i: ordered[i].sent_at), values, said, closeness)
     return [values.get(i, 0.0) for i in range(len(ordered))]
+
+
+def close_words(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics) -> list[str]:
+    """Words of the talks about the question's subject that stand seldom elsewhere, the closest first; see `about`."""
+    closeness = _closeness(ordered, list(map(_subjects, ordered)), meaning, statistics)
+    shared = [term for term, value in closeness.items() if value >= _SHARED]
+    return sorted(shared, key=lambda term: (-closeness[term], term))
+
+
+def _subjects(candidate: Candidate) -> frozenset[str]:
+    return frozenset(filter(_is_subject, terms(words(candidate.text))))
 
 
 def _is_subject(term: str) -> bool:
@@ -82,7 +93,8 @@ def _is_subject(term: str) -> bool:
 
 
 @cached
-def _decides(text: str) -> bool:
+def decides(text: str) -> bool:
+    """Whether a message states a decision."""
     found = (
         cues.Sentence(message=0, speaker="", text=one, words=(), terms=(one,)) for one in sentences(text)
     )

@@ -33,7 +33,7 @@ def rank(
     mass = smooth([1.0] * len(ordered), later, earlier)
     substance = [c.length / (c.length + weights.half_substance) if c.length else 0.0 for c in ordered]
     own, words = words_around(ordered, later, earlier, substance, statistics, weights)
-    meaning = _meaning(ordered, statistics.mean_cosine)
+    meaning = meanings(ordered, statistics.mean_cosine)
     near = smooth(meaning, later, earlier)
     best: dict[int, float] = {}
     for candidate, value in zip(ordered, meaning, strict=True):
@@ -125,7 +125,7 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     return sorted(whole, key=lambda one: -one[1].score)
 
 
-def _meaning(ordered: Sequence[Candidate], mean: float) -> list[float]:
+def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
     """`(cosine - mean) / (best - mean)`: 0 for the scope's average and for what has no vector, 1 for its best."""
     span = max((c.cosine for c in ordered if c.cosine is not None), default=mean) - mean
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
