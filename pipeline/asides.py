@@ -28,6 +28,8 @@ _OPENING = re.compile(
 )
 _CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
 _LONGEST_NAME = 100
+# Without any of these nobody is named at a beginning.
+_NAMES = frozenset("/!,:")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NOT_IN_A_NAME = re.compile(r"[\W_]")
 
@@ -186,6 +188,8 @@ def _is_it(text: str, question: str, bots: Collection[str]) -> bool:
 
 def _unaddressed(text: str, bots: Collection[str], *, any_mention: bool) -> str | None:
     """What is left of a text without the mention or name that it begins or ends with; None without one."""
+    if "@" not in text and _NAMES.isdisjoint(text[:_LONGEST_NAME]):
+        return None
     start = text.lstrip()[: _LONGEST_NAME + 1].casefold()
     for name in bots if start.startswith("@") else ():
         # it may be of several words
