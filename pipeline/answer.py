@@ -1,10 +1,10 @@
 """Make a context out of what was found: which block comes first to the budget, and how they stand in the end."""
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from pipeline import assemble, blocks, chosen
+from pipeline import asides, assemble, blocks, chosen
 from pipeline.asking import Asked
 from pipeline.assemble import Section
 from pipeline.blocks import Remembered
@@ -114,12 +114,12 @@ def answer(
     if not page.put(guardrails):
         degraded.append("guardrails: the budget has no room for them")
 
-    itself = query.query.strip().casefold()
-    recent = [m for m in found.recent if m.content.strip() and m.content.strip().casefold() != itself]
+    itself = _repeats(query.query, found)
+    recent = [m for m in found.recent if m.content.strip() and not itself(m.content)]
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, asked.zone, count))
     scale = found.scale
-    known = chosen.choose(found.memories, parameters, scale)
+    known = chosen.choose(found.memories, parameters, scale, query.query)
     page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
     page.fill(blocks.memories(known.statements, memory_cap, asked.asker))
@@ -154,7 +154,7 @@ def _prompt(query: ContextQuery, asked: Asked, rooms: Sequence[int], count: Coun
 
 
 def _what_was_found(
-    page: Page, asked: Asked, found: Found, scale: Scale, session_cap: int, itself: str
+    page: Page, asked: Asked, found: Found, scale: Scale, session_cap: int, itself: Callable[[str], bool]
 ) -> Page:
     """The page with sessions, the messages that matter, and related sessions.
 
@@ -165,12 +165,9 @@ def _what_was_found(
     cards = [card for card, _ in found.sessions if card.summary and not found.fell_back]
     session_of = {str(hit.candidate.id): hit.candidate.session for hit in found.ranked} if cards else {}
 
-    def is_question(text: str) -> bool:
-        return text.strip().casefold() == itself
-
     def whole(made: Page) -> set[int]:
         history, exchanges = made.items("history"), made.items("exchanges")
-        return shown_whole(cards, found.recent, history, exchanges, session_of, is_question)
+        return shown_whole(cards, found.recent, history, exchanges, session_of, itself)
 
     covered = whole(page)
     while True:
@@ -194,7 +191,7 @@ def _with_found(
     found: Found,
     scale: Scale,
     session_cap: int,
-    itself: str,
+    itself: Callable[[str], bool],
     covered: Collection[int],
 ) -> Page:
     parameters, zone = asked.parameters, asked.zone
@@ -220,6 +217,14 @@ def _with_found(
     page.fill(section, keep_free=reserve.tokens if reserve else 0)
     page.fill(related)
     return page
+
+
+def _repeats(question: str, found: Found) -> Callable[[str], bool]:
+    """Tell whether a message is the question itself, also with a mention of the bot that was cut off."""
+    bots = {hit.candidate.speaker for hit in found.ranked if hit.candidate.role == "assistant"}
+    names = asides.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
+    asked = asides.said(question, names)
+    return lambda text: asides.said(text, names) == asked
 
 
 def _heading(page: Page, found: Found) -> str:

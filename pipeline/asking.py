@@ -8,19 +8,23 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import brief, events, happened, question
+from pipeline import brief, events, happened, question, thesaurus
+from pipeline.asides import Questions
 from pipeline.candidates import Weights
 from pipeline.clients.protocols import Embedder
 from pipeline.events import Mention
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import Question
-from pipeline.store import chats, messages, sessions, spaces
+from pipeline.store import chats, messages, querylog, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
+
+# So many of the questions that were asked last in a chat are known again among its messages.
+LATELY = 200
 
 
 @dataclass(kw_only=True)
@@ -42,6 +46,8 @@ class Asked:
     timings_ms: dict[str, float] = field(default_factory=dict)
     # an event that the question counts from, and that was not found clearly
     unknown_event: Mention | None = None
+    # it and those before it, for what is an aside to it; none: nothing is, as in a search
+    questions: Questions | None = None
     # the words of recent talk that the question leans on; `question.content` ends in them
     brief: list[str] = field(default_factory=list)
 
@@ -68,7 +74,7 @@ def ask(
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         people, earliest, asker = sessions.people(connection, chat.chat_id, query.user_id)
-        now = chats.database_now(connection)
+        now, log = querylog.lately(connection, chat.chat_id, LATELY if weights.aside else 0)
         space = spaces.searched(connection)
         zone = ZoneInfo(chat.time_zone)
 
@@ -83,6 +89,7 @@ def ask(
             weights=weights,
             now=now,
             asker=asker,
+            questions=Questions.of(query.query, log) if weights.aside else None,
         )
         may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
         if may_lean and brief.leans(asked.question):
@@ -105,7 +112,7 @@ def ask(
     named = events.mention(query.query) if weights.date else None
     if named is not None and not any(named.text in piece.text for piece in asked.question.exact):
         meant = _count_from(database, tenant_id, query, asked, named, embedder, read) or meant
-    asked.vector = _embedded(asked, embedder, meant)
+    asked.vector = _embedded(asked, embedder, thesaurus.translated(chat.language, meant))
     return asked
 
 
@@ -131,6 +138,7 @@ def _count_from(
             described,
             session_key=query.session_key,
             space=asked.space,
+            questions=asked.questions,
             weights=asked.weights,
             zone=asked.zone,
         )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from pipeline import asides
 from pipeline.question import Question
 from pipeline.sentences import is_content, stem, words
 from schemas.sessions import Message
@@ -33,29 +34,39 @@ _REFERS = re.compile(
 def leans(question: Question) -> bool:
     """Whether a question cannot be understood without what was said before it.
 
-    It goes on from it, has no words that carry meaning, or refers to something and names nobody. English; in other
-    languages only what has no such words leans.
+    It goes on from it, has no words that carry meaning and names neither people nor a time, or refers to something
+    and names nobody. English; in other languages only what has no such words leans.
     """
-    own = [word for word in words(question.content) if is_content(word)]
-    if not own or _GOES_ON.match(question.text):
+    if _GOES_ON.match(question.text):
         return True
-    return len(own) <= MOST_OWN and not question.speakers and bool(_REFERS.search(question.content))
+    own = [word for word in words(question.content) if is_content(word)]
+    if len(own) <= MOST_OWN and not question.speakers and _REFERS.search(question.content):
+        return True
+    return not own and not question.speakers and not question.spans
 
 
 def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:
     """Up to `most` words that what was just said is about, those of the newest message first.
 
-    `recent` is newest first; the question itself, as it came in, is passed over.
+    `recent` is newest first; the question itself, as it came in, is passed over, and so is what a bot was asked
+    before the last question to it.
     """
+    bots = asides.names_of({message.speaker for message in recent if message.role == "assistant"})
+    passed = False
     known = {stem(word) for word in words(question.content)}
-    itself = question.text.strip().casefold()
+    itself = asides.said(question.text)
     found: list[str] = []
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
-        if message.content.strip().casefold() == itself:
+        if asides.said(message.content) == itself:
             continue
-        for word in words(message.content):
+        content = message.content
+        if asides.is_put_to_a_bot(content, bots):
+            if passed:
+                continue
+            passed, content = True, asides.said(content, bots)
+        for word in words(content):
             if len(found) < most and is_content(word) and stem(word) not in known:
                 known.add(stem(word))
                 found.append(word)

@@ -28,6 +28,8 @@ class Weights:
     meaning_session: float = 0.5
     # the question names this speaker
     speaker: float = 0.25
+    # among more than two people, the question names somebody, and so does this message
+    named: float = 0.25
     # a question seldom holds the answer: the share of the message that asks
     asks: float = -0.3
     # what follows somebody else's question often is the answer: how well that question matches this one
@@ -44,6 +46,10 @@ class Weights:
     latest: float = 0.5
     # people tell of themselves: the share of I and we, less that of you
     about_self: float = 0.6
+    # asked what was decided, this message decides it
+    decision: float = 4.0
+    # a question that was put to a bot, or an answer that says nothing, stands behind all else
+    aside: float = -10.0
     # sent at the time that the question names, or that it counts from an event
     date: float = 1.2
     # what the question puts in quotation marks stands here as it is: more than all else together makes up for
@@ -86,6 +92,8 @@ class Candidate(NamedTuple):
     related: Mapping[str, float] = {}
     # the message of its chat that it answers, where that is there
     answered: Answered | None = None
+    # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.asides`
+    aside: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,6 +58,7 @@ _DECIDED = _any(
     r"\bwe(?:'ll| will| are going to|'re going to|'re gonna)? (?:take|drop|cancel|postpone|no longer)\b",
     r"\bwe(?:'ll| will| are going to|'re going to|'re gonna)? (?:(?:go|stay|stick|stop) with|(?:switch|move) to)\b",
     r"\b(?:going|stick(?:ing)?) with\b|\bsettled? on\b",
+    r"\bwe keep (?!\w+ing\b|on\b|up\b|in touch\b)\w+|^change (?:for|of) [^.?!]{1,40}:",
     r"\bfrom now on\b|\bas of (?:now|today|\w+day)\b|\bno more \w+|^so (?:from|no|we) \w+",
     r"\b(?:is|are|was|were|it's|(?:has|have) been|gets?|got) (?:now )?(?:cancel+ed|booked|postponed|called off)\b",
     r"\b(?:is|are|was|were|it's|(?:has|have) been|gets?|got) (?:now )?(?:moved to|back (?:on|from)|dropped|approved)\b",

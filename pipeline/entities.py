@@ -47,6 +47,12 @@ _POSSESSIVE = re.compile("['\u2019]s$")
 _OPENS = frozenset('.!?:;\n"([\u2026\u201c\u2013\u2014-')  # a word after these begins a sentence
 _MAX_CHARS = 120
 _SHORT_FORM = 3
+# Words that only a language has in which every noun is capitalized; where so many of all words are of them, it is one.
+_NOUNS_CAPITALIZED = frozenset(
+    "der und ist nicht ich ein eine einen wir ihr auch auf dem für sind noch aber wenn schon kein keine mir dir uns"
+    " wird hast habe haben oder wie bei vom zum zur".split()
+)
+_NOUNS_CAPITALIZED_SHARE = 0.12
 _LONGEST_ACRONYM = 5  # longer words in capitals are shouted
 
 
@@ -56,16 +62,19 @@ def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24
     The most frequent first, then in the order of appearance; every spelling once, whatever its case. `known`
     are names that need not be found, such as the speakers', and are left out with their short forms. A
     capitalized word counts as a name where it stands inside a sentence; at the beginning of one, where every
-    word is capitalized, it must come up again.
+    word is capitalized, it must come up again. Where all nouns are capitalized, a single such word is none.
     """
     inside: Counter[str] = Counter()
     opening: Counter[str] = Counter()
     spelling: dict[str, str] = {}
     lower = {word for text in texts for word in _LETTERS.findall(text) if word.islower()}
     skipped = {part.lower() for name in known for part in (name, *name.split())}
+    all_nouns = _capitalizes_nouns(texts)
     for text in texts:
         for found, begins in _found(text):
             key = found.lower()
+            if all_nouns and found.isalpha() and found.istitle():
+                continue
             if not _is_known(key, skipped) and not (begins and key in lower):
                 (opening if begins else inside)[key] += 1
                 spelling.setdefault(key, found)
@@ -79,6 +88,17 @@ def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24
     order = {key: index for index, key in enumerate(spelling)}
     ranked = sorted(inside, key=lambda key: (-inside[key], order[key]))
     return [spelling[key] for key in ranked[:limit]]
+
+
+def _capitalizes_nouns(texts: Sequence[str]) -> bool:
+    """Whether it is a language, such as German, in which a capital tells a noun and no name.
+
+    >>> _capitalizes_nouns(["ich gehe in der Nacht nicht mehr durch das Tor"]), _capitalizes_nouns(["Der Spiegel"])
+    (True, False)
+    """
+    written = [word for text in texts for word in _LETTERS.findall(text)]
+    of_it = sum(word in _NOUNS_CAPITALIZED for word in written)
+    return of_it > 1 and of_it >= _NOUNS_CAPITALIZED_SHARE * len(written)
 
 
 def _is_known(name: str, known: set[str]) -> bool:

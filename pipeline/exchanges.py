@@ -1,7 +1,7 @@
 """The messages that an answer may show, the best first, with neighbours where asked for: pure, from ranked hits."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 
 from pipeline import assemble
@@ -13,6 +13,9 @@ from pipeline.profiles import Parameters
 from pipeline.replies import speaking
 from schemas.context import Dropped, DropReason, Item
 
+# A decision is found as one that owes so much of its score to it: it seldom sounds like the question.
+_DECIDED_SHARE = 0.5
+
 
 def exchanged(
     ranked: Sequence[Scored],
@@ -20,12 +23,13 @@ def exchanged(
     shown: Mapping[int, str],
     parameters: Parameters,
     zone: tzinfo,
-    asked: str,
+    itself: Callable[[str], bool],
     scale: Scale,
 ) -> Iterator[Entry | Dropped]:
     """The best messages, with neighbours where asked for, and what is left out whatever the budget.
 
-    `shown` are messages that stand elsewhere in the context, by id, with the name of the block.
+    `shown` are messages that stand elsewhere in the context, by id, with the name of the block; `itself` tells the
+    question as it came in.
     """
     by_place = {(c.session, c.place): c for c in candidates if c.session}
     began: dict[int, str] = {}
@@ -74,7 +78,7 @@ def exchanged(
         if candidate.id in shown:
             yield dropped(hit, "covered", f"stands in {shown[candidate.id]}")
             continue
-        if candidate.text.strip().casefold() == asked:
+        if itself(candidate.text):
             yield dropped(hit, "duplicate", "the question itself")
             continue
         similar = scale.similarity(candidate.cosine)
@@ -102,8 +106,13 @@ def exchanged(
 
 
 def _is_held(hit: Scored) -> bool:
-    """Whether it holds a phrase or an identifier of the question as it stands, whatever it is about."""
-    return hit.parts.get("phrase", 0.0) > 0 or hit.parts.get("exact", 0.0) > 0
+    """Whether it holds a phrase or an identifier of the question as it stands, or was found as what was decided."""
+    decided = hit.parts.get("decision", 0.0)
+    return (
+        hit.parts.get("phrase", 0.0) > 0
+        or hit.parts.get("exact", 0.0) > 0
+        or (decided > 0 and decided >= _DECIDED_SHARE * hit.score)
+    )
 
 
 def _why(hit: Scored) -> str:

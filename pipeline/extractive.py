@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import islice
 
-from pipeline import cues, dates
+from pipeline import asides, cues, dates
 from pipeline.cues import Sentence
 from pipeline.entities import entities
 from pipeline.salience import topics, weights_of
-from pipeline.sentences import sentences, terms, words
+from pipeline.sentences import sentences, spoken, terms, words
 from schemas.sessions import Message
 from schemas.summaries import Summary
 
@@ -35,8 +35,9 @@ _SECOND_PERSON = frozenset(("you", "your", "u"))
 _REPEATED = 0.15  # what a word is worth once a chosen passage has it
 # Words for length: dividing by (60 + n) ** 0.7 takes neither only the longest nor only the shortest.
 _FREE_CHARS, _LENGTH_POWER = 60, 0.7
-_CLOSING = '.!?:;,\u2026\u3002\uff01\uff1f"\u201d)]'
-_PLACEHOLDERS = ("<media omitted>", "image omitted", "video omitted", "audio omitted", "sticker omitted")
+_CLOSING = '.!?:;,\u2026\u3002\uff01\uff1f"\u201d]'
+_PLACEHOLDERS = ("image omitted", "video omitted", "audio omitted", "sticker omitted")
+_MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of the sentences, of the room: the rest is to be told, too
 
 
 def summarize(
@@ -91,14 +92,18 @@ def summarize(
 
 
 def _readable(messages: Sequence[Message]) -> list[Message]:
-    """What people and agents said; everything, if that leaves nothing."""
-    spoken = [
-        message
-        for message in messages
+    """What people and agents said, without asides; everything, if that leaves nothing."""
+    bots = asides.names_of({message.speaker for message in messages if message.role == "assistant"})
+    texts = [spoken(message.content) for message in messages]
+    said = [
+        replace(message, content=text)
+        for message, text in zip(messages, texts, strict=True)
         if message.role in ("user", "assistant")
-        and message.content.strip().lower() not in ("", *_PLACEHOLDERS)
+        and text.lower() not in ("", *_PLACEHOLDERS)
+        and not asides.is_put_to_a_bot(text, bots)
+        and not asides.says_nothing(text, of_a_bot=message.role == "assistant")
     ]
-    read = spoken or list(messages)
+    read = said or list(messages)
     half = _MAX_MESSAGES // 2
     return read if len(read) <= _MAX_MESSAGES else [*read[:half], *read[-half:]]
 
@@ -156,6 +161,7 @@ class _Passage:
     terms: frozenset[str]
     # what it is worth besides its words
     factor: float
+    decides: bool
 
 
 def _passages(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[_Passage]:
@@ -174,6 +180,7 @@ def _passages(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[_P
             text=_clipped(" ".join(said[i].text for i in group)),
             terms=frozenset(term for i in group for term in said[i].terms),
             factor=max(factors.get(i, 1.0) * _telling(said[i]) for i in group),
+            decides=any(factors.get(i) == _DECISION for i in group),
         )
         for group in groups
     ]
@@ -190,28 +197,45 @@ def _telling(sentence: Sentence) -> float:
 
 
 def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: int) -> list[_Passage]:
-    """Up to six passages of at most `room` characters that together tell most, in order of time.
+    """Up to six passages of at most `room` characters that together tell most.
 
-    Greedy: each time the passage that adds most for its length, where a word already told adds little.
+    First the decisions, the newest first, as it may replace an earlier one; then, in order of time, what adds most for
+    its length each time, where a word already told adds little.
     """
     told: set[str] = set()
     chosen: list[int] = []
+    left = [index for index, passage in enumerate(passages) if passage.terms]
+
+    def size(index: int) -> int:
+        return len(passages[index].speaker) + 3 + len(passages[index].text)
+
+    def take(index: int) -> None:
+        nonlocal room
+        left.remove(index)
+        room -= size(index)
+        chosen.append(index)
+        told.update(passages[index].terms)
+
+    least = room * (1 - _DECIDED_SHARE)
+    for index in [index for index in reversed(left) if passages[index].decides]:
+        if len(chosen) < _MAX_DECISIONS and (room - size(index) >= least or not chosen):
+            take(index)
+    decided = len(chosen)
+    # the other decisions are in the summary's list of them
+    left = [index for index in left if not passages[index].decides]
 
     def gain(index: int) -> float:
         passage = passages[index]
         new = sum(weights.get(term, 0.0) * (_REPEATED if term in told else 1.0) for term in passage.terms)
         return float(new * passage.factor / (_FREE_CHARS + len(passage.text)) ** _LENGTH_POWER)
 
-    left = [index for index, passage in enumerate(passages) if passage.terms]
     while left and len(chosen) < _MAX_SENTENCES:
         best = max(left, key=gain)
-        left.remove(best)
-        size = len(passages[best].speaker) + 3 + len(passages[best].text)
-        if size <= room or not chosen:
-            room -= size
-            chosen.append(best)
-            told |= passages[best].terms
-    return [passages[index] for index in sorted(chosen)]
+        if size(best) <= room or not chosen:
+            take(best)
+        else:
+            left.remove(best)
+    return [passages[index] for index in (*chosen[:decided], *sorted(chosen[decided:]))]
 
 
 def _told(chosen: Sequence[_Passage]) -> str:

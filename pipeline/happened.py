@@ -6,6 +6,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from sqlalchemy import Connection
 
 from pipeline import dates, events, question, rank
+from pipeline.asides import Questions
 from pipeline.candidates import Scored, Weights
 from pipeline.events import Mention, Timed, Told
 from pipeline.question import Question
@@ -33,6 +34,7 @@ def when(
     *,
     session_key: str | None,
     space: EmbeddingSpace | None,
+    questions: Questions | None,
     weights: Weights,
     zone: tzinfo,
 ) -> Timed | None:
@@ -50,6 +52,7 @@ def when(
             words=keywords.lexemes(connection, chat.language, asked.content),
             space=space,
             vector=vector,
+            questions=questions,
         )
         hits = rank.rank(asked, retrieved.candidates, retrieved.statistics, weights)
         one = told(hits, weights, zone)

@@ -71,8 +71,8 @@ def _ranked(rows: Sequence[Row[Any]], now: datetime) -> list[Remembered]:
             cosine=row.cosine,
         )
         for row in newest_first
-        # a session's own are its history, alike or not
-        if row.similarity > 0 or row.scope == "session"
+        # a session's own are its history, alike or not; of whoever asks, and of an agent's character, `chosen` decides
+        if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona"
         for factors in [_factors(row.similarity, row.importance, row.last_accessed_at or row.created_at, now)]
     ]
     return sorted(remembered, key=lambda memory: -memory.score)

@@ -10,23 +10,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from pipeline import verbatim
+from pipeline import decisions, verbatim
 from pipeline.dates import MONTHS
 from pipeline.events import Timed
 from pipeline.verbatim import Verbatim
 from pipeline.wordless import pattern
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+# The commonest question words of other languages: German, Portuguese, Spanish, French, Italian, Dutch.
+_NUMBER_WORDS = (
+    "wie ?viele?|wie (?:hoch|alt|lange|teuer|groß|schwer)|passwort|nummer",
+    "quant[oa]s?|senha|código|número",
+    "cu[áa]nt[oa]s?|contraseña",
+    "combien|mot de passe|numéro",
+    "quanti|quante|codice",
+    "hoeveel|wachtwoord",
+)
 _WHEN = re.compile(
-    r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b", re.IGNORECASE
+    r"\b(?:when|wann|quando|cu[áa]ndo|quand|wanneer)\b"
+    r"|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b",
+    re.IGNORECASE,
 )
 _NUMBER = re.compile(
     r"\bhow (?:many|much|old|tall|big|long|far|often|heavy|aged|fast)\b|\bwhat time\b"
-    r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
+    r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b"
+    rf"|\b(?:{'|'.join(_NUMBER_WORDS)})\b",
     re.IGNORECASE,
 )
-_WHERE = re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE)
-_WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
+_WHERE = re.compile(
+    r"\b(?:where|wo|wohin|onde|d[óo]nde|où|dove|waar)\b|\b(?:what|which) (?:city|country|place|state|town)\b",
+    re.IGNORECASE,
+)
+_WHO = re.compile(r"\b(?:who(?:m|se)?|wer|wen|wem|quem|qui[ée]n|qui|chi)\b", re.IGNORECASE)
 _NOW = re.compile(
     r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
     r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
@@ -37,12 +52,13 @@ _LEAD = (
     r"(?:\b(?:as mentioned )?(?:on|in|during|of|since|around|before|after|by|until|from|last|this|late|early|mid) "
     r"(?:the )?)"
 )
+_WEEK = r"(?:(?:in |during )?(?:the )?(?P<week>week) (?:of|from|starting|beginning) (?:on )?(?:monday )?(?:the )?)?"
 _DATES = tuple(
     re.compile(source, re.IGNORECASE)
     for source in (
         rf"{_LEAD}?\b(?P<y>\d{{4}})-(?P<n>\d{{2}})-(?P<d>\d{{2}})\b",
-        rf"{_LEAD}?\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m>{_M})\b(?:,? (?P<y>\d{{4}})\b)?",
-        rf"{_LEAD}?\b(?P<m>{_M}) (?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<y>\d{{4}})\b)?",
+        rf"{_WEEK}{_LEAD}?\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<m>{_M})\b(?:,? (?P<y>\d{{4}})\b)?",
+        rf"{_WEEK}{_LEAD}?\b(?P<m>{_M}) (?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,? (?P<y>\d{{4}})\b)?",
         rf"{_LEAD}?\b(?P<m>{_M}),? (?P<y>\d{{4}})\b",
         # a bare month needs the preposition: may, march and august are words too
         rf"{_LEAD}(?P<m>{_M})\b",
@@ -87,6 +103,8 @@ class Question:
     content: str
     # the participants that it names; none when it names them all
     speakers: frozenset[str]
+    # their names as the question has them, in a chat of more than two: of two, one names the other to be polite
+    names: tuple[str, ...] = ()
     # it asks for a time
     asks_when: bool
     # it asks for a number, or for what is mostly written in figures
@@ -97,6 +115,8 @@ class Question:
     asks_who: bool = False
     # it asks how things stand in the end
     asks_now: bool = False
+    # it asks what was decided
+    asks_decision: bool = False
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
     # the time that it counts from an event, once that was found in the talk
@@ -126,7 +146,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     spans += [_relative(match.groupdict(), now) for match in _RELATIVE.finditer(content)]
     dated, content = _dates(content, earliest, now)
     spans = sorted(list(dict.fromkeys(spans + dated))[:MOST_SPANS])
-    named = set()
+    named, names = set(), []
     # of the hundreds who may have spoken few stand in the question, and only these are worth a pattern
     folded = content.casefold()
     for speaker in speakers:
@@ -136,6 +156,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
             found = mention.search(content) if len(part) > 1 else None
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
+                names.append(part.casefold())
                 content = mention.sub(" ", content)
     exact = (exact + verbatim.numbers(content))[: verbatim.MOST]
     content = verbatim.put_back(" ".join(content.split()), marked)
@@ -143,11 +164,13 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         text=text,
         content=content if _WORD.search(content) else text,
         speakers=frozenset(named) if len(named) < len(set(speakers)) else frozenset(),
+        names=tuple(names) if len(named) < len(set(speakers)) > 2 else (),
         asks_when=bool(_WHEN.search(text)),
         asks_number=bool(_NUMBER.search(text)),
         asks_where=bool(_WHERE.search(text)),
         asks_who=bool(_WHO.search(text)),
         asks_now=bool(_NOW.search(text)),
+        asks_decision=decisions.asked_for(text),
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),
@@ -203,6 +226,9 @@ def _spans(
             end = start + timedelta(days=1)
             if day < 1 or start.month != month:
                 continue
+            if found.get("week"):
+                start = _moved(start, -start.weekday())
+                end = _moved(start, 7)
         spans.append((start, end))
     return spans
 

@@ -7,14 +7,16 @@ one person's run of messages, so that a burst of five short ones is read much as
 sessions. One such kernel serves words and vectors alike.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import sub, truediv
 
-from pipeline import talk, verbatim
+from pipeline import decisions, talk, verbatim
 from pipeline.bm25 import carries, session_words, smooth, words_around
 from pipeline.candidates import Candidate, Scored, Statistics, Weights
 from pipeline.question import Question
+from pipeline.wordless import pattern
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.
 SECOND = 0.2
@@ -31,7 +33,7 @@ def rank(
     mass = smooth([1.0] * len(ordered), later, earlier)
     substance = [c.length / (c.length + weights.half_substance) if c.length else 0.0 for c in ordered]
     own, words = words_around(ordered, later, earlier, substance, statistics, weights)
-    meaning = _meaning(ordered, statistics.mean_cosine)
+    meaning = meanings(ordered, statistics.mean_cosine)
     near = smooth(meaning, later, earlier)
     best: dict[int, float] = {}
     for candidate, value in zip(ordered, meaning, strict=True):
@@ -58,6 +60,7 @@ def rank(
         "speaker": part(
             weights.speaker, (c.speaker in question.speakers for c in ordered), wanted=question.speakers
         ),
+        "named": part(weights.named, _named(question.names, texts), wanted=question.names),
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),
         "when": part(weights.when, map(talk.says_when, texts), wanted=question.asks_when),
@@ -66,6 +69,13 @@ def rank(
         "who": part(weights.who, map(talk.says_who, texts), wanted=question.asks_who),
         "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
         "about_self": part(weights.about_self, map(talk.about_self, texts)),
+        "decision": part(
+            weights.decision,
+            _decisions(
+                ordered, meaning, statistics, wanted=bool(weights.decision) and question.asks_decision
+            ),
+        ),
+        "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
             weights.phrase,
             (verbatim.share(question.phrases, text) for text in texts),
@@ -115,10 +125,24 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
     return sorted(whole, key=lambda one: -one[1].score)
 
 
-def _meaning(ordered: Sequence[Candidate], mean: float) -> list[float]:
+def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
     """`(cosine - mean) / (best - mean)`: 0 for the scope's average and for what has no vector, 1 for its best."""
     span = max((c.cosine for c in ordered if c.cosine is not None), default=mean) - mean
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
+
+
+def _named(names: Sequence[str], texts: Sequence[str]) -> Iterator[bool]:
+    """Whether each text has one of these names as a word."""
+    if not names:
+        return iter(())
+    mention = pattern(rf"\b(?:{'|'.join(map(re.escape, names))})\b", re.IGNORECASE)
+    return (mention.search(text) is not None for text in texts)
+
+
+def _decisions(
+    ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics, *, wanted: bool
+) -> Sequence[float]:
+    return decisions.about(ordered, meaning, statistics) if wanted else [0.0] * len(ordered)
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:

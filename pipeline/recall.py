@@ -11,6 +11,7 @@ from pipeline.asking import Asked, remembers
 from pipeline.blocks import Remembered, SessionCard
 from pipeline.candidates import Candidate, Scored
 from pipeline.clients.protocols import Reranker
+from pipeline.decided import with_decisions
 from pipeline.likeness import Scale
 from pipeline.narrow import Narrowing, narrow
 from pipeline.retrieve import Retrieved, retrieve
@@ -98,7 +99,10 @@ def find(
                 space=asked.space,
                 vector=asked.vector,
                 exact=asked.question.exact,
+                questions=asked.questions,
             )
+            scope = Scope(chat_id=query.chat_id, language=asked.chat.language, session_key=query.session_key)
+            found.retrieved = with_decisions(connection, scope, asked, found.retrieved, words)
             found.memories, found.hidden_memories = known.memories_for(connection, query, asked, words)
         with asked.timed("rank"):
             found.ranked = rank.rank(

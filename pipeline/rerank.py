@@ -19,6 +19,8 @@ READ = 20
 READ_WEIGHT = 2.0
 # Scores nearer than this are a tie, and the newer comes first.
 TIE = 0.001
+# Parts of a score that neither fade nor blend: what is quoted, and what was decided, until something else is.
+_LASTING = ("phrase", "decision")
 # A best score that is no more says nothing, and dividing by it could overflow.
 NOTHING = 1e-9
 
@@ -60,17 +62,17 @@ def blend(
     """`(w0 · score/best + w1 · 0.5^(age/half-life) + w2 · the share of the question's terms) · factor`, best first.
 
     `terms` is how many lexemes the question has, `covered` the sessions that stand in the context anyway: the factor
-    of their messages is `covered_factor`, that of all others 1. What holds a quoted phrase keeps what that adds to it.
+    of their messages is `covered_factor`, that of all others 1. What a quoted phrase adds stays, and what a
+    decision does.
     """
-    best = max((hit.score - _quoted(hit) for hit in scored), default=0.0)
+    best = max((hit.score - _lasting(hit) for hit in scored), default=0.0)
     base, time, overlap = weights
     blended = []
     for hit in scored:
         factor = covered_factor if hit.candidate.session in covered else 1.0
         scale = base * factor / best if best > NOTHING else 0.0
         age = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 3600)
-        parts = {name: value * scale for name, value in hit.parts.items()}
-        parts["phrase"] = _quoted(hit)
+        parts = {name: value if name in _LASTING else value * scale for name, value in hit.parts.items()}
         parts["recency"] = time * 0.5 ** (age / half_life_hours) * factor
         parts["overlap"] = overlap * len(hit.candidate.terms) / max(terms, 1) * factor
         blended.append(hit._replace(score=sum(parts.values()), parts=parts))
@@ -110,13 +112,13 @@ def blend_sessions(
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
     """Each score times `per_day` for every day of its age, best first.
 
-    What is not above 0 stays as it is, and so does what a quoted phrase adds.
+    What is not above 0 stays as it is, and so does what a quoted phrase adds, or a decision: that holds until another.
     """
     found = []
     for hit in scored:
         days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
         factor = per_day**days if hit.score > 0 else 1.0
-        parts = {name: value * factor for name, value in hit.parts.items()} | {"phrase": _quoted(hit)}
+        parts = {name: value if name in _LASTING else value * factor for name, value in hit.parts.items()}
         found.append(hit._replace(score=sum(parts.values()), parts=parts))
     return _best_first(found)
 
@@ -154,8 +156,8 @@ def overlap(one: Candidate, other: Candidate) -> float:
     return len(words & others) / max(len(words | others), 1)
 
 
-def _quoted(hit: Scored) -> float:
-    return hit.parts.get("phrase", 0.0)
+def _lasting(hit: Scored) -> float:
+    return sum(hit.parts.get(name, 0.0) for name in _LASTING)
 
 
 def _best_first(scored: Sequence[Scored]) -> list[Scored]:

@@ -12,7 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from pipeline import asides
+from pipeline.asides import Questions
 from pipeline.candidates import Candidate, Statistics
+from pipeline.stopwords import FOREIGN
 from pipeline.store import around, keywords, nearest, searches
 from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat
@@ -28,6 +31,8 @@ from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 WHOLE_UP_TO = 1000
 # Above that, so many of each arm …
 CANDIDATES_PER_ARM = 50
+# … so many times as many where asides take half of these …
+BEHIND_ASIDES = 8
 # … and so many neighbours on either side.
 REACH = 2
 # What holds a phrase or an identifier is looked for in so many messages that have its words …
@@ -59,16 +64,18 @@ def retrieve(
     space: EmbeddingSpace | None,
     vector: Vector | None,
     exact: Sequence[Verbatim] = (),
+    questions: Questions | None = None,
 ) -> Retrieved:
     """The candidates for a query in a chat, or in one session key of it.
 
     `words` are the lexemes of the query without names and dates; `vector` its embedding in `space`, or None when
     there is none: then keywords find alone. `exact` are the pieces of it that a message may hold as they stand.
+    Without `questions` nothing is an aside.
     """
     scope = Scope(chat_id=chat.chat_id, language=chat.language, session_key=session_key)
     if chat.message_count <= WHOLE_UP_TO:
-        return _whole(connection, scope, words, space, vector)
-    return _large(connection, chat, scope, words, space, vector, exact)
+        return _whole(connection, scope, words, space, vector, questions)
+    return _large(connection, chat, scope, words, space, vector, exact, questions)
 
 
 def _whole(
@@ -77,14 +84,15 @@ def _whole(
     words: Sequence[str],
     space: EmbeddingSpace | None,
     vector: Vector | None,
+    questions: Questions | None,
 ) -> Retrieved:
     """Every message of the scope, and the statistics counted from them."""
     asked = wording(scope.language, words)
     rows = around.all_messages(connection, scope, asked.all)
     cosines = around.cosines(connection, scope, space, vector) if space and vector is not None else {}
     placed = _placed(rows, around.session_ranges(connection, scope))
-    candidates = _candidates(rows, placed, cosines, asked)
-    frequency = {word: sum(1 for c in candidates if word in c.terms) for word in words}
+    candidates = _candidates(rows, placed, cosines, asked, questions)
+    frequency = _telling({word: sum(1 for c in candidates if word in c.terms) for word in words})
     return Retrieved(
         candidates=candidates,
         statistics=Statistics(
@@ -107,38 +115,46 @@ def _large(
     space: EmbeddingSpace | None,
     vector: Vector | None,
     exact: Sequence[Verbatim],
+    questions: Questions | None,
 ) -> Retrieved:
     """The best of each arm with their neighbours; the statistics are the whole scope's."""
     mean_length = chat.lexeme_count / max(1, chat.message_count)
-    found = keywords.keywords(
-        connection,
-        scope,
-        words,
-        messages=chat.message_count,
-        mean_size=mean_length,
-        limit=CANDIDATES_PER_ARM,
-    )
-    near = nearest.VectorHits()
-    if space is not None and vector is not None:
-        near = nearest.nearest(
-            connection, scope, space, vector, messages=chat.message_count, limit=CANDIDATES_PER_ARM
-        )
     held = [
         identity for piece in exact for identity in holding(connection, chat, scope, piece, 1 / len(exact))
     ]
-    ids = list(dict.fromkeys([*held, *found.scores, *near.cosines]))
+    for limit in (CANDIDATES_PER_ARM, BEHIND_ASIDES * CANDIDATES_PER_ARM):
+        found = keywords.keywords(
+            connection,
+            scope,
+            words,
+            messages=chat.message_count,
+            mean_size=mean_length,
+            limit=limit,
+        )
+        near = nearest.VectorHits()
+        if space is not None and vector is not None:
+            near = nearest.nearest(connection, scope, space, vector, messages=chat.message_count, limit=limit)
+        ids = list(dict.fromkeys([*held, *found.scores, *near.cosines]))
+        candidates = gathered(connection, scope, ids, words, space, vector, questions)
+        if 2 * sum(c.aside for c in candidates if c.id in found.scores or c.id in near.cosines) <= len(ids):
+            break
     return Retrieved(
-        candidates=gathered(connection, scope, ids, words, space, vector),
+        candidates=candidates,
         statistics=Statistics(
             messages=chat.message_count,
             mean_length=mean_length,
-            document_frequency={word: found.document_frequency.get(word, 0) for word in words},
+            document_frequency=_telling({word: found.document_frequency.get(word, 0) for word in words}),
             mean_cosine=near.mean_cosine,
         ),
         vector_search=near.search,
         rows_compared=near.compared,
         keyword_search=found.search,
     )
+
+
+def _telling(frequency: Mapping[str, int]) -> dict[str, int]:
+    """The words' frequencies without function words of a language that nobody speaks here."""
+    return {word: number for word, number in frequency.items() if number or word not in FOREIGN}
 
 
 def holding(
@@ -181,12 +197,13 @@ def gathered(
     words: Sequence[str],
     space: EmbeddingSpace | None,
     vector: Vector | None,
+    questions: Questions | None = None,
 ) -> list[Candidate]:
     """These messages with `REACH` neighbours on either side, as candidates."""
     placed = around.around(connection, scope, ids, REACH)
     asked = wording(scope.language, words)
     rows = around.these_messages(connection, list(placed), asked.all, space, vector)
-    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, asked)
+    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, asked, questions)
 
 
 def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange]) -> dict[int, int]:
@@ -205,6 +222,7 @@ def _candidates(
     placed: Mapping[int, int],
     cosines: Mapping[int, float | None],
     asked: Wording,
+    questions: Questions | None,
 ) -> list[Candidate]:
     """Rows of `around` as candidates, each knowing its place in its session."""
     # by position and not by name, which takes three times as long: some hundreds are made for each query
@@ -234,7 +252,7 @@ def _candidates(
                 answered=_answered(there.get(reply_to), row) if reply_to else None,
             )
         )
-    return candidates
+    return candidates if questions is None else asides.marked(candidates, questions)
 
 
 def _answered(named: Row[*tuple[Any, ...]] | None, row: Row[*tuple[Any, ...]]) -> Answered | None:

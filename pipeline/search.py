@@ -62,8 +62,8 @@ def search(
         chat_id=query.chat_id,
         query=query.query,
         session_key=query.session_key,
-        # what is ranked by meaning or characters alone asks for no time
-        parameters={"date": 0} if query.mode in {"exact", "similar"} else {},
+        # what is ranked by meaning or characters alone asks for no time; what was asked is looked for like all else
+        parameters={"aside": 0, **({"date": 0} if query.mode in {"exact", "similar"} else {})},
     )
     # the very characters need no model
     asked = asking.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)

@@ -61,6 +61,7 @@ def ranked(searching: Searching) -> Ranked:
         space=asked.space,
         vector=asked.vector,
         exact=asked.question.exact,
+        questions=asked.questions,
     )
     candidates, vector_search = found.candidates, found.vector_search
     if not (is_whole(searching) or searching.which.is_open):
@@ -103,4 +104,6 @@ def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
         if piece.is_in(row[1])
     ]
     ids = list(dict.fromkeys([*(row[0] for row in rows), *by_word, *(identity for identity, _ in near)]))
-    return gathered(connection, searching.scope, ids, searching.words, asked.space, asked.vector)
+    return gathered(
+        connection, searching.scope, ids, searching.words, asked.space, asked.vector, asked.questions
+    )

@@ -17,6 +17,25 @@ _WORD = re.compile("\\d+(?:[.,:]\\d+)*|[^\\W\\d_]+(?:['\u2019-][^\\W\\d_]+)*[0-9
 _FIRST_UNSPACED = "\u0e00"
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 
+# What importers write in the place of what is no text; a document's name was chosen by people, and stays.
+_MARKER = re.compile(
+    r"\[(?:image|photo|video|audio|voice|sticker|animation|gif|media|file|contact|location|poll|dice|call)"
+    r"(?: [^\[\]\n]{0,200})?\]|\[document(?P<name> [^\[\]\n]{0,200})?\]|<media omitted>"
+    # a poll as WhatsApp writes it, by language
+    r"|^(?:poll|umfrage|enquete|encuesta|sondage|sondaggio|peiling|option|opção|opción|opzione|optie):[ \t]*"
+    r"|(?<![ \t])[ \t]*+\(\d+ (?:votes?|stimmen?|votos?|voix|voti|voto|stemmen|stem)\)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def spoken(text: str) -> str:
+    """The text without the marks of pictures, places, polls and the like.
+
+    >>> spoken("[image] see the rack"), spoken("[document Lease.pdf]"), spoken("OPTION: Sunday (2 votes)")
+    ('see the rack', 'Lease.pdf', 'Sunday')
+    """
+    return _MARKER.sub(lambda match: (match["name"] or "").strip(), text).strip()
+
 
 def sentences(text: str) -> list[str]:
     """The sentences of one message, without the white space around them; code blocks stay whole."""

@@ -5,7 +5,8 @@ is said in it:
 
 - `words`: the share of the query's words that stand in its messages or summary, each word counting by how rare
   it is (BM25's idf);
-- `meaning`: the cosine of its summary to the query; of its best message as long as it has none;
+- `meaning`: the cosine of its summary to the query; of its best message as long as it has none; how well that decides
+  what the query asks a decision about, if that is more;
 - `best_message`: the score of its best message as a share of the best of all.
 
 It fits by the larger of the first two: that is what `min_similarity` is compared with. On the sample chats (175
@@ -99,11 +100,20 @@ def scored(searching: Searching, found: Ranked) -> list[Theme]:
                 words=share_of_words(
                     held.get(row.id, set()) | set(row.words or ()), searching.words, found.statistics
                 ),
-                meaning=max(0.0, cosines.get(row.id, (said.candidate.cosine or 0.0) if said else 0.0)),
+                meaning=max(
+                    _decides(searching, said),
+                    cosines.get(row.id, (said.candidate.cosine or 0.0) if said else 0.0),
+                ),
                 best_message=max(0.0, said.score / top) if said and top > 0 else 0.0,
             )
         )
     return sorted(themes, key=lambda t: (-t.score, -t.row.ended_at.timestamp(), -t.row.id))
+
+
+def _decides(searching: Searching, said: Scored | None) -> float:
+    """How well a session's best message decides what the query asks a decision about, from 0 to 1."""
+    weight = searching.asked.weights.decision
+    return max(0.0, said.parts.get("decision", 0.0) / weight) if said is not None and weight else 0.0
 
 
 def passing(searching: Searching, hits: Sequence[Scored]) -> Sequence[Scored]:

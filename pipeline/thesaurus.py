@@ -2,14 +2,17 @@
 
 A thesaurus is a file of a text search configuration's lexemes, each with the nearest others and how near they are.
 The English one was made by `ops/thesaurus.py` from the vocabulary of all-MiniLM-L6-v2, so that a line of it can be
-looked at, and changed by hand. Chats in a language without a file go without.
+looked at, and changed by hand. A second one, by hand, has the commonest words of other languages: who asks in German
+about the rent finds what was said of it in English. Chats in a language without a file go without.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
 
+_WORD = re.compile(r"[^\W\d_]+")
 THESAURI = files("pipeline") / "thesauri"
 
 
@@ -50,11 +53,31 @@ def wording(language: str, lexemes: Sequence[str]) -> Wording:
     return Wording(lexemes, related)
 
 
+def translated(language: str, text: str) -> str:
+    """A text with the words of other languages in the chat's own, as far as they are known: for a model that is not.
+
+    >>> translated("english", "Wie viel Miete zahlt Olek?")
+    'Wie viel rent pay Olek?'
+    """
+    known = _translations(language)
+    return _WORD.sub(lambda match: known.get(match[0].casefold(), match[0]), text) if known else text
+
+
+@lru_cache(maxsize=16)
+def _translations(language: str) -> Mapping[str, str]:
+    pairs = (pair for row in _rows(language, "_abroad") for pair in row[2].split())
+    return {word: meaning for word, _, meaning in (pair.partition("=") for pair in pairs)}
+
+
 @lru_cache(maxsize=16)
 def _entries(language: str) -> Mapping[str, str]:
-    """What a file says of each lexeme, as it stands there."""
-    file = THESAURI / f"{language}.tsv"
+    """What the files say of each lexeme, as it stands there."""
+    return {row[0]: row[1] for suffix in ("_abroad", "") for row in _rows(language, suffix)}
+
+
+def _rows(language: str, suffix: str) -> list[list[str]]:
+    file = THESAURI / f"{language}{suffix}.tsv"
     if not language.isidentifier() or not file.is_file():
-        return {}
+        return []
     lines = file.read_text(encoding="utf-8").splitlines()
-    return dict(line.split("\t", 1) for line in lines if not line.startswith("#"))
+    return [line.split("\t") for line in lines if not line.startswith("#")]

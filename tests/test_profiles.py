@@ -236,7 +236,7 @@ def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organiz
     scopes = ("session", "user", "agent", "organization")
     found = [known(scope, number) for number in range(1, 21) for scope in scopes]
     found[3:3] = [known("organization", 100 + n, type="document", content=f"rule {n}") for n in range(2)]
-    kept = chosen.choose(found, PROFILES["agent"], Scale())
+    kept = chosen.choose(found, PROFILES["agent"], Scale(), "?")
     counted = {scope: sum(1 for memory in kept.statements if memory.scope == scope) for scope in scopes}
     assert counted == {"session": 10, "user": 5, "agent": 3, "organization": 3}
     assert len(kept.passages) == 2
@@ -253,13 +253,36 @@ def test_a_minimum_of_likeness_is_for_memories_too_but_not_for_the_sessions_own(
         known("organization", 4, cosine=0.05, type="document"),
         known("organization", 5, type="document"),
     ]
-    kept = chosen.choose(found, Parameters(min_similarity=0.7), scale)
+    kept = chosen.choose(found, Parameters(min_similarity=0.7), scale, "what do I like?")
     assert [memory.id for memory in kept.statements] == ["user-1", "session-3"]
     assert [memory.id for memory in kept.passages] == ["organization-5"]
     assert {each.id: each.reason for each in kept.dropped} == {
         "user-2": "below_minimum",
         "organization-4": "below_minimum",
     }
+
+
+def test_a_statement_that_has_nothing_to_do_with_the_question_is_left_out() -> None:
+    scale = Scale.of([0.5], 0.1)
+    found = [
+        known("organization", 1, content="Our office is in Porto", cosine=0.15),
+        known("organization", 2, content="The boiler was made in 2007", cosine=0.15),
+        known("organization", 3, content="Amílcar is a plumber", cosine=0.3),
+        known("organization", 4, content="Bins are on Mondays"),
+        known("agent", 5, content="Speaks like a pirate", type="persona", cosine=0.0),
+        known("user", 6, content="Prefers tea", cosine=0.1),
+        known("session", 7, content="We laughed", cosine=0.0),
+    ]
+
+    def kept(question: str, **parameters: float) -> list[str]:
+        chose = chosen.choose(found, Parameters(memories=9, **parameters), scale, question)  # type: ignore[arg-type]
+        assert {each.reason for each in chose.dropped} <= {"below_minimum"}
+        return [memory.id.rpartition("-")[2] for memory in chose.statements]
+
+    # by a word, by its meaning, while it has no vector, and what always stays
+    assert kept("Who repairs boilers?") == ["2", "3", "4", "5", "7"]
+    assert kept("What should I drink?") == ["3", "4", "5", "6", "7"]
+    assert kept("Who repairs boilers?", memory_similarity=0) == list("1234567")
 
 
 @pytest.mark.parametrize(

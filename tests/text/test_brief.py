@@ -83,3 +83,18 @@ def test_it_is_short_says_nothing_twice_and_is_of_what_was_just_said(
     assert len(set(found)) == len(found)
     near = [m.content for m in recent[:LOOKED_AT] if NOW - m.sent_at <= JUST_NOW]
     assert all(any(word in text for text in near) for word in found)
+
+
+@pytest.mark.parametrize("text", ["What happened in the week of 6 April?", "What did Ana say on 3 March?"])
+def test_what_names_its_time_or_people_stands_alone(text: str) -> None:
+    assert not leans(read(text))
+
+
+def test_of_what_a_bot_was_asked_the_last_question_alone_is_leaned_on() -> None:
+    recent = [
+        said("I don't know."),
+        said("@tripbot who has the key of the cellar?", 2),
+        said("@tripbot what does the boiler cost?", 3),
+        said("the ferry was late", 4),
+    ]
+    assert brief(read("and where is it?"), recent, NOW, 9) == ["key", "cellar", "ferry"]

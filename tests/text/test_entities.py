@@ -34,3 +34,15 @@ def test_the_most_frequent_come_first_and_known_names_not_at_all():
 
     assert entities(texts, known=["Ann Lee", "Melanie"]) == ["Beatriz", "Amílcar"]
     assert entities(texts, known=["Ann Lee", "Melanie"], limit=1) == ["Beatriz"]
+
+
+def test_where_all_nouns_are_capitalized_a_capital_makes_no_name() -> None:
+    said = [
+        "ich habe in der Nacht Stimmen gehört und das Tor war offen",
+        "wir waren den ganzen Tag mit Frau Schmidt in Bad Tölz, und das Tor ist noch nicht zu",
+        "aber das Tor kostet 240 Euro",
+    ]
+    found = entities(said)
+    assert {"Frau Schmidt", "Bad Tölz"} <= set(found)
+    assert not {"Nacht", "Stimmen", "Tor", "Tag"} & set(found)
+    assert "Beatriz" in entities(["we saw Beatriz in the garden and the gate was open"])

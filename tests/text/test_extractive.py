@@ -211,3 +211,61 @@ def test_any_conversation_gives_the_same_valid_summary_every_time(said: list[tup
     for entity in summary.entities:
         assert entity.lower() in spaced
     Summary.model_validate(summarize(messages, summary).model_dump())
+
+
+def test_decisions_stand_first_the_newest_before_what_it_replaced() -> None:
+    summary = summarize(
+        conversation(
+            "Bo: a Synology would be quieter than the old server under the desk in the hall",
+            "Ana: decided: we buy the Qnap for the office",
+            "Bo: the rack in the cellar has four free places, and the switch is next to it",
+            "Carla: the Qnap is sold out everywhere until the summer, says the shop",
+            "Ana: Decided: Synology, I order it tomorrow",
+            "Bo: and the cables are in the blue box beside the stairs",
+        )
+    ).summary
+
+    assert summary.startswith("2 March 2026: Ana: Decided: Synology, I order it tomorrow (3 March 2026).")
+    assert summary.index("Synology, I order") < summary.index("we buy the Qnap") < summary.index("quieter")
+
+
+def test_many_decisions_leave_room_for_what_else_was_said() -> None:
+    decided = [
+        f"Ana: decided: we paint room {n} of the house in the colour {n} of the list" for n in range(12)
+    ]
+    told = summarize(conversation("Bo: the painter from Almada has two ladders and a van", *decided)).summary
+
+    assert "room 11" in told
+    assert "painter" in told
+
+
+def test_marks_of_what_is_no_text_stand_nowhere() -> None:
+    summary = summarize(
+        conversation(
+            "Bo: [image] see the rack in the cellar",
+            "Carla: [location 48.1, 11.5]",
+            "Bo: [sticker]",
+            "Carla: POLL:\nWhich disks for the rack?\nOPTION: Toshiba (2 votes)\nOPTION: Seagate (1 vote)",
+            "Bo: [document Lease.pdf] the rack is in the lease",
+        )
+    )
+
+    everything = summary.search_text()
+    for mark in ("image", "location", "sticker", "OPTION", "POLL", "votes", "["):
+        assert mark not in everything
+    assert "see the rack in the cellar" in summary.summary
+    assert "Toshiba" in summary.summary
+    assert "Lease.pdf" in summary.summary
+
+
+def test_what_the_bot_was_asked_and_did_not_know_is_not_told() -> None:
+    summary = summarize(
+        [
+            *conversation(
+                "Ann: the ferry leaves at 9:40", "Bob: @ferrybot when does the ferry to Cacilhas leave?"
+            ),
+            message("I don't know.", "Ferry Bot", minute=3, role="assistant"),
+        ]
+    ).summary
+
+    assert summary == "2 March 2026: Ann: the ferry leaves at 9:40."

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.thesaurus import THESAURI, wording
+from pipeline.thesaurus import THESAURI, translated, wording
 
 
 def test_a_question_about_a_job_is_also_one_about_a_career() -> None:
@@ -46,3 +46,19 @@ def test_no_word_counts_for_more_than_it_is_there(counted: dict[str, int]) -> No
     own, others = wording("english", ["job", "boat"]).read(counted)
     assert set(own) | set(others) <= {"job", "boat"} | set(counted)
     assert sum(own.values()) + sum(others.values()) <= sum(counted.values()) * 2
+
+
+def test_common_words_of_other_languages_stand_for_english_ones() -> None:
+    assert wording("english", ["miet", "zahlt"]).related["rent"] == [("miet", 0.8)]
+    assert translated("english", "Wo ist der Schlüssel?") == "Wo ist der key?"
+    assert translated("english", "Where is the key?") == "Where is the key?"
+    assert translated("portuguese", "Wo ist der Schlüssel?") == "Wo ist der Schlüssel?"
+
+
+def test_no_english_word_is_taken_for_one_of_another_language() -> None:
+    english = {line.partition("\t")[0] for line in (THESAURI / "english.tsv").read_text("utf-8").splitlines()}
+    lines = (THESAURI / "english_abroad.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("#")
+    for line in filter(lambda line: not line.startswith("#"), lines):
+        assert re.fullmatch(r"\S+\t[a-z]+:80( [a-z]+:80)*\t\w+=[a-z]+( \w+=[a-z]+)*", line), line
+        assert line.partition("\t")[0] not in english

@@ -1,0 +1,156 @@
+"""Prefer, where a question asks what was decided, the decisions about its subject, and the newest of those.
+
+A decision seldom says what it is about ("then we take Beatriz, tomorrow"). So its words count by how much more often
+they stand in the talks that are about the question's subject than elsewhere, as in relevance feedback (Lavrenko and
+Croft, Relevance-Based Language Models, 2001): the names and things that a talk about the boiler was full of.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from math import prod, sqrt
+
+from pipeline import cues
+from pipeline.bm25 import idf
+from pipeline.candidates import Candidate, Statistics
+from pipeline.dates import MONTHS
+from pipeline.sentences import sentences, terms, words
+from pipeline.wordless import cached
+
+# Questions for what a group has decided, by language.
+_ASKS = {
+    "english": (
+        r"\b(?:did|have|had|do) (?:we|they|you all|you guys|everybody|everyone)(?: \w+){0,2}?"
+        r" (?:decided?|agreed?|settled?|choose|chosen?|pick(?:ed)?|voted?|go(?:ne)? (?:with|for)|opt(?:ed)?)\b"
+        r"|\b(?:we|they) (?:decided|agreed|settled|chose|picked|voted|went (?:with|for)|opted)\b"
+        # what is planned was decided
+        r"|\b(?:are|will) we (?:now |still |finally )?\w+ing\b"
+        r"|\b(?:was|were|been|is|got) (?:\w+ )?(?:decided|agreed|settled)\b"
+        r"|\b(?:the|our|what|which|any|final) (?:\w+ )?(?:decisions?|agreement|verdict)\b"
+    ),
+    "german": (
+        r"\bwir (?:uns )?(?:\w+ ){0,6}(?:entschieden|beschlossen|geeinigt|ausgemacht|abgemacht|vereinbart)\b"
+        r"|\bwurde (?:\w+ ){0,6}(?:entschieden|beschlossen|vereinbart)\b|\b(?:entscheidung|beschluss)\b"
+    ),
+    "portuguese": r"\b(?:decidimos|combinámos|combinamos|escolhemos|ficou (?:decidido|combinado)|decisão)\b",
+    "spanish": r"\b(?:decidimos|acordamos|elegimos|quedamos en|(?:hemos|se ha) (?:decidido|acordado)|decisión)\b",
+    "french": r"\b(?:décidé|convenu|choisi|décision)\b",
+}
+_ASKS_FOR_ONE = re.compile("|".join(_ASKS.values()), re.IGNORECASE)
+# How the question's own words for deciding begin: they say nothing of its subject.
+_DECIDING = tuple(
+    "decid decis agre settl choos chose pick vote conclud verdict entsch beschl geeinigt ausgemacht vereinbar"
+    " combin escolh acord décid chois".split()
+)
+
+# A long session is about many things: so many messages of it are taken as one talk. About the subject are, of all
+# talks, so many that fit by so much of what the best one does.
+_TALK, _MOST, _NEAR = 10, 8, 0.5
+# A word of two decisions makes them of one subject, if it is so much more frequent there than elsewhere …
+_SHARED = 0.2
+# … and then the older counts for so much, the newer at least for so much of the older.
+_REPLACED, _INHERITED = 0.4, 0.9
+
+
+def asked_for(text: str) -> bool:
+    """Whether a question asks what was decided.
+
+    >>> asked_for("What did we decide about the boiler?"), asked_for("Is the boiler hot?")
+    (True, False)
+    """
+    return _ASKS_FOR_ONE.search(text) is not None
+
+
+def about(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics) -> list[float]:
+    """For each candidate, how well it decides what the question is about, from 0 to 1; 0 for what decides nothing.
+
+    `meaning` is each one's, from 0 for the average to 1 for the best. Of decisions about one thing the newest counts.
+    """
+    deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text)]
+    if not deciding:
+        return [0.0] * len(ordered)
+    said = list(map(_subjects, ordered))
+    closeness = _closeness(ordered, said, meaning, statistics)
+    values = {i: _value([closeness.get(term, 0.0) for term in said[i]]) for i in deciding}
+    _replace(sorted(deciding, key=lambda i: ordered[i].sent_at), values, said, closeness)
+    return [values.get(i, 0.0) for i in range(len(ordered))]
+
+
+def close_words(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics) -> list[str]:
+    """Words of the talks about the question's subject that stand seldom elsewhere, the closest first; see `about`."""
+    closeness = _closeness(ordered, list(map(_subjects, ordered)), meaning, statistics)
+    shared = [term for term, value in closeness.items() if value >= _SHARED]
+    return sorted(shared, key=lambda term: (-closeness[term], term))
+
+
+def _subjects(candidate: Candidate) -> frozenset[str]:
+    return frozenset(filter(_is_subject, terms(words(candidate.text))))
+
+
+def _is_subject(term: str) -> bool:
+    """Whether a word can be what a decision is about: no number and no month."""
+    return term.isalpha() and term not in MONTHS
+
+
+@cached
+def decides(text: str) -> bool:
+    """Whether a message states a decision."""
+    found = (
+        cues.Sentence(message=0, speaker="", text=one, words=(), terms=(one,)) for one in sentences(text)
+    )
+    return any(map(cues.decides, found))
+
+
+def _closeness(
+    ordered: Sequence[Candidate],
+    said: Sequence[frozenset[str]],
+    meaning: Sequence[float],
+    statistics: Statistics,
+) -> Mapping[str, float]:
+    """How much more often each word stands in talks about the subject than in any, from 0 to 1."""
+    tells = {
+        term: idf(statistics.messages, frequency)
+        for term, frequency in statistics.document_frequency.items()
+        if not term.startswith(_DECIDING)
+    }
+    whole = sum(tells.values())
+    fits: defaultdict[tuple[int, int], float] = defaultdict(float)
+    holding: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
+    for candidate, own, value in zip(ordered, said, meaning, strict=True):
+        held = sum(tells.get(term, 0.0) for term in candidate.terms)
+        fit = ((held / whole if whole else 0.0) + max(0.0, value)) / 2
+        talk = candidate.session, candidate.place // _TALK
+        fits[talk] = max(fits[talk], fit)
+        holding[talk] |= own
+    best = sorted(fits, key=lambda talk: -fits[talk])[:_MOST]
+    near = {talk: fits[talk] for talk in best if fits[talk] >= _NEAR * fits[best[0]]}
+    total = sum(near.values())
+    if not total:
+        return {}
+    anywhere = Counter(term for held in holding.values() for term in held)
+    there: defaultdict[str, float] = defaultdict(float)
+    for talk, fit in near.items():
+        for term in holding[talk]:
+            there[term] += fit
+    return {term: max(0.0, fit / total - anywhere[term] / len(holding)) for term, fit in there.items()}
+
+
+def _value(closeness: Sequence[float]) -> float:
+    """What a decision is worth whose words are so close: any of them may be what it is about; the others dilute it."""
+    close = sum(value >= _SHARED for value in closeness)
+    return (1 - prod(1 - value for value in closeness)) * sqrt(close / max(len(closeness), 1))
+
+
+def _replace(
+    in_order: Sequence[int],
+    values: dict[int, float],
+    said: Sequence[frozenset[str]],
+    closeness: Mapping[str, float],
+) -> None:
+    """Let the newest of the decisions about one thing stand for those before it."""
+    subjects = {i: {term for term in said[i] if closeness.get(term, 0.0) >= _SHARED} for i in in_order}
+    for at, newer in enumerate(in_order):
+        for older in in_order[:at]:
+            if subjects[newer] & subjects[older]:
+                values[newer] = max(values[newer], _INHERITED * values[older])
+                values[older] *= _REPLACED
