@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 PROC = Path("/proc")
+_WORDS_END = re.compile("[ :]")
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -39,7 +40,7 @@ def kind_of(command: Sequence[str]) -> str | None:
     if not command:
         return None
     # both write what they are doing behind their name
-    program = re.split("[ :]", Path(command[0]).name)[0]
+    program = _WORDS_END.split(Path(command[0]).name)[0]
     if program in {"postgres", "redis-server"}:
         return program.partition("-")[0]
     if "workers.web" in command:

@@ -46,9 +46,10 @@ def impatient(settings: Settings) -> Iterator[Database]:
     """The same database for somebody who waits for no lock."""
     other = Database.from_settings(settings)
 
-    @event.listens_for(other._app, "begin")
-    def _soon(connection: Connection) -> None:
-        connection.exec_driver_sql("SET LOCAL lock_timeout = '300ms'")
+    @event.listens_for(other._app, "connect")
+    def _soon(connection: psycopg.Connection, _record: object) -> None:
+        connection.execute("SET lock_timeout = '300ms'")
+        connection.commit()
 
     yield other
     other.close()

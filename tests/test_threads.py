@@ -133,7 +133,7 @@ def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
     found = ask(database, settings, "which one is it?")
     line = "Ben, to Ana (“does five suit you for the boiler?”): yes, that one"
     assert line in block(found, "history")
-    assert line in [each.content for each in found.messages]
+    assert any(each.content.endswith(line) for each in found.messages)
     assert "Ana: good" in block(found, "history")
     best = ask(
         database, settings, "that one", include_history=False, parameters={"neighbours": 0, "messages": 1}

@@ -15,11 +15,9 @@ from pipeline.clients.extractive import ExtractiveSummarizer
 from schemas.sessions import Message
 from schemas.summaries import Summary
 from schemas.vectors import Vector
+from tests.processes.venom import ACCEPTED, EMBEDDED, PLACED_BY, SUMMARIZED
 from workers import resources
 
-# Of the first the process dies that places, of the second the one that embeds, of the third the one that
-# summarizes, of a payload that holds the last the one that accepts.
-PLACED_BY, EMBEDDED, SUMMARIZED, ACCEPTED = "Belladonna", "aconite", "hemlock", "ricin"
 _put, _accept = placing.put, ingest.accept
 
 

@@ -9,7 +9,7 @@ from ops.processes import ROOT
 from pipeline.owed import Filter
 from tests.conftest import TENANT
 from tests.ops.running import until
-from tests.processes import poison
+from tests.processes import venom
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk
 from workers import letters
 
@@ -22,7 +22,7 @@ def poisoned(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactor
     """A deployment of its own with workers that can die of what they are given, and with few attempts."""
     with deployed(postgres, tmp_path_factory.mktemp("poisoned"), "poisoned") as deployment:
         deployment.start_workers(
-            include=poison.__name__, BACKSCROLL_WORK_MAX_ATTEMPTS=str(TRIES), PYTHONPATH=str(ROOT)
+            include="tests.processes.poison", BACKSCROLL_WORK_MAX_ATTEMPTS=str(TRIES), PYTHONPATH=str(ROOT)
         )
         with clock(deployment):
             yield deployment
@@ -32,9 +32,9 @@ def poisoned(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactor
 def given(poisoned: Deployment) -> Deployment:
     """Poison of each kind among other messages, tried until each is given up."""
     told = talk(15)
-    told[7] |= {"sender_name": poison.PLACED_BY}
-    told[2] |= {"content": f"Some {poison.EMBEDDED} for you."}
-    told[12] |= {"content": f"Some {poison.SUMMARIZED} for you."}
+    told[7] |= {"sender_name": venom.PLACED_BY}
+    told[2] |= {"content": f"Some {venom.EMBEDDED} for you."}
+    told[12] |= {"content": f"Some {venom.SUMMARIZED} for you."}
     poisoned.accept(CHAT, told)
     poisoned.accept(OTHER, talk(15))
 
@@ -92,7 +92,7 @@ def test_its_chat_goes_on(given: Deployment) -> None:
 
 
 def test_a_payload_that_kills_stands_aside_as_it_came_and_others_are_accepted(poisoned: Deployment) -> None:
-    poison_pill = talk(3, word=poison.ACCEPTED)
+    poison_pill = talk(3, word=venom.ACCEPTED)
     poisoned.send("test:pill", poison_pill)
     poisoned.send("test:after-the-pill", talk(5))
     until(lambda: len(poisoned.dead_letters()) == 1, "the payload stands aside", 2 * SECONDS)
