@@ -71,9 +71,8 @@ def rank(
         "about_self": part(weights.about_self, map(talk.about_self, texts)),
         "decision": part(
             weights.decision,
-            _decisions(
-                ordered, meaning, statistics, wanted=bool(weights.decision) and question.asks_decision
-            ),
+            _decisions(question, ordered, meaning, statistics, weights),
+            wanted=question.asks_decision,
         ),
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
@@ -132,17 +131,23 @@ def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
 
 
 def _named(names: Sequence[str], texts: Sequence[str]) -> Iterator[bool]:
-    """Whether each text has one of these names as a word."""
-    if not names:
-        return iter(())
+    """Whether each text has one of these names as a word; reckoned when it is asked for."""
     mention = pattern(rf"\b(?:{'|'.join(map(re.escape, names))})\b", re.IGNORECASE)
-    return (mention.search(text) is not None for text in texts)
+    yield from (mention.search(text) is not None for text in texts)
 
 
 def _decisions(
-    ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics, *, wanted: bool
-) -> Sequence[float]:
-    return decisions.about(ordered, meaning, statistics) if wanted else [0.0] * len(ordered)
+    question: Question,
+    ordered: Sequence[Candidate],
+    alike: Sequence[float],
+    statistics: Statistics,
+    weights: Weights,
+) -> Iterator[float]:
+    """How well each decides what the question asks a decision about; reckoned when it is asked for."""
+    then = None
+    if question.spans or question.event:
+        then = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
+    yield from decisions.about(ordered, alike, statistics, then)
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:
