@@ -103,8 +103,6 @@ class Question:
     content: str
     # the participants that it names; none when it names them all
     speakers: frozenset[str]
-    # their names as the question has them, in a chat of more than two: of two, one names the other to be polite
-    names: tuple[str, ...] = ()
     # it asks for a time
     asks_when: bool
     # it asks for a number, or for what is mostly written in figures
@@ -146,7 +144,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     spans += [_relative(match.groupdict(), now) for match in _RELATIVE.finditer(content)]
     dated, content = _dates(content, earliest, now)
     spans = sorted(list(dict.fromkeys(spans + dated))[:MOST_SPANS])
-    named, names = set(), []
+    named = set()
     # of the hundreds who may have spoken few stand in the question, and only these are worth a pattern
     folded = content.casefold()
     for speaker in speakers:
@@ -156,7 +154,6 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
             found = mention.search(content) if len(part) > 1 else None
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
-                names.append(part.casefold())
                 content = mention.sub(" ", content)
     exact = (exact + verbatim.numbers(content))[: verbatim.MOST]
     content = verbatim.put_back(" ".join(content.split()), marked)
@@ -164,7 +161,6 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         text=text,
         content=content if _WORD.search(content) else text,
         speakers=frozenset(named) if len(named) < len(set(speakers)) else frozenset(),
-        names=tuple(names) if len(named) < len(set(speakers)) > 2 else (),
         asks_when=bool(_WHEN.search(text)),
         asks_number=bool(_NUMBER.search(text)),
         asks_where=bool(_WHERE.search(text)),

@@ -7,7 +7,6 @@ one person's run of messages, so that a burst of five short ones is read much as
 sessions. One such kernel serves words and vectors alike.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import sub, truediv
@@ -16,7 +15,6 @@ from pipeline import decisions, talk, verbatim
 from pipeline.bm25 import carries, session_words, smooth, words_around
 from pipeline.candidates import Candidate, Scored, Statistics, Weights
 from pipeline.question import Question
-from pipeline.wordless import pattern
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.
 SECOND = 0.2
@@ -60,7 +58,6 @@ def rank(
         "speaker": part(
             weights.speaker, (c.speaker in question.speakers for c in ordered), wanted=question.speakers
         ),
-        "named": part(weights.named, _named(question.names, texts), wanted=question.names),
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),
         "when": part(weights.when, map(talk.says_when, texts), wanted=question.asks_when),
@@ -128,12 +125,6 @@ def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
     """`(cosine - mean) / (best - mean)`: 0 for the scope's average and for what has no vector, 1 for its best."""
     span = max((c.cosine for c in ordered if c.cosine is not None), default=mean) - mean
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
-
-
-def _named(names: Sequence[str], texts: Sequence[str]) -> Iterator[bool]:
-    """Whether each text has one of these names as a word; reckoned when it is asked for."""
-    mention = pattern(rf"\b(?:{'|'.join(map(re.escape, names))})\b", re.IGNORECASE)
-    yield from (mention.search(text) is not None for text in texts)
 
 
 def _decisions(
