@@ -25,10 +25,7 @@ _NUMBER = re.compile(
     r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
     re.IGNORECASE,
 )
-_WHERE = re.compile(
-    r"\b(?:where|wo|wohin|onde|d[óo]nde|où|dove|waar)\b|\b(?:what|which) (?:city|country|place|state|town)\b",
-    re.IGNORECASE,
-)
+_WHERE = re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE)
 _WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
 _NOW = re.compile(
     r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
