@@ -28,8 +28,6 @@ class Weights:
     meaning_session: float = 0.5
     # the question names this speaker
     speaker: float = 0.25
-    # among more than two people, the question names somebody, and so does this message
-    named: float = 0.25
     # a question seldom holds the answer: the share of the message that asks
     asks: float = -0.3
     # what follows somebody else's question often is the answer: how well that question matches this one

@@ -43,6 +43,13 @@ _DECIDING = tuple(
     " combin escolh acord décid chois".split()
 )
 
+# What people say when they decide, whatever it is about, as `sentences.stem` has it.
+_VERBS = frozenset(
+    "drop dropped take change changed moved move switch switched book booked order ordered cancel cancelled canceled"
+    " postpone postponed stop start stick settle settled vote voted final deal sold approved decision objection"
+    " objections object skip nehmen wechseln absagen trocar mudar cancelar cambiar annuler changer".split()
+)
+
 # A long session is about many things: so many messages of it are taken as one talk. About the subject are, of all
 # talks, so many that fit by so much of what the best one does.
 _TALK, _MOST, _NEAR = 10, 8, 0.5
@@ -61,10 +68,16 @@ def asked_for(text: str) -> bool:
     return _ASKS_FOR_ONE.search(text) is not None
 
 
-def about(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics) -> list[float]:
+def about(
+    ordered: Sequence[Candidate],
+    meaning: Sequence[float],
+    statistics: Statistics,
+    then: Sequence[float] | None = None,
+) -> list[float]:
     """For each candidate, how well it decides what the question is about, from 0 to 1; 0 for what decides nothing.
 
-    `meaning` is each one's, from 0 for the average to 1 for the best. Of decisions about one thing the newest counts.
+    `meaning` is each one's, from 0 for the average to 1 for the best. Of decisions about one thing the newest counts,
+    unless the question asks for those of a time: `then` is how well each one's time fits, from 0 to 1.
     """
     deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text)]
     if not deciding:
@@ -72,7 +85,13 @@ def about(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: St
     said = list(map(_subjects, ordered))
     closeness = _closeness(ordered, said, meaning, statistics)
     values = {i: _value([closeness.get(term, 0.0) for term in said[i]]) for i in deciding}
-    _replace(sorted(deciding, key=lambda i: ordered[i].sent_at), values, said, closeness)
+    if then is None:
+        _replace(sorted(deciding, key=lambda i: ordered[i].sent_at), values, said, closeness)
+    else:
+        values = {i: value * then[i] for i, value in values.items()}
+    # beside one that is clearly about it, those that merely stand near it count for little
+    best = max(values.values())
+    values = {i: value * sqrt(value / best) if best else 0.0 for i, value in values.items()}
     return [values.get(i, 0.0) for i in range(len(ordered))]
 
 
@@ -88,8 +107,8 @@ def _subjects(candidate: Candidate) -> frozenset[str]:
 
 
 def _is_subject(term: str) -> bool:
-    """Whether a word can be what a decision is about: no number and no month."""
-    return term.isalpha() and term not in MONTHS
+    """Whether a word can be what a decision is about: no number, no month, and none that is said to decide."""
+    return term.isalpha() and term not in MONTHS and term not in _VERBS
 
 
 @cached

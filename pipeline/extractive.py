@@ -94,16 +94,16 @@ def summarize(
 def _readable(messages: Sequence[Message]) -> list[Message]:
     """What people and agents said, without asides; everything, if that leaves nothing."""
     bots = asides.names_of({message.speaker for message in messages if message.role == "assistant"})
-    texts = [spoken(message.content) for message in messages]
+    written = [replace(message, content=spoken(message.content)) for message in messages]
     said = [
-        replace(message, content=text)
-        for message, text in zip(messages, texts, strict=True)
+        message
+        for message in written
         if message.role in ("user", "assistant")
-        and text.lower() not in ("", *_PLACEHOLDERS)
-        and not asides.is_put_to_a_bot(text, bots)
-        and not asides.says_nothing(text, of_a_bot=message.role == "assistant")
+        and message.content.lower() not in ("", *_PLACEHOLDERS)
+        and not asides.is_put_to_a_bot(message.content, bots)
+        and not asides.says_nothing(message.content, of_a_bot=message.role == "assistant")
     ]
-    read = said or list(messages)
+    read = said or written
     half = _MAX_MESSAGES // 2
     return read if len(read) <= _MAX_MESSAGES else [*read[:half], *read[-half:]]
 

@@ -7,7 +7,6 @@ one person's run of messages, so that a burst of five short ones is read much as
 sessions. One such kernel serves words and vectors alike.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import sub, truediv
@@ -16,7 +15,6 @@ from pipeline import decisions, talk, verbatim
 from pipeline.bm25 import carries, session_words, smooth, words_around
 from pipeline.candidates import Candidate, Scored, Statistics, Weights
 from pipeline.question import Question
-from pipeline.wordless import pattern
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.
 SECOND = 0.2
@@ -60,7 +58,6 @@ def rank(
         "speaker": part(
             weights.speaker, (c.speaker in question.speakers for c in ordered), wanted=question.speakers
         ),
-        "named": part(weights.named, _named(question.names, texts), wanted=question.names),
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),
         "when": part(weights.when, map(talk.says_when, texts), wanted=question.asks_when),
@@ -71,9 +68,8 @@ def rank(
         "about_self": part(weights.about_self, map(talk.about_self, texts)),
         "decision": part(
             weights.decision,
-            _decisions(
-                ordered, meaning, statistics, wanted=bool(weights.decision) and question.asks_decision
-            ),
+            _decisions(question, ordered, meaning, statistics, weights),
+            wanted=question.asks_decision,
         ),
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
@@ -131,18 +127,18 @@ def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
 
 
-def _named(names: Sequence[str], texts: Sequence[str]) -> Iterator[bool]:
-    """Whether each text has one of these names as a word."""
-    if not names:
-        return iter(())
-    mention = pattern(rf"\b(?:{'|'.join(map(re.escape, names))})\b", re.IGNORECASE)
-    return (mention.search(text) is not None for text in texts)
-
-
 def _decisions(
-    ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics, *, wanted: bool
-) -> Sequence[float]:
-    return decisions.about(ordered, meaning, statistics) if wanted else [0.0] * len(ordered)
+    question: Question,
+    ordered: Sequence[Candidate],
+    alike: Sequence[float],
+    statistics: Statistics,
+    weights: Weights,
+) -> Iterator[float]:
+    """How well each decides what the question asks a decision about; reckoned when it is asked for."""
+    then = None
+    if question.spans or question.event:
+        then = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
+    yield from decisions.about(ordered, alike, statistics, then)
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:

@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Row
 from pipeline import asides
 from pipeline.asides import Questions
 from pipeline.candidates import Candidate, Statistics
-from pipeline.stopwords import FOREIGN
 from pipeline.store import around, keywords, nearest, searches
 from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat
@@ -92,7 +91,7 @@ def _whole(
     cosines = around.cosines(connection, scope, space, vector) if space and vector is not None else {}
     placed = _placed(rows, around.session_ranges(connection, scope))
     candidates = _candidates(rows, placed, cosines, asked, questions)
-    frequency = _telling({word: sum(1 for c in candidates if word in c.terms) for word in words})
+    frequency = {word: sum(1 for c in candidates if word in c.terms) for word in words}
     return Retrieved(
         candidates=candidates,
         statistics=Statistics(
@@ -143,18 +142,13 @@ def _large(
         statistics=Statistics(
             messages=chat.message_count,
             mean_length=mean_length,
-            document_frequency=_telling({word: found.document_frequency.get(word, 0) for word in words}),
+            document_frequency={word: found.document_frequency.get(word, 0) for word in words},
             mean_cosine=near.mean_cosine,
         ),
         vector_search=near.search,
         rows_compared=near.compared,
         keyword_search=found.search,
     )
-
-
-def _telling(frequency: Mapping[str, int]) -> dict[str, int]:
-    """The words' frequencies without function words of a language that nobody speaks here."""
-    return {word: number for word, number in frequency.items() if number or word not in FOREIGN}
 
 
 def holding(

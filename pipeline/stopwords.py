@@ -62,13 +62,9 @@ auch noch nur schon doch ja nein wenn dann dass wie was wer wo hier da mal so se
 il lo gli i di che non è e un una sono per con del della dei nel nella si mi ti ci vi ma anche come quando più
 de het een en van ik je hij zij wij niet is zijn was met voor op aan te dat maar ook nog wel naar als bij
 и в не на я что он с как это а то все она так его но да ты к у же вы за бы по ее мне было вот от меня еще нет о из
-viel viele qual quais quel quelle quelles quali cuál cuáles welche welcher welches quale hebben
 """
 
-FOREIGN = frozenset(_OTHERS.split())
-"""Those that are not English."""
-
-STOPWORDS = frozenset(_ENGLISH.split()) | FOREIGN
+STOPWORDS = frozenset(f"{_ENGLISH} {_OTHERS}".split())
 
 # Before a noun more often than before anything else.
 _BEFORE_NOUNS = """

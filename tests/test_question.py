@@ -72,19 +72,6 @@ def test_the_week_of_a_day_is_that_week_from_monday(text: str) -> None:
     assert "week" not in asked.content
 
 
-def test_the_commonest_question_words_of_other_languages_are_known() -> None:
-    assert read("Wie viel Miete zahlen wir?").asks_number
-    assert read("Qual é o código da porta?").asks_number
-    assert read("Quand arrive le bateau ?").asks_when
-    assert read("¿Dónde está la llave?").asks_where
-    assert read("Wer hat den Schlüssel?").asks_who
-
-
-def test_among_more_than_two_people_a_name_is_also_looked_for_in_what_others_say() -> None:
-    assert question.read("what does Ann pay?", ["Ann", "Bob", "Cy"], NOW, NOW).names == ("ann",)
-    assert question.read("what does Ann pay?", ["Ann", "Bob"], NOW, NOW).names == ()
-
-
 def test_a_month_without_a_year_means_that_month_of_every_year_of_the_chat() -> None:
     assert [span[0].year for span in read("who visited in March?").spans] == [2025, 2026]
 

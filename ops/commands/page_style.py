@@ -3,7 +3,7 @@
 # As many as a message's score has parts: no two of them look alike.
 HUES = tuple(
     "#3b82f6 #f59e0b #10b981 #ef4444 #8b5cf6 #06b6d4 #84cc16 #ec4899 #a16207 #64748b"
-    " #1d4ed8 #f472b6 #065f46 #fb923c #7dd3fc #6b21a8 #be123c #0f766e #c4b5a0 #d946ef #422006 #bef264".split()
+    " #1d4ed8 #f472b6 #065f46 #fb923c #7dd3fc #6b21a8 #be123c #0f766e #c4b5a0 #d946ef #bef264".split()
 )
 STYLE = """
 :root { color-scheme: light dark; --back: #fff; --front: #1c2024; --soft: #5b6470; --line: #d9dde3; --well: #eef1f4;

@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from pipeline import backfill, checkup, owed, question, searching, themes
+from pipeline import backfill, checkup, owed, question, retrieve, searching, themes
+from pipeline.asides import Questions
 from pipeline.audience import Visible
 from pipeline.candidates import Weights
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -55,6 +56,18 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
         if kind.removesuffix(" | None") == shape and not name.endswith(("id", "ids", "key", "keys")):
             return value
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
+
+
+def _retrieved(caller: Caller) -> retrieve.Retrieved:
+    """What the caller's own search finds."""
+    asked, hits = caller.asked, searching.ranked(caller.searching)
+    return retrieve.Retrieved(
+        candidates=[hit.candidate for hit in hits.hits],
+        statistics=hits.statistics,
+        vector_search="off" if asked.vector is None else "exact",
+        rows_compared=0,
+        keyword_search="exact",
+    )
 
 
 def _vector() -> list[float]:
@@ -348,6 +361,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "asked": lambda a: a.asked,
     "searching": lambda a: a.searching,
     "found: pipeline.searching.Ranked": lambda a: searching.ranked(a.searching),
+    "questions": lambda a: Questions.of(a.context_query.query, [("lighthouse?", FAR_AHEAD)]),
+    "retrieved": lambda a: _retrieved(a),
     "hits": lambda a: searching.ranked(a.searching).hits,
     "themes": lambda a: themes.scored(a.searching, searching.ranked(a.searching)),
     "sessions: int": lambda _: 3,

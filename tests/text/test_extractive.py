@@ -256,6 +256,7 @@ def test_marks_of_what_is_no_text_stand_nowhere() -> None:
     assert "see the rack in the cellar" in summary.summary
     assert "Toshiba" in summary.summary
     assert "Lease.pdf" in summary.summary
+    assert summarize(conversation("Bo: [image]", "Carla: [sticker]")).summary == "2 March 2026."
 
 
 def test_what_the_bot_was_asked_and_did_not_know_is_not_told() -> None:
