@@ -134,7 +134,7 @@ def test_a_question_that_the_log_has_is_known_among_the_messages(
             sender_id="test:ann",
             sender_name="Ann",
             content="240 euros for the plumber",
-            sent_at=now,
+            sent_at=now - timedelta(minutes=5),
         ),
     ]
     ingest.accept(database, TENANT, ChatIn(chat_id=CHAT.chat_id), posted[:1])
