@@ -1,6 +1,6 @@
 """What was said to the bot does not stand before what answers, and memories are shown where they belong."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
