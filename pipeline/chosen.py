@@ -60,12 +60,13 @@ def choose(found: Sequence[Remembered], parameters: Parameters, scale: Scale, qu
             else (chosen.statements, parameters.memories, "memories")
         )
         similar = scale.similarity(memory.cosine)
-        stays = memory.scope == "session" or memory.type == "persona" or (of_asker and memory.scope == "user")
+        of_self = of_asker and memory.scope == "user" and not is_passage
+        stays = memory.scope == "session" or memory.type == "persona" or of_self
         most_of_scope = getattr(parameters, f"{memory.scope}_memories")
         bag = frozenset(memory.content.casefold().split())
         if memory.scope != "session" and similar is not None and similar < parameters.min_similarity:
             drop(memory, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}")
-        elif not is_passage and not stays and not _is_related(memory, similar, parameters, asked):
+        elif not stays and not _is_related(memory, similar, parameters, asked):
             least = parameters.memory_similarity
             drop(
                 memory,
@@ -87,7 +88,7 @@ def choose(found: Sequence[Remembered], parameters: Parameters, scale: Scale, qu
 
 
 def _is_related(memory: Remembered, similar: float | None, parameters: Parameters, asked: set[str]) -> bool:
-    """Whether a statement has to do with the question: by a word in common or by its meaning.
+    """Whether a memory has to do with the question: by a word in common or by its meaning.
 
     One that has no vector yet is found by its words.
     """

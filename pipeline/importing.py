@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from heapq import nlargest
 
@@ -21,7 +21,7 @@ from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
 from pipeline.reimporting import SortedOut
 from pipeline.rules import Rules
-from pipeline.store import chats, overview
+from pipeline.store import accepting, chats, overview
 from pipeline.store import languages as store_languages
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -55,6 +55,8 @@ class Stored:
     kept_out: int
     # of the batch: their times lie where the chat also has messages that came another way (see `Tally`)
     overlapping: int = 0
+    # of the batch: their times lie in the future, so they count as sent when they came
+    ahead: int = 0
     # some of the words in it
     words: Counter[str] = field(default_factory=Counter)
 
@@ -227,7 +229,9 @@ def _flush(database: Database, tenant_id: str, rules: Rules, settle: timedelta, 
     times = [record.message.sent_at for record in records]
     first, last = held.others or (None, None)
     overlapping = sum(first <= time <= last for time in times) if first and last else 0
-    return replace(stored, overlapping=overlapping, words=held.some_words(records))
+    latest = datetime.now(UTC) + accepting.AHEAD
+    ahead = sum(time > latest for time in times)
+    return replace(stored, overlapping=overlapping, ahead=ahead, words=held.some_words(records))
 
 
 def _flush_renamed(

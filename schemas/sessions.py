@@ -40,10 +40,13 @@ class Stamp(NamedTuple):
 def number_of(external_id: str) -> int:
     """What an id of the platform counts as among those of one instant; -1: it is no number.
 
-    >>> number_of("99") < number_of("100"), number_of("a7")
-    (True, -1)
+    Of a message whose chat was given another id, that id stands before a slash.
+
+    >>> number_of("99") < number_of("100"), number_of("telegram:-7/99"), number_of("a7")
+    (True, 99, -1)
     """
-    return int(external_id) if external_id.isascii() and external_id.isdigit() else -1
+    own = external_id.rpartition("/")[2]
+    return int(own) if own.isascii() and own.isdigit() else -1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from pipeline.ledger import Policy
 from pipeline.memories import remember
 from pipeline.retry import persistently
 from pipeline.rules import Rules
+from pipeline.store import messages
 from pipeline.store.database import Database
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Subject
@@ -112,6 +113,17 @@ def test_a_renamed_chat_keeps_everything_under_its_new_id(
     # and nothing is owed but what looks whether anything is
     work(remembered, rules, policy)
     assert rows(remembered, "SELECT kind FROM work WHERE due_at IS NOT NULL") == []
+
+
+def test_messages_of_one_second_keep_their_order_in_a_renamed_chat(
+    database: Database, rules: Rules, policy: Policy
+) -> None:
+    for number in ("100", "9", "99"):
+        accept(database, OLD, message(0, id=number))
+    move(database, rules, policy, OLD.chat_id, NEW.chat_id)
+    with database.tenant(TENANT) as connection:
+        newest_first = [m.external_id for m in messages.recent(connection, NEW.chat_id, 9)]
+    assert newest_first == ["test:1/100", "test:1/99", "test:1/9"]
 
 
 def test_what_comes_under_the_former_id_goes_to_the_new_one(

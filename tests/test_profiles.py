@@ -279,6 +279,13 @@ def test_a_statement_that_has_nothing_to_do_with_the_question_is_left_out() -> N
         assert {each.reason for each in chose.dropped} <= {"below_minimum"}
         return [memory.id.rpartition("-")[2] for memory in chose.statements]
 
+    # A passage of a document needs it as a statement does, whoever's it is
+    passages = [
+        known("organization", 8, content="Our office is in Porto", type="document", cosine=0.1),
+        known("user", 9, content="Boilers are bled in October", type="document", cosine=0.1),
+    ]
+    chose = chosen.choose(passages, Parameters(documents=9), scale, "How do I bleed my boiler?")
+    assert [passage.id.rpartition("-")[2] for passage in chose.passages] == ["9"]
     # by a word, by its meaning, while it has no vector, and what always stays
     assert kept("Who repairs boilers?") == ["2", "3", "4", "5", "7"]
     assert kept("What should I drink?") == ["3", "4", "5", "6", "7"]

@@ -85,7 +85,8 @@ def context(
     """Print the context for a question: what the door answers to `POST /v1/context`.
 
     The running Backscroll is asked: that of **BACKSCROLL_URL** (with **BACKSCROLL_API_KEY**), else the
-    `backscroll up` of the data folder. Where none runs, this process loads the model, which takes some seconds.
+    `backscroll up` of the data folder. Where the database runs without
+    an HTTP API, this process reads it and loads the model itself, which takes some seconds.
     """
     with answering(data_dir, tenant, local=local) as answerer:
         named = answerer.chat(chat)

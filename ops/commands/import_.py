@@ -237,7 +237,7 @@ def _import(
             for event in events:
                 report.tell(source.name, event)
                 tally.add(event)
-                _warn_of_overlap(event, report)
+                _warn_of_times(event, report)
                 bar.move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
                 if isinstance(event, importing.Stored) and event.new:
                     hints.send("ingest")
@@ -254,10 +254,17 @@ def _import(
     return tally
 
 
-def _warn_of_overlap(event: Event, report: import_report.Report) -> None:
+def _warn_of_times(event: Event, report: import_report.Report) -> None:
     from pipeline import importing
 
-    if isinstance(event, importing.Stored) and event.new and event.overlapping:
+    if not isinstance(event, importing.Stored) or not event.new:
+        return
+    if event.ahead:
+        report.notice(
+            f"{event.chat.chat_id} has messages of the future, so they count as sent now: is the zone right? "
+            "Import again with the --tz of the phone or the exporting computer: that puts them where they belong."
+        )
+    if event.overlapping:
         report.notice(
             f"{event.chat.chat_id} already holds messages of the same time that came another way, such as "
             "live from a bot: their ids and those of this import never match, so what was said then may now "

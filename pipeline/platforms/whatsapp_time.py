@@ -53,7 +53,7 @@ class Start:
     minute: int
     second: int
     half: Literal["am", "pm"] | None
-    # the half of the day stands there as AM or PM
+    # the half of the day stands there as AM or PM, in capitals
     english: bool = False
     # what follows, with every mark that it had
     rest: str
@@ -77,7 +77,7 @@ def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")
             minute=int(found["minute"]),
             second=int(found["second"] or 0),
             half=_half(before or after),
-            english=(after or "").lower() in {"am", "pm"},
+            english=after in {"AM", "PM"},
             rest=line[_raw_length(head, found.end()) :],
         )
     return None
@@ -136,7 +136,8 @@ def guess_order(starts: Sequence[Start]) -> DateOrder | None:
 
     Dots are day first wherever phones write them. Otherwise a number that cannot be a month decides. Without one, an
     export runs forward in time: the only reading in which it does is the right one. If both are possible, what decides
-    is that the United States alone write 12 hours with AM and PM and a month without a zero in front.
+    is that the United States alone write 12 hours with AM and PM, in capitals, and a month without a zero in front:
+    Australia and others, whose days come first, write am and pm.
     """
     if not starts:
         return None

@@ -6,6 +6,7 @@ connection.
 
 from collections.abc import Sequence
 from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -19,6 +20,11 @@ from pipeline.store.work import AGAIN
 from schemas.errors import Retryable
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
+
+AHEAD = timedelta(minutes=5)
+"""How far a sender's clock may run ahead: what is of later counts as sent when it came."""
+
+_AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 
 _CHAT = [field.name for field in fields(Chat)]
 
@@ -56,7 +62,7 @@ _PUT = f"""
         RETURNING external_id, content, token_count, edited_at
     ), given AS (
         SELECT m.*, allowed.language, edits.edited_at, coalesce(edits.content, m.said) AS content,
-            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + interval '5 minutes' AS ahead
+            coalesce(edits.token_count, m.tokens) AS token_count, sent_at > now() + {_AHEAD} AS ahead
         FROM jsonb_to_recordset(%(messages)s) AS m (
             external_id text, sender_id text, sender_name text, role text, said text, sent_at timestamptz,
             position integer, agent_id text, session_key text, metadata jsonb, tokens integer, reply_to text,

@@ -16,7 +16,10 @@ COLUMNS = (
 )
 # Messages of one instant by their position, then by their ids where these are numbers, then as they were stored: what
 # `schemas.sessions.Stamp` compares. Indexes give the times in order, so no more than one instant's are sorted.
-_NUMBER = "CASE WHEN external_id ~ '^[0-9]+$' THEN CAST(external_id AS numeric) ELSE -1 END"
+# as `schemas.sessions.number_of` has it
+_NUMBER = """
+    CASE WHEN external_id ~ '(^|/)[0-9]+$' THEN CAST(substring(external_id FROM '[0-9]+$') AS numeric) ELSE -1 END
+"""
 ORDER = f"sent_at, position, {_NUMBER}, id"
 NEWEST_FIRST = f"sent_at DESC, position DESC, {_NUMBER} DESC, id DESC"
 

@@ -147,16 +147,16 @@ def test_a_date_that_is_one_day_in_every_reading_is_not_asked_for() -> None:
     assert read("03/03/2024, 10:00 - Ana: hi").messages[0].sent_at.month == 3
 
 
-@pytest.mark.parametrize(
-    "start", ["[3/12/24, 6:02:01\u202fPM] ", "3/12/24, 6:02 PM - ", "3/12/24, 6:02 pm - "]
-)
+@pytest.mark.parametrize("start", ["[3/12/24, 6:02:01\u202fPM] ", "3/12/24, 6:02 PM - "])
 def test_twelve_hours_and_a_number_without_a_zero_in_front_are_month_first(start: str) -> None:
     chat = read(f"{start}Ana: hi")
     assert (chat.messages[0].sent_at.month, chat.messages[0].sent_at.day) == (3, 12)
     assert "dates month first (3/12/24 is 12 March 2024, Tuesday)" in chat.times[0]
 
 
-@pytest.mark.parametrize("start", ["03/12/24, 6:02 PM - ", "3/12/24, 18:02 - ", "3/12/24, 6:02 p. m. - "])
+@pytest.mark.parametrize(
+    "start", ["03/12/24, 6:02 PM - ", "3/12/24, 18:02 - ", "3/12/24, 6:02 p. m. - ", "3/12/24, 6:02 pm - "]
+)
 def test_other_countries_dates_stay_ambiguous(start: str) -> None:
     assert read(f"{start}Ana: hi").ambiguous
 
