@@ -150,6 +150,8 @@ def list_(
     with opened(data_dir, tenant) as (settings, database):
         if given.user_id is not None:
             lookup.require_user(database, settings.tenant, given.user_id)
+        if given.chat_id is not None:
+            lookup.require_chat(database, settings.tenant, given.chat_id)
         found = pipeline_memories.listing(database, settings.tenant, given)
     if as_json:
         rendering.print_json({"memories": found})

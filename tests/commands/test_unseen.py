@@ -38,6 +38,7 @@ def misspelt(name: str) -> str:
         ("forget", "message", "{chat}", "1", "--yes"),
         ("memories", "add", "Prefers tea.", "--user", "{user}"),
         ("memories", "list", "--user", "{user}"),
+        ("memories", "list", "--chat", "{chat}"),
         ("chats", "members", CHAT, "--set", "{there}", "--set", "{user}"),
         ("queries", "list", "--chat", "{chat}", "--json"),
         ("search", "boiler", "--user", "{user}", "--json"),
