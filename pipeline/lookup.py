@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline import tombstones
-from pipeline.store import chats, sessions, users
+from pipeline.store import changes, chats, messages, moving, sessions, users
 from pipeline.store import tombstones as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
@@ -17,6 +17,8 @@ from schemas.overview import ChatSummary, SessionSpan
 SUGGESTIONS = 3
 ALIKE = 0.6
 """From which ratio of `difflib` on a name is worth suggesting."""
+COMPARED = 5_000
+"""The latest messages of a chat, with whose ids a misspelt one is compared."""
 NAMED = 5
 """Chats that are named where one of several must be chosen."""
 
@@ -105,6 +107,20 @@ def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
     raise _never_seen(chat_id, known)
 
 
+def require_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> None:
+    """Raise `NotFound`, which names the nearest ids, for a message or a chat that was never seen nor forgotten."""
+    require_chat(database, tenant_id, chat_id)
+    with database.tenant(tenant_id) as connection:
+        address = moving.address(connection, chat_id, external_id)
+        if changes.find(connection, *address, locked=False) is not None:
+            return
+        # of a forgotten chat nobody knows what was said in it
+        if _has_tombstone(connection, ("message", *address), ("chat", address[0])):
+            return
+        known = dict.fromkeys(messages.some_external_ids(connection, address[0], COMPARED), "")
+    raise _never_seen(external_id, known, f"message {external_id} of {chat_id}")
+
+
 def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
     """Whether each of these is somebody who spoke, was named, linked, remembered, forgotten or switched off before.
 
@@ -150,9 +166,9 @@ def did_you_mean(alike: Sequence[str]) -> str:
     return f"did you mean {' or '.join(alike)}?" if alike else ""
 
 
-def _never_seen(given: str, known: Mapping[str, str]) -> NotFound:
+def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFound:
     hint = did_you_mean(close_matches(given, known))
-    return NotFound(f"{given} was never seen" + (f"; {hint}" if hint else ""))
+    return NotFound(f"{called or given} was never seen" + (f"; {hint}" if hint else ""))
 
 
 def _has_tombstone(connection: Connection, *named: tombstones.Named) -> bool:

@@ -47,6 +47,9 @@ class Answering(Protocol):
     def search(self, query: SearchQuery) -> SearchResult:
         """What a chat's memory finds."""
 
+    def require_user(self, any_id: str) -> None:
+        """Raise `NotFound`, which names the nearest ids, for a sender or user who was never seen."""
+
     def keep(self, document: DocumentIn) -> DocumentKept:
         """Cut a document into what the model reads whole, and keep it."""
 
@@ -57,17 +60,22 @@ def answering(data_dir: Path | None, tenant: str | None, *, local: bool) -> Iter
     settings = connection.configured(data_dir, tenant)
     api = None if local else running_api(settings, data_dir, tenant)
     if api is not None:
-        yield _There(api)
+        elsewhere = settings.url is not None and data_dir is None
+        yield _There(api=api, data_dir=data_dir, tenant=tenant, elsewhere=elsewhere)
         return
     with opened(data_dir, tenant) as (complete, database):
         yield _Here(database=database, settings=complete, chosen=local)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _There:
     """The running Backscroll, over HTTP."""
 
     api: client.Api
+    data_dir: Path | None
+    tenant: str | None
+    # its database is not known here
+    elsewhere: bool
 
     def chat(self, chat_id: str | None) -> ChatSummary:
         if chat_id is not None:
@@ -89,6 +97,14 @@ class _There:
 
     def search(self, query: SearchQuery) -> SearchResult:
         return self.api.post("/v1/search", query, SearchResult)
+
+    def require_user(self, any_id: str) -> None:
+        from pipeline import lookup
+
+        if self.elsewhere:
+            return
+        with opened(self.data_dir, self.tenant) as (settings, database):
+            lookup.require_user(database, settings.tenant, any_id)
 
     def keep(self, document: DocumentIn) -> DocumentKept:
         return self.api.post("/v1/documents", document, DocumentKept)
@@ -133,6 +149,11 @@ class _Here:
         # the very characters need no model
         embedder = None if query.mode == "exact" else self._embedder()
         return search(self.database, self.settings.tenant, query, embedder=embedder, settings=self.settings)
+
+    def require_user(self, any_id: str) -> None:
+        from pipeline import lookup
+
+        lookup.require_user(self.database, self.settings.tenant, any_id)
 
     def keep(self, document: DocumentIn) -> DocumentKept:
         from pipeline import documents

@@ -1,5 +1,6 @@
 """`backscroll chats`: what chats there are, and what is known of one."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +9,7 @@ import typer
 from ops.commands import chat_language, rendering
 from ops.commands import forget as forgetting
 from ops.commands.groups import ListByDefault
-from ops.commands.opening import find_chat, opened
+from ops.commands.opening import UnseenOption, find_chat, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from schemas.errors import InvalidInput, NotFound
@@ -281,14 +282,17 @@ def members(
         list[str] | None,
         typer.Option("--set", help="All who are there, one by one, without the bots.", show_default=False),
     ] = None,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Show or say who is in a chat: whoever has spoken there, unless it is said.
 
-    What was learned in other chats is shown in this one only if everybody here was there, too.
+    What was learned in other chats is shown in this one only if everybody here was there, too. An id that was never
+    seen ends it with 3, before anything is changed.
     """
+    from pipeline import lookup
     from pipeline import members as pipeline_members
 
     with opened(data_dir, tenant) as (settings, database):
@@ -296,6 +300,8 @@ def members(
             found = find_chat(connection, chat)
         if named:
             payload = parse_payload(MembersPayload, {"members": named})
+            for each in payload.members:
+                require_seen(partial(lookup.require_user, database, settings.tenant, each), unseen=unseen)
             told = pipeline_members.tell(database, settings.tenant, found.chat_id, payload.members)
         else:
             told = pipeline_members.show(database, settings.tenant, found.chat_id)

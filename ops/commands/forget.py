@@ -39,8 +39,8 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def forget() -> None:
     """Remove messages for good, with their vectors and memories, and summarize what is left without them.
 
-    What was sent until now does not come back, however often it is sent or imported again. A user or chat that was
-    never seen ends it with 3, before anything is forgotten; `--unseen` forgets all the same. Ended half-way, it is
+    What was sent until now does not come back, however often it is sent or imported again. What was never
+    seen ends it with 3, before anything is forgotten; `--unseen` forgets all the same. Ended half-way, it is
     finished by the workers or the next run; given up, it ends with 5.
     """
 
@@ -189,7 +189,9 @@ def _require_seen(database: Database, tenant_id: str, subject: Subject) -> None:
 
     if subject.sender_id is not None:
         lookup.require_user(database, tenant_id, subject.sender_id)
-    if subject.chat_id is not None:
+    if subject.chat_id is not None and subject.external_id is not None:
+        lookup.require_message(database, tenant_id, subject.chat_id, subject.external_id)
+    elif subject.chat_id is not None:
         lookup.require_chat(database, tenant_id, subject.chat_id)
 
 

@@ -118,12 +118,16 @@ def import_(
                 f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
-        from pipeline import importing
+        from pipeline import importing, lookup
 
         now = importing.now(database, settings.tenant, tally)
         import_report.tell_of_languages(now, report)
         if not as_json:
             import_report.print_summary(tally, now, report)
+        # one that is not there and yet known was forgotten
+        gone = [each for each in tally.chats if each not in now]
+        forgotten = [each for each in gone if lookup.seen_chat(database, settings.tenant, each)]
+        import_report.tell_of_forgotten(forgotten, report)
         memory = None
         if wait:
             try:
@@ -133,17 +137,8 @@ def import_(
                 raise typer.Exit(INTERRUPTED) from None
     if as_json:
         rendering.print_json(import_report.as_json(source, tally, now, report, memory))
-    elif memory is not None:
-        print(
-            f"\n{memory.messages:,} messages, {memory.embedded:,} of them embedded; {memory.closed:,} closed "
-            f"sessions, {memory.summarized:,} of them summarized or too short for it"
-        )
-    elif not settings.session_memory_enabled:
-        print(
-            "\nMemory is off (BACKSCROLL_SESSION_MEMORY_ENABLED): messages are kept, nothing is made of them."
-        )
-    else:
-        print("\nNext: the workers place, summarize and embed what is new; see `backscroll status --watch`.")
+    elif now:
+        print(f"\n{import_report.outlook(memory, memory_enabled=settings.session_memory_enabled)}")
     there = tally.new + tally.moved + tally.duplicates
     for where in tally.breaks_off:
         console.print(
@@ -211,9 +206,10 @@ def _check(source: Source, report: import_report.Report, shown: bool) -> None:
             report.tell(source.name, item)
             bar.move()
     if report.broken:
+        one = report.broken == 1
         raise InvalidInput(
-            f"{source.name} has {report.broken} broken lines, so that nothing was written (--strict); mend "
-            "them, or leave --strict out to skip them",
+            f"{source.name} has {report.broken:,} broken {'line' if one else 'lines'}, so that nothing was written "
+            f"(--strict); mend {'it' if one else 'them'}, or leave --strict out to skip {'it' if one else 'them'}",
             field="file",
         )
 

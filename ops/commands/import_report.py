@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -123,6 +123,31 @@ def tell_of_languages(now: Mapping[str, Now], report: Report) -> None:
         )
 
 
+def tell_of_forgotten(forgotten: Sequence[str], report: Report) -> None:
+    """Say of chats that were forgotten why they do not come back, and what brings a chat in again."""
+    if forgotten:
+        some = ", ".join(forgotten[:CHATS_SHOWN]) + (" …" if len(forgotten) > CHATS_SHOWN else "")
+        report.notice(
+            f"Forgotten for good, and kept out by design: {some}. What was sent until then never comes back under "
+            "that id. Under another one it can be imported now: --chat ID, or the id in the file. A chat that is to "
+            "come in again is not to be forgotten but removed: backscroll chats remove CHAT"
+        )
+
+
+def outlook(memory: status.Progress | None, *, memory_enabled: bool) -> str:
+    """What became of the messages, where that was waited for, or what comes next."""
+    if memory is not None:
+        return (
+            f"{memory.messages:,} messages, {memory.embedded:,} of them embedded; {memory.closed:,} closed "
+            f"sessions, {memory.summarized:,} of them summarized or too short for it"
+        )
+    if not memory_enabled:
+        return (
+            "Memory is off (BACKSCROLL_SESSION_MEMORY_ENABLED): messages are kept, nothing is made of them."
+        )
+    return "Next: the workers place, summarize and embed what is new; see `backscroll status --watch`."
+
+
 def counted(tally: Tally) -> str:
     """What became of everything, on one line."""
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.skipped.most_common())
@@ -137,20 +162,22 @@ def print_summary(tally: Tally, now: Mapping[str, Now], report: Report) -> None:
     """A table of the chats as they are stored now, by which clock times were read, and the counts."""
     counts = ["new", *(["moved"] if tally.moved else []), "already there"]
     table = rendering.table("chat", "title", *counts, "from", "to", "time zone", right=tuple(counts))
-    largest = sorted(tally.chats.values(), key=lambda c: -(c.new + c.moved + c.duplicates))
+    # of what was kept out whole there is no chat
+    largest = sorted(
+        (chat for chat in tally.chats.values() if chat.chat_id in now),
+        key=lambda c: -(c.new + c.moved + c.duplicates),
+    )
     for chat in largest[:CHATS_SHOWN]:
         numbers = [chat.new, *([chat.moved] if tally.moved else []), chat.duplicates]
-        stored = now.get(chat.chat_id)
-        # all was kept out, and the chat not made
-        zone = stored.time_zone if stored else ""
-        times = (
-            [rendering.moment(at, zone) for at in (stored.first_at, stored.last_at)] if stored else ["–", "–"]
-        )
-        rendering.row(table, chat.chat_id, chat.title, *numbers, *times, zone)
-    rendering.out().print(table)
+        stored = now[chat.chat_id]
+        times = [rendering.moment(at, stored.time_zone) for at in (stored.first_at, stored.last_at)]
+        rendering.row(table, chat.chat_id, chat.title, *numbers, *times, stored.time_zone)
+    if largest:
+        rendering.out().print(table)
     if len(largest) > CHATS_SHOWN:
         print(f"… and {len(largest) - CHATS_SHOWN:,} more chats")
-    print()
+    if largest:
+        print()
     for text in report.times:
         print(rendering.plain(f"Times: {text}."))
     print(counted(tally))

@@ -1,5 +1,6 @@
 """`backscroll memories`: statements written by hand, listed and removed."""
 
+from functools import partial
 from typing import Annotated, get_args
 from uuid import UUID
 
@@ -7,7 +8,7 @@ import typer
 
 from ops.commands import rendering
 from ops.commands.hints import opened_hints
-from ops.commands.opening import opened
+from ops.commands.opening import UnseenOption, opened, require_seen
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from schemas.memories import (
@@ -69,6 +70,7 @@ def add(
     expires: Annotated[
         str | None, typer.Option(help="Until then, as in 2026-06-01T00:00:00Z.", show_default=False)
     ] = None,
+    unseen: UnseenOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
@@ -76,8 +78,9 @@ def add(
     """Remember a statement: of a session, a user or an agent where one is named, else of the organization.
 
     The same words in the same scope are the same memory. It is found by keyword at once and by meaning when workers
-    have embedded it.
+    have embedded it. A user who was never seen ends it with 3.
     """
+    from pipeline import lookup
     from pipeline import memories as pipeline_memories
 
     scope = "session" if session is not None else "user" if user else "agent" if agent else "organization"
@@ -94,6 +97,10 @@ def add(
     }
     given = parse_payload(MemoryPayload, {name: value for name, value in said.items() if value is not None})
     with opened(data_dir, tenant) as (settings, database):
+        if given.user_id is not None:
+            require_seen(
+                partial(lookup.require_user, database, settings.tenant, given.user_id), unseen=unseen
+            )
         written = pipeline_memories.Written(outcome="kept_out")
         if settings.session_memory_enabled:
             written = pipeline_memories.remember(database, settings.tenant, given)
@@ -129,7 +136,11 @@ def list_(
     tenant: TenantOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """List memories, the newest first; passages of documents are among them."""
+    """List memories, the newest first; passages of documents are among them.
+
+    A user or chat that was never seen ends it with 3.
+    """
+    from pipeline import lookup
     from pipeline import memories as pipeline_memories
 
     given = parse_payload(
@@ -137,6 +148,10 @@ def list_(
         {"scope": scope, "user_id": user, "agent_id": agent, "chat_id": chat, "after": after, "limit": limit},
     )
     with opened(data_dir, tenant) as (settings, database):
+        if given.user_id is not None:
+            lookup.require_user(database, settings.tenant, given.user_id)
+        if given.chat_id is not None:
+            lookup.require_chat(database, settings.tenant, given.chat_id)
         found = pipeline_memories.listing(database, settings.tenant, given)
     if as_json:
         rendering.print_json({"memories": found})

@@ -37,10 +37,13 @@ def list_(
     """List the newest contexts: who asked what, how long it took, and what was answered.
 
     Questions and answers are missing where something of them was forgotten, or was not to be remembered.
+    A chat that was never seen ends it with 3.
     """
-    from pipeline import querylog
+    from pipeline import lookup, querylog
 
     with opened(data_dir, tenant) as (settings, database):
+        if chat is not None:
+            lookup.require_chat(database, settings.tenant, chat)
         found = querylog.listing(database, settings.tenant, chat, limit)
     if as_json:
         rendering.print_json({"queries": found})

@@ -1,5 +1,6 @@
 """`backscroll restore`: a backup put in the place of the data folder's database."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -42,8 +43,11 @@ def restore(
     if as_json:
         rendering.print_json({**vars(found), "seconds": round(seconds, 1)})
         return
+    start = ["backscroll", "up"]
+    if data_dir is not None:
+        start += ["--data-dir", str(data_dir.absolute())]
     print(
         f"Restored and read back in {seconds:.1f} s: {found.messages:,} messages and {found.sessions:,} sessions in "
         f"{found.chats:,} chats of {found.tenants:,} tenants, at migration {found.migration}. "
-        "Start it with: backscroll up"
+        f"Start it with: {shlex.join(start)}"
     )

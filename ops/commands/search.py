@@ -71,7 +71,8 @@ def search(
 ) -> None:
     """Find messages or sessions of a chat: what the door answers to `POST /v1/search`.
 
-    The running Backscroll is asked, as by `backscroll context`.
+    The running Backscroll is asked, as by `backscroll context`. Where nothing is found, a user or sender who was never
+    seen ends it with 3.
     """
     with answering(data_dir, tenant, local=local) as answerer:
         named = answerer.chat(chat)
@@ -93,6 +94,9 @@ def search(
         )
         with rendering.patience("Searching …", shown=not as_json):
             found = answerer.search(query)
+        if not (found.hits or found.sessions):
+            for each in [*([user] if user else []), *(sender or [])]:
+                answerer.require_user(each)
     if as_json:
         rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(found)})
         return

@@ -187,6 +187,16 @@ def answered(message: str) -> str:
             AND r.external_id = {message}.reply_to) END"""
 
 
+def some_external_ids(connection: Connection, chat_id: str, limit: int) -> list[str]:
+    """The platform's ids of the latest messages of a chat."""
+    return list(
+        connection.scalars(
+            text("SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"),
+            {"chat": chat_id, "limit": limit},
+        )
+    )
+
+
 def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
     """The chat's newest messages, newest first; of one session key when given."""
     # said only where it is asked for: each has an index that ends in the time

@@ -128,7 +128,9 @@ def test_search_has_every_mode_and_filter_of_the_door(run: Run) -> None:
     told = run("search", "the boiler's pressure sensor", "--mode", "contextual").out
     assert "•" in told
     assert sender in told
-    assert run("search", "boiler", "--role", "assistant", "--sender", "nobody", "--json").json["hits"] == []
+    assert (
+        run("search", "boiler", "--role", "assistant", "--sender", "telegram:11", "--json").json["hits"] == []
+    )
     assert run("search", "boiler", "--metadata", "a=b", "--json").json["hits"] == []
     assert "Nothing in" in run("search", "zeppelin", "--mode", "exact").out
     for wrong in (["--mode", "wild"], ["--limit", 101], ["--metadata", "a"], ["--since", "then"]):

@@ -92,7 +92,7 @@ def test_strict_writes_nothing_when_a_line_is_broken(run: Run, tmp_path: Path) -
     refused = run("import", path, "--strict")
     assert refused.code == 2
     assert "line 2" in refused.err
-    assert "nothing was written" in refused.err
+    assert "has 1 broken line, so that nothing was written" in refused.err
     assert run("chats", "list", "--json").json == {"chats": []}
     path.write_text(json.dumps(good))
     assert run("import", path, "--strict", "--json").json["new"] == 1
@@ -591,6 +591,14 @@ def test_a_chat_that_was_forgotten_is_not_made_again_by_what_is_told_of_it_at_th
     again = run("import", path, "--json").json
     assert (again["new"], again["kept_out"]) == (0, 500)
     assert run("chats", "list", "--json").json == {"chats": []}
+    # and it is said why, and what brings a chat in again
+    assert f"by design: {CHAT}" in again["notices"][-1]
+    told = run("import", path)
+    assert told.out.startswith("Times: ")
+    assert "kept out as forgotten or not to be remembered 500" in told.out
+    assert "Next:" not in told.out
+    assert "backscroll chats remove" in told.err
+    assert run("import", path, "--chat", "whatsapp:again", "--json").json["new"] == 500
 
 
 def test_a_file_that_breaks_off_ends_with_code_5_and_says_what_is_in(run: Run, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def chat(database: Database, workers: Workers) -> str:
 def test_a_statement_is_remembered_listed_shown_in_contexts_and_removed(
     run: Run, workers: Workers, chat: str
 ) -> None:
-    tea = run("memories", "add", "Prefers tea.", "--user", "telegram:11", "--json").json
+    tea = run("memories", "add", "Prefers tea.", "--user", "telegram:11", "--unseen", "--json").json
     assert tea["outcome"] == "new"
     assert "known already" in run("memories", "add", "prefers  tea.", "--user", "telegram:11").out
     workers.finish()
@@ -44,7 +44,7 @@ def test_whose_it_is_is_said_by_the_options(run: Run, chat: str) -> None:
     lines: dict[str, list[object]] = {
         "organization": ["--chat", chat],
         "agent": ["--agent", "helper", "--type", "persona", "--importance", 2],
-        "user": ["--user", "telegram:11", "--agent", "helper"],
+        "user": ["--user", "test:ann", "--agent", "helper"],
         "session": ["--session", session["id"], "--expires", "2100-01-01T00:00:00Z"],
     }
     for scope, options in lines.items():

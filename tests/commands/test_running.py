@@ -1,6 +1,7 @@
 """A question on the command line is answered by the Backscroll that runs, alike to the letter."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,6 @@ import pytest
 from ops import stack
 from ops.embedded.lock import open_lock, take
 from pipeline.clients import factory
-from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import CHAT, Run
 from tests.web.conftest import served
@@ -104,29 +104,51 @@ def test_a_document_is_cut_by_what_runs(run: Run, url: str, tmp_path: Path) -> N
     assert run("documents", "add", page).out == "rules.md: unchanged, 1 chunks\n"
 
 
-def test_a_running_up_is_found_by_its_data_folder(
-    run: Run, api: httpx.Client, settings: Settings, monkeypatch: pytest.MonkeyPatch, database: Database
-) -> None:
+@pytest.fixture
+def running_up(api: httpx.Client, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What runs, known by its data folder alone, and with another database than the API's; the URL of the API's."""
     assert settings.api_key is not None
+    assert settings.database_url is not None
     settings.data_dir.mkdir()
+    publish_up(settings, api, "postgresql://nobody@127.0.0.1:1/none")
+    for name in ("DATABASE_URL", "MAINTENANCE_DATABASE_URL", "REDIS_URL", "API_KEY"):
+        monkeypatch.delenv(f"BACKSCROLL_{name}")
+    lock = open_lock(settings.data_dir / stack.LOCK)
+    assert take(lock)
+    yield settings.database_url.get_secret_value()
+    os.close(lock)
+
+
+def publish_up(settings: Settings, api: httpx.Client, database_url: str) -> None:
+    """Say in the data folder what runs there."""
+    assert settings.api_key is not None
     running = stack.Running(
         pid=1,
         door_url=str(api.base_url),
         api_key=settings.api_key.get_secret_value(),
-        database_url="postgresql://nobody@127.0.0.1:1/none",
+        database_url=database_url,
         maintenance_database_url="",
         owner_database_url="",
         redis_url="redis://127.0.0.1:1",
         tenant=settings.tenant,
     )
-    for name in ("DATABASE_URL", "MAINTENANCE_DATABASE_URL", "REDIS_URL", "API_KEY"):
-        monkeypatch.delenv(f"BACKSCROLL_{name}")
-    lock = open_lock(settings.data_dir / stack.LOCK)
-    assert take(lock)
     stack.publish(settings.data_dir, running)
+
+
+def test_a_running_up_is_found_by_its_data_folder(run: Run, running_up: str) -> None:
     assert "pressure sensor" in run("context", QUESTION).out
     # another tenant's data is not what it serves
     assert run("context", QUESTION, "--tenant", "other").code == 1
+
+
+def test_a_search_by_somebody_who_was_never_seen_is_told_so_by_what_runs_here(
+    run: Run, running_up: str, api: httpx.Client, settings: Settings
+) -> None:
+    publish_up(settings, api, running_up)
+    missed = run("search", "boiler", "--sender", "telegrm:11", "--json")
+    assert (missed.code, missed.out) == (3, "")
+    assert "telegrm:11 was never seen; did you mean telegram:11" in missed.err
+    assert run("search", "zeppelin", "--mode", "exact", "--sender", "telegram:11", "--json").code == 0
 
 
 def test_without_one_it_says_that_a_model_is_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

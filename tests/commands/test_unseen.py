@@ -36,6 +36,13 @@ def misspelt(name: str) -> str:
         ("forget", "user", "{user}", "--dry-run"),
         ("forget", "chat", "{chat}", "--yes"),
         ("forget", "message", "{chat}", "1", "--yes"),
+        ("memories", "add", "Prefers tea.", "--user", "{user}"),
+        ("memories", "list", "--user", "{user}"),
+        ("memories", "list", "--chat", "{chat}"),
+        ("chats", "members", CHAT, "--set", "{there}", "--set", "{user}"),
+        ("queries", "list", "--chat", "{chat}", "--json"),
+        ("search", "boiler", "--user", "{user}", "--json"),
+        ("search", "boiler", "--sender", "{user}", "--mode", "exact"),
         ("export", "user", "{user}"),
     ],
     ids=" ".join,
@@ -51,6 +58,34 @@ def test_a_misspelt_id_changes_nothing_and_the_nearest_are_named(
     assert f"did you mean {meant}" in refused.err
     assert run("forget", "receipts", "--json").json["receipts"] == []
     assert run("users", "list", "--json").json["users"] == []
+    assert run("memories", "list", "--json").json["memories"] == []
+    assert len(run("chats", "members", CHAT).out.split()) > 1
+
+
+def test_a_message_that_was_never_seen_is_not_forgotten_unless_that_is_said(run: Run) -> None:
+    for wrong, told in {
+        "10411": f"message 10411 of {CHAT} was never seen; did you mean 1411 or 1041",
+        "nosuch": f"message nosuch of {CHAT} was never seen (for",
+    }.items():
+        refused = run("forget", "message", CHAT, wrong, "--yes")
+        assert (refused.code, refused.out) == (3, "")
+        assert told in refused.err
+    assert run("forget", "receipts", "--json").json["receipts"] == []
+    # one that is still to come is kept out, and known from then on
+    assert run("forget", "message", CHAT, "nosuch", "--unseen", "--yes").code == 0
+    assert run("forget", "message", CHAT, "nosuch", "--yes").code == 0
+    # and so is one that was there
+    for _ in range(2):
+        assert run("forget", "message", CHAT, "1041", "--yes").code == 0
+
+
+def test_of_somebody_who_was_seen_a_list_may_be_empty(run: Run, sender: str) -> None:
+    assert run("memories", "list", "--user", sender, "--json").json == {"memories": []}
+    assert run("queries", "list", "--chat", CHAT, "--json").json == {"queries": []}
+    assert run("search", "zeppelin", "--mode", "exact", "--sender", sender, "--json").json["hits"] == []
+    assert run("chats", "members", CHAT, "--set", "telegram:late", "--unseen", "--json").json["members"] == [
+        "telegram:late"
+    ]
 
 
 def test_somebody_who_is_still_to_come_can_be_kept_out_and_forgotten(run: Run) -> None:
@@ -69,6 +104,6 @@ def test_somebody_who_is_still_to_come_can_be_kept_out_and_forgotten(run: Run) -
 
 def test_who_was_linked_or_is_only_spoken_of_counts_as_seen(run: Run, sender: str) -> None:
     run("users", "link", sender, "ann")
-    run("memories", "add", "Prefers tea.", "--user", "app:7")
+    run("memories", "add", "Prefers tea.", "--user", "app:7", "--unseen")
     assert run("remember", "user", "ann").code == 0
     assert run("remember", "user", "app:7").code == 0

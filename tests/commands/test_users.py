@@ -27,6 +27,7 @@ def test_audiences_and_members_are_shown_and_set(run: Run, database: Database) -
     assert run("tenant", "audience", "everybody").code == 2
     ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     assert run("chats", "members", "test:1").out == "test:ann\n"
-    told = run("chats", "members", "test:1", "--set", "test:bob", "--set", "test:cy", "--json").json
+    both = ["--set", "test:bob", "--set", "test:cy", "--unseen"]
+    told = run("chats", "members", "test:1", *both, "--json").json
     assert told["members"] == ["test:bob", "test:cy"]
     assert run("chats", "members", "test:2").code == 3

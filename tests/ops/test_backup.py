@@ -123,6 +123,8 @@ def test_what_is_there_is_replaced_only_when_that_was_said(
     replaced = here("restore", "b.dump", "--replace", "--data-dir", "other")
     assert replaced.returncode == 0, replaced.stderr
     assert "read back" in replaced.stdout
+    # and what starts it can be copied as it is
+    assert replaced.stdout.endswith(f"Start it with: backscroll up --data-dir {other}\n")
     assert texts(other)[:2] == ["the first", "the second"]
     # of a folder that does not run a backup is made as well
     cold = here("backup", "cold.dump", "--data-dir", "other")
