@@ -29,6 +29,8 @@ REDIS_TRANSPORT: dict[str, Any] = {
     # Look for such tasks often: with the defaults it took 91 s after a worker's death.
     "unacked_restore_interval": 10,
     "unacked_restore_throttle": 1,
+    # One looks at a time, by a lock: with the default, who dies while it looks keeps all others from it for 5 minutes.
+    "unacked_mutex_expire": 20,
     # Without a timeout a hung Redis blocks whoever enqueues for ever.
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
