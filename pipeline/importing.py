@@ -23,6 +23,7 @@ from pipeline.reimporting import SortedOut
 from pipeline.rules import Rules
 from pipeline.store import accepting, chats, overview
 from pipeline.store import languages as store_languages
+from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 
@@ -249,15 +250,14 @@ def _store(
     database: Database, tenant_id: str, rules: Rules, settle: timedelta, held: _Chat, found: SortedOut
 ) -> Stored:
     messages = [record.message for record in found.records]
+    accepted = Accepted(new=0, duplicates=0)
     if messages:
         accepted = accept(database, tenant_id, held.chat, messages, settle=settle)
-    else:
-        accepted = Accepted(new=0, duplicates=0)
-        with database.tenant(tenant_id) as connection:
-            there = chats.get(connection, held.chat.chat_id)
-            # none when all of it was kept out; what is said under a former id is not said of the present one
-            if there is not None and there.moved_to is None:
-                chats.ensure(connection, tenant_id, held.chat)
+    with database.tenant(tenant_id) as connection:
+        there = chats.followed(connection, held.chat.chat_id)
+        # none when all of it was kept out
+        if there is not None:
+            chats.ensure(connection, tenant_id, _said_of(there, held.chat))
     moved = redating.move(database, tenant_id, found.chat_id, found.moves, rules, settle=settle)
     held.stored, held.changed = True, False
     return Stored(
@@ -269,9 +269,18 @@ def _store(
     )
 
 
+def _said_of(there: Chat, chat: ChatIn) -> ChatIn:
+    """What is said of a chat, under the id that it has now; with another one its platform may be another, too."""
+    if there.chat_id == chat.chat_id:
+        return chat
+    return chat.model_copy(update={"chat_id": there.chat_id, "platform": ""})
+
+
 def _in_one_language(database: Database, tenant_id: str, chat_id: str, language: str) -> Iterator[Notice]:
     """Make the keyword vectors anew of what was there in another language."""
     with database.tenant(tenant_id) as connection:
+        there = chats.followed(connection, chat_id)
+        chat_id = there.chat_id if there else chat_id
         mixed = store_languages.is_mixed(connection, chat_id)
     if mixed and (changed := languages.change(database, tenant_id, chat_id, language)):
         yield Notice(

@@ -1,8 +1,11 @@
 """`backscroll chats`: what chats there are, and what is known of one."""
 
+from __future__ import annotations
+
+import shlex
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +21,10 @@ from schemas.messages import ChatIn
 from schemas.payloads import NewId, parse_payload
 from schemas.users import MembersPayload
 
+if TYPE_CHECKING:
+    from pipeline.store.chats import Chat
+    from pipeline.store.database import Database
+
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
 ChatArgument = Annotated[
@@ -26,6 +33,7 @@ ChatArgument = Annotated[
 
 SPEAKERS = 10
 SESSIONS = 5
+EXAMPLE_CHARS = 80
 
 
 @app.callback(
@@ -200,6 +208,10 @@ def rename(
 def merge(
     chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat that goes.", show_default=False)],
     into: Annotated[str, typer.Argument(metavar="INTO", help="The chat that stays.", show_default=False)],
+    keep_copies: Annotated[
+        bool,
+        typer.Option("--keep-copies", help="Merge also where both have the same messages: they stand twice."),
+    ] = False,
     yes: forgetting.YesOption = False,
     as_json: JsonOption = False,
     tenant: TenantOption = None,
@@ -209,12 +221,23 @@ def merge(
 
     Sessions of both that lie within one pause are joined and summarized again. What is still sent under FROM goes to
     INTO. Ended half-way, it is finished by the workers.
+
+    Ends with 2 where messages of FROM are in INTO too, as of one export that was imported as two chats: the same id,
+    sender, text and time. FROM can be removed then, or merged with `--keep-copies`.
     """
-    _move(chat, into, yes, as_json, tenant, data_dir, is_new=False)
+    _move(chat, into, yes, as_json, tenant, data_dir, is_new=False, keep_copies=keep_copies)
 
 
 def _move(
-    chat: str, to: str, yes: bool, as_json: bool, tenant: str | None, data_dir: Path | None, *, is_new: bool
+    chat: str,
+    to: str,
+    yes: bool,
+    as_json: bool,
+    tenant: str | None,
+    data_dir: Path | None,
+    *,
+    is_new: bool,
+    keep_copies: bool = False,
 ) -> None:
     from pipeline import moving
     from pipeline.store import chats as store
@@ -233,6 +256,8 @@ def _move(
             )
         if not is_new and other is None:
             raise NotFound(f"there is no chat {wanted.to}: see `backscroll chats`")
+        if not is_new and not again and not keep_copies:
+            _refuse_copies(database, settings.tenant, found, wanted.to)
         if not yes:
             forgetting.not_as_json(as_json, "yes", "--yes")
             typer.confirm(
@@ -241,6 +266,29 @@ def _move(
         receipt = moving.start(database, settings.tenant, chat if again else found.chat_id, wanted.to)
         receipt = forgetting.finished(database, settings, receipt)
     forgetting.print_receipt(receipt, f"{chat} is {wanted.to} now", as_json=as_json)
+
+
+def _refuse_copies(database: Database, tenant_id: str, chat: Chat, into: str) -> None:
+    """Raise `InvalidInput` where both chats have the same messages."""
+    from pipeline.platforms.identity import PREFIX
+    from pipeline.store import moving as store
+
+    with database.tenant(tenant_id) as connection:
+        found = store.copies(connection, chat.chat_id, into, PREFIX)
+    if not found.copies:
+        return
+    said = f"{rendering.plain(found.sender_name)}: {rendering.preview(found.content, EXAMPLE_CHARS)}"
+    goes, stays = shlex.quote(chat.chat_id), shlex.quote(into)
+    advice = "All is there"
+    if found.copies < found.messages:
+        advice = f"For the others import the export once more with --chat {stays}; then"
+    raise InvalidInput(
+        f"{found.copies:,} of the {found.messages:,} messages of {chat.chat_id} are in {into} too and would stand "
+        f"there twice, such as that of {rendering.moment(found.sent_at, chat.time_zone)}, {said}\n"
+        f"{advice}:  backscroll chats remove {goes}\n"
+        f"To merge them as they are:  backscroll chats merge {goes} {stays} --keep-copies",
+        field="from",
+    )
 
 
 @app.command(

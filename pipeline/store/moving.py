@@ -1,9 +1,9 @@
 """SQL that moves a chat's messages, and all that was made of them, to another chat."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Row
 
 from pipeline.store import vectors
 from pipeline.store.chats import Chat
@@ -190,6 +190,28 @@ def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
             {"chat": chat_id, "limit": limit},
         )
     )
+
+
+def copies(connection: Connection, chat_id: str, into: str, derived: str) -> Row[Any]:
+    """`(messages, copies, sender_name, content, sent_at)`: how many a chat has, how many of them another chat has too.
+
+    The last three are of the first copy. By its id, sender and text, and by its time where the id is not `derived`,
+    as one with that in front tells the time as it was read off a clock.
+    """
+    return connection.execute(
+        text("""
+            SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
+                SELECT count(*) AS messages, count(there.id) AS copies,
+                    min(here.id) FILTER (WHERE there.id IS NOT NULL) AS first
+                FROM messages here LEFT JOIN messages there ON there.tenant_id = here.tenant_id
+                    AND there.chat_id = :into AND there.external_id = here.external_id
+                    AND there.sender_id = here.sender_id AND there.content = here.content
+                    AND (there.sent_at = here.sent_at OR starts_with(here.external_id, :derived))
+                WHERE here.chat_id = :chat) counted
+            LEFT JOIN messages m ON m.id = counted.first
+        """),
+        {"chat": chat_id, "into": into, "derived": derived},
+    ).one()
 
 
 class Moved(NamedTuple):

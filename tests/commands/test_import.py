@@ -500,6 +500,29 @@ def test_a_chat_that_was_given_another_id_goes_on_by_its_clock_and_is_moved_ther
     assert times(database, "whatsapp:home")[0] == "03-04 01:00 one"
 
 
+def test_what_an_import_says_of_a_chat_reaches_the_one_that_has_its_messages_now(
+    run: Run, whatsapp: Write, workers: Workers, database: Database
+) -> None:
+    run("import", whatsapp(*german()), "--tz", "UTC")
+    workers.finish()
+    run("chats", "rename", CHAT, "minute2", "--yes")
+    said = ("--tz", "Europe/Berlin", "--language", "german", "--kind", "direct", "--title", "The minute")
+    again = run("import", whatsapp(*german()), "--chat", CHAT, *said)
+    assert f"moved {len(german())}" in again.out
+    assert "2024-01-13 10:00" in again.out
+    shown = run("chats", "show", "minute2", "--json").json
+    assert [shown[name] for name in ("time_zone", "language", "kind", "title", "platform")] == [
+        *said[1::2],
+        "whatsapp",
+    ]
+    assert found_by_stem(database, "Heizungen")
+    # new messages say it as well, and who says nothing of the clock means the same
+    longer = whatsapp(*german(), "13.01.24, 10:30 - Ana: bis morgen")
+    assert "by the clock of Europe/Berlin" in run("import", longer).out
+    run("import", whatsapp(*german(), "13.01.24, 10:31 - Ana: bis bald"), "--tz", "Asia/Tokyo")
+    assert run("chats", "show", "minute2", "--json").json["time_zone"] == "Asia/Tokyo"
+
+
 def test_what_was_said_in_the_future_of_a_wrong_clock_is_moved_to_its_time(
     run: Run, whatsapp: Write, database: Database
 ) -> None:
