@@ -203,9 +203,10 @@ def copies(connection: Connection, chat_id: str, into: str, derived: str) -> Row
             SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
                 SELECT count(*) AS messages, count(there.id) AS copies,
                     min(here.id) FILTER (WHERE there.id IS NOT NULL) AS first
-                FROM messages here LEFT JOIN messages there ON there.tenant_id = here.tenant_id
-                    AND there.chat_id = :into AND there.external_id = here.external_id
-                    AND there.sender_id = here.sender_id AND there.content = here.content
+                FROM messages here LEFT JOIN LATERAL (
+                    -- one by one, by the whole key: of chats just imported the planner knows no numbers
+                    SELECT * FROM messages m WHERE m.chat_id = :into AND m.external_id = here.external_id OFFSET 0
+                ) there ON there.sender_id = here.sender_id AND there.content = here.content
                     AND (there.sent_at = here.sent_at OR starts_with(here.external_id, :derived))
                 WHERE here.chat_id = :chat) counted
             LEFT JOIN messages m ON m.id = counted.first
