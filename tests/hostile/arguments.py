@@ -113,6 +113,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "into: str": lambda a: a.chat_id,
     "some": lambda a: a.sessions,
     "messages: int": lambda _: 100,
+    "store.moving.copies.derived": lambda _: "import:",
     "moving.admit.key": lambda _: bytes(32),
     "users.merge.into": lambda a: a.name("users", "user_id"),
     "users.merge.user_id": lambda a: a.name("user_senders", "sender_id"),
