@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import _queries
 from sqlalchemy import text
 
 from ops.embedded.postgres import EmbeddedPostgres
@@ -273,3 +274,7 @@ def test_threads_that_accept_at_once_have_slots_of_their_own() -> None:
 def test_what_is_given_twice_in_one_call_is_stored_once(database: Database, given: list) -> None:
     accepted = ingest.accept(database, TENANT, CHAT, given)
     assert (accepted.new, accepted.duplicates, accepted.kept_out) == (len(given) // 2, len(given) // 2, 0)
+
+
+def test_the_statement_of_accepting_is_read_once_and_not_for_each_message() -> None:
+    assert len(store._PUT.encode()) <= _queries.MAX_CACHED_STATEMENT_LENGTH

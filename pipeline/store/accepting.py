@@ -97,6 +97,8 @@ _PUT = f"""
     )
     SELECT (SELECT count(*) FROM arrived), EXISTS (SELECT FROM allowed)
 """
+# Without what is for readers: of more than 4,096 characters psycopg reads a statement anew for each message, in 0.1 ms.
+_PUT = "\n".join(line.strip() for line in _PUT.splitlines() if not line.strip().startswith("--"))
 
 
 def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
