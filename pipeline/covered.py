@@ -1,4 +1,4 @@
-"""Which sessions a context shows whole, message by message, so that their summaries would say it twice: pure."""
+"""Find the sessions that a context shows whole, whose summaries would repeat what stands there. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 

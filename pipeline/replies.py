@@ -1,4 +1,4 @@
-"""How a line says which message it answers: pure, from what is known of that one."""
+"""Write into a line which message it answers. Pure."""
 
 from pipeline import assemble
 from schemas.sessions import Answered

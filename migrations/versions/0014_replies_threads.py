@@ -1,4 +1,4 @@
-"""A message says what it answers, and which thread of its chat it stands in.
+"""Columns for the message that a message answers and for its thread.
 
 Revision: 0014, after 0013
 """
@@ -13,7 +13,7 @@ branch_labels = None
 depends_on = None
 
 COLUMNS = ("reply_to", "thread")
-# whoever erases a message erases its id from its answers, too
+# erasing a message also erases its id from the messages that answer it
 INDEXES = {"messages_answers": "messages (tenant_id, chat_id, reply_to) WHERE reply_to IS NOT NULL"}
 
 

@@ -1,4 +1,4 @@
-"""`GET /v1/chats`, `/v1/sessions`, `/v1/queries` and `/v1/status`: what there is, for whoever runs it."""
+"""`GET /v1/chats`, `/v1/sessions`, `/v1/queries` and `/v1/status`: lists for operators, a page at a time."""
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel

@@ -1,14 +1,10 @@
-"""`GET /v1/chats/{chat_id}` and its sessions: what there is to ask about."""
+"""`GET /v1/chats/{chat_id}` and its sessions: one chat, by its id."""
 
 from fastapi import APIRouter, Request
 
 from pipeline import lookup
 from pipeline.retry import persistently
-from schemas.overview import (
-    ChatSummary,
-    SessionPage,
-    SessionPageQuery,
-)
+from schemas.overview import ChatSummary, SessionPage, SessionPageQuery
 from schemas.payloads import ChatAddress, parse_payload
 from workers.web.auth import Tenant
 from workers.web.door import HeldDoor
