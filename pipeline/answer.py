@@ -4,13 +4,13 @@ import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from pipeline import asides, assemble, blocks, chosen
+from pipeline import addressing, assemble, blocks, chosen, truncate
 from pipeline.asking import Asked
 from pipeline.assemble import Section
-from pipeline.blocks import Remembered
 from pipeline.covered import shown_whole
 from pipeline.exchanges import exchanged
 from pipeline.explain import explanation
+from pipeline.found import Remembered
 from pipeline.likeness import Scale
 from pipeline.prompt import Prompt, prompt
 from pipeline.recall import Found
@@ -222,9 +222,9 @@ def _with_found(
 def _repeats(question: str, found: Found) -> Callable[[str], bool]:
     """Tell whether a message is the question itself, also with a mention of the bot that was cut off."""
     bots = {hit.candidate.speaker for hit in found.ranked if hit.candidate.role == "assistant"}
-    names = asides.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
-    asked = asides.said(question, names)
-    return lambda text: asides.said(text, names) == asked
+    names = addressing.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
+    asked = addressing.said(question, names)
+    return lambda text: addressing.said(text, names) == asked
 
 
 def _heading(page: Page, found: Found) -> str:
@@ -236,6 +236,6 @@ def _heading(page: Page, found: Found) -> str:
 
 def _previews(facts: Sequence[Remembered]) -> list[MemoryPreview]:
     return [
-        MemoryPreview(id=m.id, source=m.source, preview=assemble.shortened(m.content, 120), score=m.score)
+        MemoryPreview(id=m.id, source=m.source, preview=truncate.shortened(m.content, 120), score=m.score)
         for m in facts
     ]

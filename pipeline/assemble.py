@@ -6,14 +6,14 @@ sum of those of its lines.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.fence import CLOSE, OPEN, harmless, visible
+from pipeline.fence import CLOSE, OPEN
 from pipeline.tokens import Count, estimate_line
+from pipeline.truncate import ELLIPSIS
 from schemas.context import Block, BlockKind, Dropped, DropReason, Item
 
-ELLIPSIS = "…"
 # After so many entries in a row that did not fit, smaller ones further down would only be noise.
 MISSES = 3
 
@@ -115,42 +115,6 @@ def plain(kind: BlockKind, text: str, count: Count = estimate_line) -> Block:
     return Block(kind=kind, tokens=count(text), chars=len(text), text=text)
 
 
-def shortened(text: str, chars: int) -> str:
-    """The text, cut at a word's end with an ellipsis when it is longer than `chars`.
-
-    >>> shortened("one two three", 9)
-    'one two…'
-    """
-    if len(text) <= chars:
-        return text
-    cut = text[: max(chars - 1, 0)]
-    head, space, _ = cut.rpartition(" ")
-    return (head if space and len(head) > chars // 2 else cut).rstrip(" ,;:.") + ELLIPSIS
-
-
-def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
-    """The longest beginning of the text of at most so many tokens, with an ellipsis when it is not all.
-
-    >>> within_tokens("one two three four", 4)
-    'one two…'
-    """
-    if count(text) <= tokens:
-        return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(shortened(text, middle)) <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return shortened(text, low)
-
-
-def one_line(text: str) -> str:
-    """A message on one line that can break neither its fence nor its line, and that says what it shows."""
-    return harmless(" ".join(visible(text).split()))
-
-
 def _render(section: Section, entries: Sequence[Entry]) -> str:
     lines = [section.heading] if section.heading else []
     if section.fenced:
@@ -166,18 +130,3 @@ def _render(section: Section, entries: Sequence[Entry]) -> str:
     if section.fenced:
         lines.append(CLOSE)
     return "\n".join(lines)
-
-
-def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]], jaccard: float) -> bool:
-    """Whether one of the sets of words in `said`, by their size, overlaps with these by more than `jaccard`.
-
-    That is their intersection over their union; at most the smaller over the larger, so that most sizes need no look.
-    """
-    size = len(words)
-    for its_size, others in said.items():
-        if size > jaccard * its_size and its_size > jaccard * size:
-            for other in others:
-                common = len(words & other)
-                if common > jaccard * (size + its_size - common):
-                    return True
-    return False

@@ -8,6 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from sqlalchemy import Connection
+
+from pipeline.store import audience
+from pipeline.store.audience import Seen, Visible
+
 Policy = Literal["strict", "tenant", "chat"]
 """`strict`: by who was there; `tenant`: everything is shown everywhere; `chat`: nothing of any other chat."""
 DEFAULT: Policy = "strict"
@@ -24,18 +29,6 @@ class Place:
     persons: frozenset[str]
     # whether somebody is there who is not among `persons`
     others: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Visible:
-    """The chats whose memories may be shown in one place."""
-
-    everywhere: bool
-    chats: frozenset[str]
-
-    def shows(self, learned_in: str | None) -> bool:
-        """Whether what was learned there may be shown; None was learned in no chat, and is anybody's."""
-        return learned_in is None or self.everywhere or learned_in in self.chats
 
 
 def policy_of(stored: str | None) -> Policy:
@@ -83,3 +76,20 @@ def visible(policy: Policy, asked: Place, places: Iterable[Place]) -> Visible:
     """Which of these places' memories may be shown where somebody asks; those of the place itself always."""
     chats = {place.chat_id for place in places if may_show(policy, place, asked)}
     return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {asked.chat_id}))
+
+
+def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
+    """What may be shown in a chat when somebody, by any of their ids, asks there."""
+    row = audience.present(connection, chat_id, user_id)
+    asked = asked_in(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
+    places = [
+        Place(
+            chat_id=place["chat_id"],
+            kind=place["kind"],
+            persons=frozenset(place["persons"]),
+            others=place["others"],
+        )
+        for place in row.places
+    ]
+    shown = visible(policy_of(row.policy), asked, places)
+    return Seen(visible=shown, asker_ids=list(row.asker_ids))

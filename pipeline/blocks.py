@@ -3,14 +3,14 @@
 The messages that matter are `pipeline.exchanges`'.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from pipeline import assemble, excerpt
+from pipeline import excerpt, truncate
 from pipeline.assemble import Entry, Section
 from pipeline.dates import MONTHS
 from pipeline.fence import CLOSE, OPEN, harmless, visible
+from pipeline.found import Remembered, SessionCard
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS
 from pipeline.replies import speaking
@@ -36,41 +36,9 @@ _MONTHS = [name.capitalize() for name in MONTHS]
 _WEEKDAYS = [name.capitalize() for name in DAYS]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionCard:
-    """What is known of a session that was found."""
-
-    id: int
-    started_at: datetime
-    ended_at: datetime
-    summary: str | None
-    topics: Sequence[str]
-    entities: Sequence[str]
-    session_key: str
-    message_count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Remembered:
-    """A memory that was found, with its final score."""
-
-    id: str
-    scope: str
-    type: str
-    content: str
-    source: str
-    document_id: str | None
-    chunk_index: int | None
-    score: float
-    # what the score is the product of
-    components: Mapping[str, float] = field(default_factory=dict)
-    # to the question's vector; None while it has none
-    cosine: float | None = None
-
-
 def called(name: str) -> str:
     """What somebody is called, on one line of bounded length."""
-    return assemble.shortened(assemble.one_line(name), NAME_CHARS)
+    return truncate.shortened(truncate.one_line(name), NAME_CHARS)
 
 
 def window(start: datetime, end: datetime, zone: tzinfo) -> str:
@@ -92,12 +60,12 @@ def sessions(
     """The summaries of the best sessions, each with its time window and topics."""
     entries = []
     for card, score in ranked[: parameters.sessions]:
-        topics = f" ({assemble.one_line(', '.join(card.topics[:4]))})" if card.topics else ""
+        topics = f" ({truncate.one_line(', '.join(card.topics[:4]))})" if card.topics else ""
         # an extractive summary begins with its day, which stands in the window already
-        told = assemble.one_line(card.summary or "").removeprefix(
+        told = truncate.one_line(card.summary or "").removeprefix(
             f"{_day(card.started_at.astimezone(zone))}: "
         )
-        summary = assemble.shortened(told, parameters.session_chars)
+        summary = truncate.shortened(told, parameters.session_chars)
         text = f"- {window(card.started_at, card.ended_at, zone)}{topics}: {summary}"
         reason = f"session {card.id} holds some of the best matches"
         entries.append(_session_entry(card, text, score, reason))
@@ -119,7 +87,7 @@ def related(
     shared = sorted((s for s in shared if s[0]), key=lambda s: (-len(s[0]), -s[2]))
     entries = []
     for common, card, score in shared[: parameters.related]:
-        summary = assemble.shortened(assemble.one_line(card.summary or ""), parameters.related_chars)
+        summary = truncate.shortened(truncate.one_line(card.summary or ""), parameters.related_chars)
         text = f"- {window(card.started_at, card.ended_at, zone)}: {summary}"
         entries.append(
             _session_entry(card, text, score, f"shares {', '.join(common[:3])} with the sessions above")
@@ -145,9 +113,9 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
     for number, message in enumerate(recent):
         local = message.sent_at.astimezone(zone)
         answered = quoted(recent, number)
-        text = f"{clock(local)} {speaking(message.speaker, answered)}: {assemble.one_line(message.content)}"
+        text = f"{clock(local)} {speaking(message.speaker, answered)}: {truncate.one_line(message.content)}"
         if number == 0:
-            text = assemble.within_tokens(text, max(cap - count(HISTORY) - 24, 8), count)
+            text = truncate.within_tokens(text, max(cap - count(HISTORY) - 24, 8), count)
         item = Item(
             kind="message",
             id=str(message.id),
@@ -176,7 +144,7 @@ def memories(found: Sequence[Remembered], cap: int, asker: str | None = None) ->
             item=Item(
                 kind="memory",
                 id=memory.id,
-                text=f"- [{user if memory.scope == 'user' else memory.scope}] {assemble.one_line(memory.content)}",
+                text=f"- [{user if memory.scope == 'user' else memory.scope}] {truncate.one_line(memory.content)}",
                 score=memory.score,
                 reason=f"{memory.type} of the {memory.scope}",
             ),
@@ -195,7 +163,7 @@ def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
     half = (cap - estimate_line("\n".join((DOCUMENTS, OPEN, CLOSE)))) // 2 - 1
     entries = []
     for number, memory in enumerate(found):
-        citation = f"- Doc {assemble.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
+        citation = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
         told = excerpt.about(harmless(visible(memory.content)), asked, max(half - estimate(citation), 1))
         item = Item(
             kind="document",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from pipeline import asides
+from pipeline import addressing
 from pipeline.question import Question
 from pipeline.sentences import is_content, stem, words
 from schemas.sessions import Message
@@ -51,21 +51,21 @@ def brief(question: Question, recent: Sequence[Message], now: datetime, most: in
     `recent` is newest first; the question itself, as it came in, is passed over, and so is what a bot was asked
     before the last question to it.
     """
-    bots = asides.names_of({message.speaker for message in recent if message.role == "assistant"})
+    bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
     passed = False
     known = {stem(word) for word in words(question.content)}
-    itself = asides.said(question.text)
+    itself = addressing.said(question.text)
     found: list[str] = []
     for message in recent[:LOOKED_AT]:
         if now - message.sent_at > JUST_NOW:
             break
-        if asides.said(message.content) == itself:
+        if addressing.said(message.content) == itself:
             continue
         content = message.content
-        if asides.is_put_to_a_bot(content, bots):
+        if addressing.is_put_to_a_bot(content, bots):
             if passed:
                 continue
-            passed, content = True, asides.said(content, bots)
+            passed, content = True, addressing.said(content, bots)
         for word in words(content):
             if len(found) < most and is_content(word) and stem(word) not in known:
                 known.add(stem(word))

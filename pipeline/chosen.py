@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeline import assemble
-from pipeline.blocks import Remembered
+from pipeline import duplicates
+from pipeline.found import Remembered
 from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
 from pipeline.sentences import terms, words
@@ -73,7 +73,7 @@ def choose(found: Sequence[Remembered], parameters: Parameters, scale: Scale, qu
                 "below_minimum",
                 f"no word in common with the question, and similarity below {least:g}",
             )
-        elif is_passage and assemble.is_said(bag, said, parameters.duplicate_jaccard):
+        elif is_passage and duplicates.is_said(bag, said, parameters.duplicate_jaccard):
             drop(memory, "duplicate", "says the same as a better passage")
         elif len(kept) >= most:
             drop(memory, "cap", f"at most {most} {kind}")

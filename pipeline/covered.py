@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from pipeline import assemble
-from pipeline.blocks import SessionCard
+from pipeline import truncate
+from pipeline.found import SessionCard
 from schemas.context import Item
 from schemas.sessions import Message
 
@@ -28,7 +28,7 @@ def shown_whole(
         if not message.content.strip()
         or is_question(message.content)
         # the newest may be cut
-        or lines.get(str(message.id), "").endswith(assemble.one_line(message.content))
+        or lines.get(str(message.id), "").endswith(truncate.one_line(message.content))
     ]
     elsewhere = [(item.id, session_of.get(item.id)) for item in exchanges]
     return {

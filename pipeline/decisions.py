@@ -5,7 +5,6 @@ they stand in the talks that are about the question's subject than elsewhere, as
 Croft, Relevance-Based Language Models, 2001): the names and things that a talk about the boiler was full of.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import prod, sqrt
@@ -17,26 +16,6 @@ from pipeline.dates import MONTHS
 from pipeline.sentences import sentences, terms, words
 from pipeline.wordless import cached
 
-# Questions for what a group has decided, by language.
-_ASKS = {
-    "english": (
-        r"\b(?:did|have|had|do) (?:we|they|you all|you guys|everybody|everyone)(?: \w+){0,2}?"
-        r" (?:decided?|agreed?|settled?|choose|chosen?|pick(?:ed)?|voted?|go(?:ne)? (?:with|for)|opt(?:ed)?)\b"
-        r"|\b(?:we|they) (?:decided|agreed|settled|chose|picked|voted|went (?:with|for)|opted)\b"
-        # what is planned was decided
-        r"|\b(?:are|will) we (?:now |still |finally )?\w+ing\b"
-        r"|\b(?:was|were|been|is|got) (?:\w+ )?(?:decided|agreed|settled)\b"
-        r"|\b(?:the|our|what|which|any|final) (?:\w+ )?(?:decisions?|agreement|verdict)\b"
-    ),
-    "german": (
-        r"\bwir (?:uns )?(?:\w+ ){0,6}(?:entschieden|beschlossen|geeinigt|ausgemacht|abgemacht|vereinbart)\b"
-        r"|\bwurde (?:\w+ ){0,6}(?:entschieden|beschlossen|vereinbart)\b|\b(?:entscheidung|beschluss)\b"
-    ),
-    "portuguese": r"\b(?:decidimos|combinámos|combinamos|escolhemos|ficou (?:decidido|combinado)|decisão)\b",
-    "spanish": r"\b(?:decidimos|acordamos|elegimos|quedamos en|(?:hemos|se ha) (?:decidido|acordado)|decisión)\b",
-    "french": r"\b(?:décidé|convenu|choisi|décision)\b",
-}
-_ASKS_FOR_ONE = re.compile("|".join(_ASKS.values()), re.IGNORECASE)
 # How the question's own words for deciding begin: they say nothing of its subject.
 _DECIDING = tuple(
     "decid decis agre settl choos chose pick vote conclud verdict entsch beschl geeinigt ausgemacht vereinbar"
@@ -57,15 +36,6 @@ _TALK, _MOST, _NEAR = 10, 8, 0.5
 _SHARED = 0.2
 # … and then the older counts for so much, the newer at least for so much of the older.
 _REPLACED, _INHERITED = 0.4, 0.9
-
-
-def asked_for(text: str) -> bool:
-    """Whether a question asks what was decided.
-
-    >>> asked_for("What did we decide about the boiler?"), asked_for("Is the boiler hot?")
-    (True, False)
-    """
-    return _ASKS_FOR_ONE.search(text) is not None
 
 
 def about(

@@ -1,6 +1,6 @@
 """The part of a long passage that a question is about, in whole sentences."""
 
-from pipeline import assemble
+from pipeline import truncate
 from pipeline.sentences import sentences, terms, words
 from pipeline.tokens import estimate
 
@@ -21,7 +21,7 @@ def about(text: str, question: str, tokens: int) -> str:
     wanted = set(terms(words(question)))
     found = [wanted.intersection(terms(words(sentence))) for sentence in said]
     costs = [estimate(sentence) for sentence in said]
-    room = tokens - 2 * estimate(assemble.ELLIPSIS)
+    room = tokens - 2 * estimate(truncate.ELLIPSIS)
     best, chosen = (-1, 0), (0, 0)
     for start in range(len(said)):
         end, spent, hit = start, 0, set[str]()
@@ -34,10 +34,10 @@ def about(text: str, question: str, tokens: int) -> str:
     if start == end:
         # not one sentence is short enough
         most = max(range(len(said)), key=lambda number: len(found[number]))
-        return assemble.within_tokens(said[most], tokens, estimate)
+        return truncate.within_tokens(said[most], tokens, estimate)
     inner = " ".join(said[start:end])
     before, after = (
-        (f"{assemble.ELLIPSIS} " if start else ""),
-        (f" {assemble.ELLIPSIS}" if end < len(said) else ""),
+        (f"{truncate.ELLIPSIS} " if start else ""),
+        (f" {truncate.ELLIPSIS}" if end < len(said) else ""),
     )
     return f"{before}{inner}{after}"

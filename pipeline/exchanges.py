@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 
-from pipeline import assemble
+from pipeline import duplicates, truncate
 from pipeline.assemble import Entry
 from pipeline.blocks import moment
 from pipeline.candidates import Candidate, Scored
@@ -55,7 +55,7 @@ def exchanged(
         item = Item(
             kind="message",
             id=str(candidate.id),
-            text=f"{speaking(candidate.speaker, answered)}: {assemble.one_line(candidate.text)}",
+            text=f"{speaking(candidate.speaker, answered)}: {truncate.one_line(candidate.text)}",
             answers=str(answered.id) if answered else None,
             at=candidate.sent_at,
             speaker=candidate.speaker,
@@ -91,7 +91,7 @@ def exchanged(
             yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
             continue
         bag = frozenset(candidate.text.casefold().split())
-        if assemble.is_said(bag, said, parameters.duplicate_jaccard):
+        if duplicates.is_said(bag, said, parameters.duplicate_jaccard):
             yield dropped(hit, "duplicate", "says the same as a better hit")
             continue
         said.setdefault(len(bag), []).append(bag)

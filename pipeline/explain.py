@@ -3,58 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from types import MappingProxyType
 
-from pipeline import assemble, likeness
+from pipeline import truncate
 from pipeline.asking import Asked
 from pipeline.blocks import called
-from pipeline.candidates import Scored
 from pipeline.dates import written
+from pipeline.hits import arms, confidence, message_hits, rounded
 from pipeline.profiles import Parameters
 from pipeline.recall import Found
-from pipeline.retrieve import Retrieved
-from schemas.context import Block, BlockKind, Confidence, Dropped, Explanation, Hit
+from schemas.context import Block, BlockKind, Dropped, Explanation, Hit
 from schemas.payloads import ContextQuery
 
 # Hits and drops listed in an explanation.
 EXPLAINED = 100
-
-
-def arms(ranked: Sequence[Scored]) -> dict[int, dict[str, int]]:
-    """By message, its place, from 1, by what its words and surroundings say alone, and by its vector alone."""
-    words = [hit for hit in ranked if hit.parts.get("words", 0) > 0]
-    vectors = [hit for hit in ranked if hit.candidate.cosine is not None]
-    places: dict[int, dict[str, int]] = {}
-    for number, hit in enumerate(sorted(words, key=lambda h: -h.parts["words"]), start=1):
-        places.setdefault(hit.candidate.id, {})["keywords"] = number
-    for number, hit in enumerate(sorted(vectors, key=lambda h: -(h.candidate.cosine or 0)), start=1):
-        places.setdefault(hit.candidate.id, {})["vectors"] = number
-    return places
-
-
-def message_hits(
-    best: Sequence[Scored],
-    places: Mapping[int, dict[str, int]],
-    shown: Mapping[tuple[str, str], BlockKind] = MappingProxyType({}),
-) -> list[Hit]:
-    """The best of what was ranked; `places` are those of `arms`, `shown` the block that each thing stands in."""
-    return [
-        Hit(
-            kind="message",
-            id=str(hit.candidate.id),
-            external_id=hit.candidate.external_id,
-            session_id=hit.candidate.session or None,
-            at=hit.candidate.sent_at,
-            speaker=hit.candidate.speaker,
-            preview=assemble.shortened(assemble.one_line(hit.candidate.text), 160),
-            rank=number,
-            score=round(hit.score, 6),
-            components=_rounded(hit.parts),
-            arms=places.get(hit.candidate.id, {}),
-            shown_in=shown.get(("message", str(hit.candidate.id))),
-        )
-        for number, hit in enumerate(best, start=1)
-    ]
 
 
 def explanation(
@@ -72,10 +33,10 @@ def explanation(
         Hit(
             kind="memory",
             id=memory.id,
-            preview=assemble.shortened(assemble.one_line(memory.content), 160),
+            preview=truncate.shortened(truncate.one_line(memory.content), 160),
             rank=number,
             score=round(memory.score, 6),
-            components=_rounded(memory.components),
+            components=rounded(memory.components),
             shown_in=shown.get(("memory", memory.id)),
         )
         for number, memory in enumerate(found.memories, start=1)
@@ -115,24 +76,6 @@ def _times(asked: Asked) -> list[str]:
     return named
 
 
-def confidence(ranked: Sequence[Scored], retrieved: Retrieved) -> Confidence:
-    """How near the best came, in figures that say nothing by themselves."""
-    statistics = retrieved.statistics
-    cosines = [hit.candidate.cosine for hit in ranked if hit.candidate.cosine is not None]
-    words = statistics.document_frequency
-    held: dict[int, set[str]] = {}
-    for hit in ranked:
-        held.setdefault(hit.candidate.session, set()).update(hit.candidate.terms)
-    shares = [likeness.share_of_words(its, words, statistics) for its in held.values()]
-    return Confidence(
-        best_cosine=round(max(cosines), 6) if cosines else None,
-        mean_cosine=round(statistics.mean_cosine, 6) if cosines else None,
-        words=len(words),
-        words_found=round(sum(map(bool, words.values())) / len(words), 6) if words else None,
-        words_in_a_session=round(max(shares, default=0.0), 6) if words else None,
-    )
-
-
 def _session_hits(found: Found, shown: Mapping[tuple[str, str], BlockKind]) -> list[Hit]:
     return [
         Hit(
@@ -140,10 +83,10 @@ def _session_hits(found: Found, shown: Mapping[tuple[str, str], BlockKind]) -> l
             id=str(card.id),
             session_id=card.id,
             at=card.started_at,
-            preview=assemble.shortened(assemble.one_line(card.summary or "not summarized"), 160),
+            preview=truncate.shortened(truncate.one_line(card.summary or "not summarized"), 160),
             rank=number,
             score=round(score, 6),
-            components=_rounded(found.session_parts.get(card.id, {})),
+            components=rounded(found.session_parts.get(card.id, {})),
             shown_in=shown.get(("session", str(card.id))),
         )
         for number, (card, score) in enumerate(found.sessions, start=1)
@@ -186,7 +129,3 @@ def _left_out(parameters: Parameters, hit: Hit, summarized: bool, found: Found) 
         "memory": f"{parameters.memories} memories and {parameters.documents} documents",
     }
     return Dropped(kind=hit.kind, id=hit.id, reason="cap", detail=f"at most {most[hit.kind]}")
-
-
-def _rounded(parts: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 6) for name, value in parts.items()}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import islice
 
-from pipeline import asides, cues, dates
+from pipeline import addressing, cues, dates
 from pipeline.cues import Sentence
 from pipeline.entities import entities
 from pipeline.salience import topics, weights_of
@@ -93,15 +93,15 @@ def summarize(
 
 def _readable(messages: Sequence[Message]) -> list[Message]:
     """What people and agents said, without asides; everything, if that leaves nothing."""
-    bots = asides.names_of({message.speaker for message in messages if message.role == "assistant"})
+    bots = addressing.names_of({message.speaker for message in messages if message.role == "assistant"})
     written = [replace(message, content=spoken(message.content)) for message in messages]
     said = [
         message
         for message in written
         if message.role in ("user", "assistant")
         and message.content.lower() not in ("", *_PLACEHOLDERS)
-        and not asides.is_put_to_a_bot(message.content, bots)
-        and not asides.says_nothing(message.content, of_a_bot=message.role == "assistant")
+        and not addressing.is_put_to_a_bot(message.content, bots)
+        and not addressing.says_nothing(message.content, of_a_bot=message.role == "assistant")
     ]
     read = said or written
     half = _MAX_MESSAGES // 2

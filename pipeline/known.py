@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from pipeline import audience
 from pipeline.asking import Asked
-from pipeline.blocks import Remembered
-from pipeline.store import audience, memories
+from pipeline.found import Remembered
+from pipeline.store import memories
 from pipeline.store.scope import Scope
 from schemas.payloads import ContextQuery
 

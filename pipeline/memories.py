@@ -9,8 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from pipeline import derived, tombstones
-from pipeline.store import audience, chats, tenants, users, work
+from pipeline import audience, derived, tombstones
+from pipeline.store import chats, tenants, users, work
 from pipeline.store import memories as store
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from pipeline import decisions, verbatim
+from pipeline import talk, verbatim
 from pipeline.dates import MONTHS
 from pipeline.events import Timed
 from pipeline.verbatim import Verbatim
@@ -151,7 +151,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         asks_where=bool(_WHERE.search(text)),
         asks_who=bool(_WHO.search(text)),
         asks_now=bool(_NOW.search(text)),
-        asks_decision=decisions.asked_for(text),
+        asks_decision=talk.asks_decision(text),
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),

@@ -8,10 +8,10 @@ from sqlalchemy import Connection
 
 from pipeline import known, rank, rerank
 from pipeline.asking import Asked, remembers
-from pipeline.blocks import Remembered, SessionCard
 from pipeline.candidates import Candidate, Scored
 from pipeline.clients.protocols import Reranker
 from pipeline.decided import with_decisions
+from pipeline.found import Remembered, SessionCard
 from pipeline.likeness import Scale
 from pipeline.narrow import Narrowing, narrow
 from pipeline.retrieve import Retrieved, retrieve

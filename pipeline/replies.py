@@ -1,6 +1,6 @@
 """Write into a line which message it answers. Pure."""
 
-from pipeline import assemble
+from pipeline import truncate
 from schemas.sessions import Answered
 
 QUOTED_CHARS = 60
@@ -15,8 +15,8 @@ def speaking(speaker: str, answered: Answered | None) -> str:
     >>> speaking("Ben", Answered(12, "Ana", "does five suit?"))
     'Ben, to Ana (“does five suit?”)'
     """
-    name = assemble.one_line(speaker)
+    name = truncate.one_line(speaker)
     if answered is None:
         return name
-    quoted = assemble.shortened(assemble.one_line(answered.said), QUOTED_CHARS)
-    return f"{name}, to {assemble.one_line(answered.speaker)}" + (f" (“{quoted}”)" if quoted else "")
+    quoted = truncate.shortened(truncate.one_line(answered.said), QUOTED_CHARS)
+    return f"{name}, to {truncate.one_line(answered.speaker)}" + (f" (“{quoted}”)" if quoted else "")

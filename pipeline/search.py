@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from pipeline import asking, assemble, narrow, themes
+from pipeline import asking, narrow, themes, truncate
 from pipeline.candidates import Scored
 from pipeline.clients.protocols import Embedder
-from pipeline.explain import arms, message_hits
+from pipeline.hits import arms, message_hits
 from pipeline.searching import Searching, ranked
 from pipeline.store import around, keywords, messages, nearest, searches, sessions, users
 from pipeline.store.database import Database
@@ -231,4 +231,4 @@ def _message_hits(
 def _preview(content: str, piece: str) -> str:
     at = content.casefold().find(piece.casefold()) if piece else 0
     start = max(0, at - 60)
-    return assemble.shortened((assemble.ELLIPSIS if start else "") + assemble.one_line(content[start:]), 160)
+    return truncate.shortened((truncate.ELLIPSIS if start else "") + truncate.one_line(content[start:]), 160)

@@ -121,3 +121,34 @@ def about_self(text: str) -> float:
     """The share of first-person words less that of second-person ones; few words are not taken at their word."""
     words = _WORD.findall(text.lower().replace("’", "'"))
     return sum(map(_PERSON.get, words, repeat(0))) / max(len(words), 8)
+
+
+# Questions for what a group has decided, by language.
+_ASKS_DECISION = {
+    "english": (
+        r"\b(?:did|have|had|do) (?:we|they|you all|you guys|everybody|everyone)(?: \w+){0,2}?"
+        r" (?:decided?|agreed?|settled?|choose|chosen?|pick(?:ed)?|voted?|go(?:ne)? (?:with|for)|opt(?:ed)?)\b"
+        r"|\b(?:we|they) (?:decided|agreed|settled|chose|picked|voted|went (?:with|for)|opted)\b"
+        # what is planned was decided
+        r"|\b(?:are|will) we (?:now |still |finally )?\w+ing\b"
+        r"|\b(?:was|were|been|is|got) (?:\w+ )?(?:decided|agreed|settled)\b"
+        r"|\b(?:the|our|what|which|any|final) (?:\w+ )?(?:decisions?|agreement|verdict)\b"
+    ),
+    "german": (
+        r"\bwir (?:uns )?(?:\w+ ){0,6}(?:entschieden|beschlossen|geeinigt|ausgemacht|abgemacht|vereinbart)\b"
+        r"|\bwurde (?:\w+ ){0,6}(?:entschieden|beschlossen|vereinbart)\b|\b(?:entscheidung|beschluss)\b"
+    ),
+    "portuguese": r"\b(?:decidimos|combinámos|combinamos|escolhemos|ficou (?:decidido|combinado)|decisão)\b",
+    "spanish": r"\b(?:decidimos|acordamos|elegimos|quedamos en|(?:hemos|se ha) (?:decidido|acordado)|decisión)\b",
+    "french": r"\b(?:décidé|convenu|choisi|décision)\b",
+}
+_DECISION = re.compile("|".join(_ASKS_DECISION.values()), re.IGNORECASE)
+
+
+def asks_decision(text: str) -> bool:
+    """Whether a question asks what was decided.
+
+    >>> asks_decision("What did we decide about the boiler?"), asks_decision("Is the boiler hot?")
+    (True, False)
+    """
+    return _DECISION.search(text) is not None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from itertools import groupby
 
-from pipeline import assemble
+from pipeline import truncate
 from pipeline.blocks import date_of
 from pipeline.fence import harmless, visible
 from pipeline.prompt import Prompt
@@ -77,13 +77,13 @@ def _spoken(
 
 def _of_an_assistant(message: Message, *, named: bool) -> tuple[str, str]:
     """What an assistant said, as it was and on one line."""
-    name = f"{assemble.one_line(message.speaker)}: " if named else ""
-    return name + harmless(visible(message.content)), name + assemble.one_line(message.content)
+    name = f"{truncate.one_line(message.speaker)}: " if named else ""
+    return name + harmless(visible(message.content)), name + truncate.one_line(message.content)
 
 
 def _of_people(item: Item, message: Message) -> tuple[str, str]:
     """A line of the text, with the line breaks of what was said and without; the newest may be cut, and stays so."""
-    head = item.text.removesuffix(assemble.one_line(message.content))
+    head = item.text.removesuffix(truncate.one_line(message.content))
     if head == item.text:
         return item.text, item.text
     return head + _INDENT.join(harmless(visible(message.content)).splitlines()), item.text
@@ -98,4 +98,4 @@ def _fitting(forms: Sequence[str], line: str, tokens: int, room: int, count: Cou
         taken = tokens if form == line else count(form)
         if taken <= room:
             return form, taken
-    return assemble.within_tokens(forms[0], room, count), room
+    return truncate.within_tokens(forms[0], room, count), room

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.asides import Questions, is_put_to_a_bot, marked, names_of, said, says_nothing
+from pipeline.addressing import is_put_to_a_bot, names_of, said, says_nothing
+from pipeline.asides import Questions, marked
 from pipeline.candidates import Candidate
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from pipeline import context, ingest
-from pipeline.blocks import SessionCard
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.covered import shown_whole
+from pipeline.found import SessionCard
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context, Item

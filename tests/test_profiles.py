@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline import chosen, context, ingest, rerank
-from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES, Remembered
+from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES
 from pipeline.candidates import Weights
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.found import Remembered
 from pipeline.ledger import Policy
 from pipeline.likeness import Scale
 from pipeline.memories import remember

@@ -15,7 +15,8 @@ import structlog
 from celery import Celery
 
 from pipeline import backfill, embed, forget, ingest, ledger, summarize
-from pipeline.clients.factory import make_embedder, make_summarizer
+from pipeline.clients.extractive import make_summarizer
+from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
 from pipeline.ledger import Handler, Outcome, Policy
 from pipeline.rules import Rules

@@ -12,7 +12,8 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import cast
 
-from pipeline.clients.factory import make_embedder, make_summarizer
+from pipeline.clients.extractive import make_summarizer
+from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder, Summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message

@@ -17,12 +17,12 @@ from ops.eval.shipped import Shipped
 from pipeline import asking, rank, recall
 from pipeline.answer import answer
 from pipeline.asking import Asked
-from pipeline.assemble import one_line
-from pipeline.blocks import SessionCard
 from pipeline.candidates import Candidate, Statistics, Weights
+from pipeline.found import SessionCard
 from pipeline.profiles import Parameters
 from pipeline.recall import SESSIONS_READ, Found
 from pipeline.retrieve import Retrieved
+from pipeline.truncate import one_line
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from operator import mul
 
-from pipeline.assemble import one_line
 from pipeline.clients.protocols import Embedder
 from pipeline.tokens import estimate_line
+from pipeline.truncate import one_line
 from schemas.messages import MessageIn
 
 

@@ -1,9 +1,11 @@
-"""The summarizer that needs no model, behind the protocol that model-backed ones share."""
+"""Make the summarizer that a setting names."""
 
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
 
 from pipeline import extractive
+from pipeline.clients.protocols import Summarizer
+from schemas.errors import SettingsError
 from schemas.sessions import Message
 from schemas.summaries import Summary
 
@@ -17,3 +19,12 @@ class ExtractiveSummarizer:
         self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
     ) -> Summary:
         return extractive.summarize(messages, previous, time_zone=time_zone)
+
+
+def make_summarizer(model: str = ExtractiveSummarizer.model) -> Summarizer:
+    """The summarizer of this name. Raises `SettingsError`."""
+    if model == ExtractiveSummarizer.model:
+        return ExtractiveSummarizer()
+    raise SettingsError(
+        f"BACKSCROLL_SESSION_SUMMARY_MODEL={model} is not built in yet: set {ExtractiveSummarizer.model}."
+    )

@@ -1,12 +1,11 @@
-"""Which client serves which setting: makes the embedder and the summarizer that a process was told to use."""
+"""Which client serves which setting: makes the embedder and the reranker that a process was told to use."""
 
 from collections.abc import Sequence
 
 from pipeline.clients import deterministic, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.clients.protocols import Embedder, Reranker, Summarizer
+from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
 from schemas.settings import Settings
@@ -74,12 +73,3 @@ def make_reranker(model: str | None) -> Reranker | None:
     Raises `SettingsError`.
     """
     return CrossEncoderReranker(model) if model else None
-
-
-def make_summarizer(model: str = ExtractiveSummarizer.model) -> Summarizer:
-    """The summarizer of this name. Raises `SettingsError`."""
-    if model == ExtractiveSummarizer.model:
-        return ExtractiveSummarizer()
-    raise SettingsError(
-        f"BACKSCROLL_SESSION_SUMMARY_MODEL={model} is not built in yet: set {ExtractiveSummarizer.model}."
-    )

@@ -4,15 +4,13 @@ One statement, so that links that change meanwhile are seen by all of it or by n
 """
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, text
-
-from pipeline import audience
-from pipeline.audience import Visible
+from sqlalchemy import Connection, Row, text
 
 # Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
 # there. Without `OFFSET 0` Postgres reads all members of all chats instead.
-_SEEN = text("""
+_PRESENT = text("""
     WITH policy AS (
         SELECT settings->>'audience' AS audience FROM tenants
     ), asker AS (
@@ -62,6 +60,18 @@ _SEEN = text("""
 
 
 @dataclass(frozen=True, kw_only=True)
+class Visible:
+    """The chats whose memories may be shown in one place."""
+
+    everywhere: bool
+    chats: frozenset[str]
+
+    def shows(self, learned_in: str | None) -> bool:
+        """Whether what was learned there may be shown; None was learned in no chat, and is anybody's."""
+        return learned_in is None or self.everywhere or learned_in in self.chats
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """What may be shown to whom."""
 
@@ -70,18 +80,6 @@ class Seen:
     asker_ids: list[str]
 
 
-def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
-    """What may be shown in a chat when somebody, by any of their ids, asks there."""
-    row = connection.execute(_SEEN, {"chat": chat_id, "user": user_id or None}).one()
-    asked = audience.asked_in(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
-    places = [
-        audience.Place(
-            chat_id=place["chat_id"],
-            kind=place["kind"],
-            persons=frozenset(place["persons"]),
-            others=place["others"],
-        )
-        for place in row.places
-    ]
-    visible = audience.visible(audience.policy_of(row.policy), asked, places)
-    return Seen(visible=visible, asker_ids=list(row.asker_ids))
+def present(connection: Connection, chat_id: str, user_id: str | None) -> Row[Any]:
+    """Who is in a chat beside whoever asks, by any of their ids, and the other chats where all of them are."""
+    return connection.execute(_PRESENT, {"chat": chat_id, "user": user_id or None}).one()

@@ -8,8 +8,7 @@ from sqlalchemy import Connection, Row
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
-from pipeline.audience import Visible
-from pipeline.store.audience import Seen
+from pipeline.store.audience import Seen, Visible
 from pipeline.store.scope import Scope
 from pipeline.store.sql import text
 from pipeline.store.vectors import literal

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from pipeline.clients import sentence_transformers
-from pipeline.clients.factory import default_provider, make_embedder, make_summarizer
+from pipeline.clients.extractive import make_summarizer
+from pipeline.clients.factory import default_provider, make_embedder
 from pipeline.clients.protocols import Embedder
 from schemas.errors import SettingsError
 from schemas.settings import Settings

@@ -19,7 +19,6 @@ import schemas
 import workers
 from ops.bench import worst
 from pipeline import (
-    assemble,
     brief,
     chunk,
     cues,
@@ -34,6 +33,7 @@ from pipeline import (
     sentences,
     talk,
     tokens,
+    truncate,
     verbatim,
 )
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -206,8 +206,8 @@ def uncached(function: Callable[[str], object]) -> Callable[[str], object]:
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "one_line": assemble.one_line,
-    "within_tokens": partial(assemble.within_tokens, tokens=100),
+    "one_line": truncate.one_line,
+    "within_tokens": partial(truncate.within_tokens, tokens=100),
     "brief": lambda text: brief.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
     "leans": lambda text: brief.leans(asked(text)),
     "cues": cue,

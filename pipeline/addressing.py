@@ -1,0 +1,145 @@
+"""Recognize messages put to a bot, and answers that say nothing, by their wording."""
+
+import re
+from collections.abc import Collection, Iterable
+
+from pipeline import talk
+from pipeline.wordless import cached
+
+# Of a message that asks by so much of its length no more than the question is lost.
+ASKS = 0.8
+
+_HANDLE = r"@[\w.-]*\w"
+# At the beginning: a mention, a command to a bot, or a name with a comma or colon after it, perhaps greeted.
+_OPENING = re.compile(
+    rf"[^\w@/!]*(?:(?:hey|hi|hello|okay|ok|hallo|hej|oi|olá|hola|salut|ciao|dear)[\s,]+)?"
+    rf"(?P<name>{_HANDLE}|[/!][a-z]\w*(?:@\w+)?(?=\s)|[^\W\d_][\w .'’-]{{0,40}}?(?=[,:]\s))[\s,:]*",
+    re.IGNORECASE,
+)
+_CLOSING = re.compile(rf"(?<![\s,])[\s,]++(?P<name>{_HANDLE})[^\w@]*$")
+_LONGEST_NAME = 100
+# Without any of these nobody is named at a beginning.
+_NAMES = frozenset("/!,:")
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_NOT_IN_A_NAME = re.compile(r"[\W_]")
+
+# What an answer says that knows nothing, by language.
+_NOTHING = {
+    "english": (
+        "i don't know|i dont know|i do not know|idk|dunno|no idea|i have no idea|no clue|not sure|i'm not sure"
+        "|i am not sure|i have nothing|i have no information|i have no record|i don't have any|i don't have that"
+        "|i don't have information|i couldn't find|i could not find|i can't find|i cannot find|i found nothing"
+        "|nothing found|i can't answer|i cannot answer|i don't remember|i do not remember"
+    ),
+    "german": (
+        "ich weiß es nicht|ich weiß nicht|weiß ich nicht|das weiß ich nicht|keine ahnung|weiß nicht"
+        "|dazu habe ich nichts|ich habe dazu nichts|dazu weiß ich nichts|ich finde dazu nichts"
+    ),
+    "portuguese": "não sei|nao sei|não faço ideia|sei lá|não encontrei|não tenho nada|não tenho informação",
+    "spanish": "no lo sé|no sé|no se|ni idea|no tengo idea|no encontré|no encuentro|no tengo información",
+    "french": "je ne sais pas|je sais pas|aucune idée|je n'en sais rien|je n'ai rien|je ne trouve rien",
+    "italian": "non lo so|non so|nessuna idea|non ne ho idea|boh|non trovo nulla|non ho informazioni",
+    "dutch": "ik weet het niet|weet ik niet|geen idee|ik heb geen idee|daar weet ik niets van",
+    "polish": "nie wiem|nie mam pojęcia",
+    "russian": "не знаю|я не знаю|понятия не имею|без понятия",
+}
+_APOLOGIES = (
+    "sorry|hm|hmm|um|uh|honestly|unfortunately|well|leider|entschuldigung|desculpa|desculpe|perdón|pardon|désolé|scusa"
+    "|helaas|oh|ah|sadly"
+)
+_BUT = frozenset("but though however except aber mas pero mais ma però maar ale но".split())
+_SAYS_NOTHING = re.compile(
+    rf"(?:(?:{_APOLOGIES}) )*(?:{'|'.join(_NOTHING.values()).casefold()})(?P<more>(?: .*)?)", re.IGNORECASE
+)
+# How many words more such an answer may have: a bot's repeats what it was asked, people go on to say something.
+_MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
+
+
+def said(text: str, bots: Collection[str] = ()) -> str:
+    """The words of a text in lower case, without a mention or a bot's name at its beginning or end.
+
+    Two texts that ask the same have the same: a bot's own mention is cut off before it asks. `bots` are names in
+    lower case.
+
+    >>> said("@tripbot When is my  flight"), said("Bot, when is my flight?!")
+    ('when is my flight', 'when is my flight')
+    """
+    rest = _unaddressed(text, bots, any_mention=True)
+    return _words(text if rest is None else rest) or _words(text) or text.strip()
+
+
+def is_put_to_a_bot(text: str, bots: Collection[str] = ()) -> bool:
+    """Whether it asks something of a bot that it names at its beginning or end.
+
+    What tells a bot something is no aside: it may be what is asked for later.
+
+    >>> is_put_to_a_bot("@harbourbot who found the key?"), is_put_to_a_bot("@harbourbot the boat is on Sunday now")
+    (True, False)
+    """
+    rest = _unaddressed(text, bots, any_mention=False)
+    return rest is not None and talk.asks(rest) >= ASKS
+
+
+def says_nothing(text: str, *, of_a_bot: bool) -> bool:
+    """Whether an answer says that it has none, and no more.
+
+    >>> says_nothing("I don't know who found the key.", of_a_bot=True), says_nothing("No idea :(", of_a_bot=False)
+    (True, True)
+    >>> says_nothing("I don't know, but Olek has a key.", of_a_bot=True)
+    False
+    """
+    if len(text) > 200:
+        return False
+    return 0 <= _words_after(text) <= (_MORE_OF_A_BOT if of_a_bot else _MORE_OF_PEOPLE)
+
+
+@cached
+def _words_after(text: str) -> int:
+    """How many words follow those that say nothing; -1 where there are none of these, or the others say something."""
+    found = _SAYS_NOTHING.fullmatch(_words(text))
+    if found is None:
+        return -1
+    more = found["more"].split()
+    return len(more) if _BUT.isdisjoint(more) and not any(map(str.isdigit, found["more"])) else -1
+
+
+def names_of(bots: Iterable[str]) -> frozenset[str]:
+    """Names of bots, as they are displayed and as a mention writes them."""
+    folded = {name.casefold() for name in bots}
+    return frozenset(folded | {_bare(name) for name in folded})
+
+
+def _unaddressed(text: str, bots: Collection[str], *, any_mention: bool) -> str | None:
+    """What is left of a text without the mention or name that it begins or ends with; None without one."""
+    if "@" not in text and _NAMES.isdisjoint(text[:_LONGEST_NAME]):
+        return None
+    start = text.lstrip()[: _LONGEST_NAME + 1].casefold()
+    for name in bots if start.startswith("@") else ():
+        # it may be of several words
+        if start.startswith(f"@{name}"):
+            return text.lstrip()[len(name) + 1 :]
+    found = _OPENING.match(text)
+    if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
+        return text[found.end() :]
+    if "@" not in text:
+        return None
+    end = text[-_LONGEST_NAME:]
+    found = _CLOSING.search(end)
+    if found is not None and _is_bot(found["name"], bots, any_mention=any_mention):
+        return text[: len(text) - len(end) + found.start()]
+    return None
+
+
+def _is_bot(name: str, bots: Collection[str], *, any_mention: bool) -> bool:
+    if name[0] in "/!" or (name[0] == "@" and any_mention):
+        return True
+    bare = _bare(name.casefold())
+    return bare in bots or (bare.endswith("bot") if name[0] == "@" else bare == "bot")
+
+
+def _bare(name: str) -> str:
+    return _NOT_IN_A_NAME.sub("", name)
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold().replace("’", "'")))

@@ -1,0 +1,42 @@
+"""Shorten a text to a number of characters or tokens, on one line where it must be."""
+
+from pipeline.fence import harmless, visible
+from pipeline.tokens import Count, estimate_line
+
+ELLIPSIS = "…"
+
+
+def shortened(text: str, chars: int) -> str:
+    """The text, cut at a word's end with an ellipsis when it is longer than `chars`.
+
+    >>> shortened("one two three", 9)
+    'one two…'
+    """
+    if len(text) <= chars:
+        return text
+    cut = text[: max(chars - 1, 0)]
+    head, space, _ = cut.rpartition(" ")
+    return (head if space and len(head) > chars // 2 else cut).rstrip(" ,;:.") + ELLIPSIS
+
+
+def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
+    """The longest beginning of the text of at most so many tokens, with an ellipsis when it is not all.
+
+    >>> within_tokens("one two three four", 4)
+    'one two…'
+    """
+    if count(text) <= tokens:
+        return text
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count(shortened(text, middle)) <= tokens:
+            low = middle
+        else:
+            high = middle - 1
+    return shortened(text, low)
+
+
+def one_line(text: str) -> str:
+    """A message on one line that can break neither its fence nor its line, and that says what it shows."""
+    return harmless(" ".join(visible(text).split()))
