@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from pipeline import addressing, assemble, blocks, chosen, truncate
+from pipeline import assemble, blocks, chosen
 from pipeline.asking import Asked
 from pipeline.assemble import Section
 from pipeline.covered import shown_whole
@@ -14,7 +14,8 @@ from pipeline.found import Remembered
 from pipeline.likeness import Scale
 from pipeline.prompt import Prompt, prompt
 from pipeline.recall import Found
-from pipeline.tokens import ESTIMATE, Count, Tokenizer, estimate_line
+from pipeline.text import addressing, truncate
+from pipeline.text.tokens import ESTIMATE, Count, Tokenizer, estimate_line
 from pipeline.turns import chat_messages
 from schemas.context import Block, BlockKind, Context, Dropped, Item, MemoryPreview
 from schemas.errors import InvalidInput

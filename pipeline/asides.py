@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from pipeline import talk
-from pipeline.addressing import ASKS, is_put_to_a_bot, names_of, said, says_nothing
 from pipeline.candidates import Candidate
+from pipeline.text import answer_types
+from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said, says_nothing
 
 # A bot asks for a context when it has seen the message.
 ABOUT_THEN = timedelta(hours=1)
@@ -35,7 +35,7 @@ class Questions:
 
     def are_logged(self, candidate: Candidate) -> bool:
         """Whether a message asks what the log has, of about its time, and no more."""
-        if not self.logged or talk.asks(candidate.text) < ASKS:
+        if not self.logged or answer_types.asks(candidate.text) < ASKS:
             return False
         times = self.logged.get(said(candidate.text), ())
         return any(abs(at - candidate.sent_at) <= ABOUT_THEN for at in times)
@@ -66,7 +66,7 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
                 after is not None
                 and after.speaker != candidate.speaker
                 and not empty[place + 1]
-                and talk.asks(after.text) < ASKS
+                and answer_types.asks(after.text) < ASKS
             )
             found.append(candidate if logged and answered else _aside(candidate, keeps_words=answered))
     return found

@@ -1,7 +1,7 @@
 """Put what was found under a token budget: entries in order of worth, shown in order of time.
 
 Pure and deterministic. A block takes the entries that fit, the best first, and says of each other why it is
-not there, if anybody asks. A line is counted with its end (`pipeline.tokens`), so the tokens of a context are the
+not there, if anybody asks. A line is counted with its end (`pipeline.text.tokens`), so the tokens of a context are the
 sum of those of its lines.
 """
 
@@ -9,9 +9,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.fence import CLOSE, OPEN
-from pipeline.tokens import Count, estimate_line
-from pipeline.truncate import ELLIPSIS
+from pipeline.text.fencing import CLOSE, OPEN
+from pipeline.text.tokens import Count, estimate_line
+from pipeline.text.truncate import ELLIPSIS
 from schemas.context import Block, BlockKind, Dropped, DropReason, Item
 
 # After so many entries in a row that did not fit, smaller ones further down would only be noise.

@@ -6,15 +6,15 @@ The messages that matter are `pipeline.exchanges`'.
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from pipeline import excerpt, truncate
 from pipeline.assemble import Entry, Section
-from pipeline.dates import MONTHS
-from pipeline.fence import CLOSE, OPEN, harmless, visible
 from pipeline.found import Remembered, SessionCard
 from pipeline.profiles import Parameters
 from pipeline.question import DAYS
 from pipeline.replies import speaking
-from pipeline.tokens import Count, estimate, estimate_line
+from pipeline.text import excerpt, truncate
+from pipeline.text.calendar import MONTHS
+from pipeline.text.fencing import CLOSE, OPEN, harmless, visible
+from pipeline.text.tokens import Count, estimate, estimate_line
 from schemas.context import Item
 from schemas.sessions import Answered, Message
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from pipeline import addressing
 from pipeline.question import Question
-from pipeline.sentences import is_content, stem, words
+from pipeline.text import addressing
+from pipeline.text.sentences import is_content, stem, words
 from schemas.sessions import Message
 
 # What was said longer ago is not what anybody leans on: the gap that ends a session by default.

@@ -12,13 +12,13 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row
 
 from pipeline import derived, ranges, tombstones
-from pipeline.fence import without_recalled
 from pipeline.rules import Rules
 from pipeline.store import changes as store
 from pipeline.store import chats, counters, moving, receipts, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
-from pipeline.tokens import estimate as estimate_tokens
+from pipeline.text.fencing import without_recalled
+from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.messages import ChatIn
 
 AHEAD = timedelta(minutes=5)

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeline import duplicates
 from pipeline.found import Remembered
 from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
-from pipeline.sentences import terms, words
+from pipeline.text import duplicates
+from pipeline.text.sentences import terms, words
 from schemas.context import Dropped, DropReason
 
 # Where little was said there is hardly a scale; what is less alike than this has nothing in common, whatever

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from pipeline import truncate
 from pipeline.found import SessionCard
+from pipeline.text import truncate
 from schemas.context import Item
 from schemas.sessions import Message
 

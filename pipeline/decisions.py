@@ -9,12 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import prod, sqrt
 
-from pipeline import cues
 from pipeline.bm25 import idf
 from pipeline.candidates import Candidate, Statistics
-from pipeline.dates import MONTHS
-from pipeline.sentences import sentences, terms, words
-from pipeline.wordless import cached
+from pipeline.text import dialogue_acts
+from pipeline.text.caches import cached
+from pipeline.text.calendar import MONTHS
+from pipeline.text.sentences import sentences, terms, words
 
 # How the question's own words for deciding begin: they say nothing of its subject.
 _DECIDING = tuple(
@@ -85,9 +85,10 @@ def _is_subject(term: str) -> bool:
 def decides(text: str) -> bool:
     """Whether a message states a decision."""
     found = (
-        cues.Sentence(message=0, speaker="", text=one, words=(), terms=(one,)) for one in sentences(text)
+        dialogue_acts.Sentence(message=0, speaker="", text=one, words=(), terms=(one,))
+        for one in sentences(text)
     )
-    return any(map(cues.decides, found))
+    return any(map(dialogue_acts.decides, found))
 
 
 def _closeness(

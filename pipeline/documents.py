@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
-from pipeline import chunk
 from pipeline.clients.protocols import Embedder
 from pipeline.memories import new_id
 from pipeline.store import documents as store
 from pipeline.store import tenants, work
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
+from pipeline.text import chunking
 from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
 from schemas.errors import NotFound
 from schemas.memories import MANUAL_IMPORTANCE
 
 CHUNK_TOKENS = 512
-"""By `pipeline.tokens`; less where the model reads less."""
+"""By `pipeline.text.tokens`; less where the model reads less."""
 OVERLAP_TOKENS = 50
 
 
@@ -43,12 +43,12 @@ def cut(text: str, embedder: Embedder) -> list[str]:
     limit = min(CHUNK_TOKENS, embedder.max_tokens)
     overlap = min(OVERLAP_TOKENS, limit // 2)
     cuts: list[str] = []
-    for part in chunk.split(text, limit=limit, overlap=overlap):
+    for part in chunking.split(text, limit=limit, overlap=overlap):
         if embedder.count_tokens(part.text) <= embedder.max_tokens:
             cuts.append(part.text)
             continue
         # a script, or words, of which the model makes more pieces than the estimate
-        exact = chunk.split(
+        exact = chunking.split(
             part.text,
             limit=embedder.max_tokens,
             overlap=min(OVERLAP_TOKENS, embedder.max_tokens // 2),

@@ -11,7 +11,7 @@ from itertools import islice
 from math import inf
 from typing import Literal
 
-from pipeline.dates import MONTHS, written
+from pipeline.text.calendar import MONTHS, written
 
 Relation = Literal["before", "after", "since", "during", "between"]
 

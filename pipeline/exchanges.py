@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 
-from pipeline import duplicates, truncate
 from pipeline.assemble import Entry
 from pipeline.blocks import moment
 from pipeline.candidates import Candidate, Scored
 from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
 from pipeline.replies import speaking
+from pipeline.text import duplicates, truncate
 from schemas.context import Dropped, DropReason, Item
 
 # A decision is found as one that owes so much of its score to it: it seldom sounds like the question.

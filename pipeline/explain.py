@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 
-from pipeline import truncate
 from pipeline.asking import Asked
 from pipeline.blocks import called
-from pipeline.dates import written
 from pipeline.hits import arms, confidence, message_hits, rounded
 from pipeline.profiles import Parameters
 from pipeline.recall import Found
+from pipeline.text import truncate
+from pipeline.text.calendar import written
 from schemas.context import Block, BlockKind, Dropped, Explanation, Hit
 from schemas.payloads import ContextQuery
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from itertools import islice
 
-from pipeline import addressing, cues, dates
-from pipeline.cues import Sentence
-from pipeline.entities import entities
-from pipeline.salience import topics, weights_of
-from pipeline.sentences import sentences, spoken, terms, words
+from pipeline.text import addressing, calendar, dialogue_acts
+from pipeline.text.dialogue_acts import Sentence
+from pipeline.text.entities import entities
+from pipeline.text.keyphrases import topics, weights_of
+from pipeline.text.sentences import sentences, spoken, terms, words
 from schemas.sessions import Message
 from schemas.summaries import Summary
 
@@ -56,9 +56,11 @@ def summarize(
     weights = weights_of(said, {part.lower() for m in read for part in words(m.speaker)})
     deciding = _decisions(said)
     # A request is a task even where it is put as a question.
-    promising = [i for i, sentence in enumerate(said) if i not in deciding and cues.promises(sentence)]
+    promising = [
+        i for i, sentence in enumerate(said) if i not in deciding and dialogue_acts.promises(sentence)
+    ]
     settled = {*deciding, *promising}
-    open_at = [i for i in range(len(said)) if i not in settled and cues.stays_open(i, said)]
+    open_at = [i for i in range(len(said)) if i not in settled and dialogue_acts.stays_open(i, said)]
     factors = dict.fromkeys(promising, _PROMISE) | dict.fromkeys(deciding, _DECISION)
     told = _told(_chosen(_passages(said, factors), weights, _MAX_CHARS // (2 if previous else 1)))
     decided = _items(_reasoned(said, i) for i in deciding)
@@ -120,7 +122,7 @@ def _taken_apart(messages: Sequence[Message], time_zone: tzinfo) -> list[Sentenc
                 Sentence(
                     message=index,
                     speaker=" ".join(message.speaker.split())[:_MAX_NAME_CHARS],
-                    text=" ".join(dates.absolute(text, day).split()),
+                    text=" ".join(calendar.absolute(text, day).split()),
                     words=written,
                     terms=terms(written),
                     answers=position.get(str(reply_to)),
@@ -133,11 +135,13 @@ def _decisions(said: Sequence[Sentence]) -> list[int]:
     """Where a sentence decides, or a proposal stands to which another speaker says no more than yes."""
     decided: set[int] = set()
     for index, sentence in enumerate(said):
-        if cues.decides(sentence):
+        if dialogue_acts.decides(sentence):
             decided.add(index)
-        elif cues.agrees(sentence):
+        elif dialogue_acts.agrees(sentence):
             before = range(index - 1, max(index - 1 - _PROPOSED_WITHIN, -1), -1)
-            proposals = (i for i in before if said[i].speaker != sentence.speaker and cues.proposes(said[i]))
+            proposals = (
+                i for i in before if said[i].speaker != sentence.speaker and dialogue_acts.proposes(said[i])
+            )
             decided.update(islice(proposals, 1))
     return sorted(decided)
 
@@ -250,7 +254,9 @@ def _told(chosen: Sequence[_Passage]) -> str:
 
 def _lead(messages: Sequence[Message], time_zone: tzinfo) -> str:
     first, last = (messages[i].sent_at.astimezone(time_zone).date() for i in (0, -1))
-    return dates.written(first) if first == last else f"{dates.written(first)} to {dates.written(last)}"
+    return (
+        calendar.written(first) if first == last else f"{calendar.written(first)} to {calendar.written(last)}"
+    )
 
 
 def _items(found: Iterable[Sentence]) -> list[str]:

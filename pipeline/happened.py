@@ -5,7 +5,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 
 from sqlalchemy import Connection
 
-from pipeline import dates, events, question, rank
+from pipeline import events, question, rank
 from pipeline.asides import Questions
 from pipeline.candidates import Scored, Weights
 from pipeline.events import Mention, Timed, Told
@@ -13,6 +13,7 @@ from pipeline.question import Question
 from pipeline.retrieve import retrieve
 from pipeline.store import keywords
 from pipeline.store.chats import Chat
+from pipeline.text import calendar
 from schemas.vectors import EmbeddingSpace, Vector
 
 # Of the event's words the best message and its surroundings must hold so much, as `rank` weighs them from 0 to 1 …
@@ -91,7 +92,7 @@ def _days(text: str, said: datetime) -> tuple[datetime, datetime] | None:
     """The days that a message names; None when it names none, or several that have nothing in common."""
     spans = [
         (_midnight(first, said), _midnight(first + timedelta(days=count), said))
-        for first, count in dates.days(text, said.date())
+        for first, count in calendar.days(text, said.date())
     ]
     spans += [span for span in question.dates(text, said, said) if span[1] - span[0] <= LONGEST]
     if not spans:

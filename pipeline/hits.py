@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pipeline import likeness, truncate
+from pipeline import likeness
 from pipeline.candidates import Scored
 from pipeline.retrieve import Retrieved
+from pipeline.text import truncate
 from schemas.context import BlockKind, Confidence, Hit
 
 

@@ -14,13 +14,13 @@ from functools import partial
 import structlog
 
 from pipeline import ledger, moving, placing, suspects, tombstones
-from pipeline.fence import without_recalled
 from pipeline.ledger import Claim
 from pipeline.retry import persistently
 from pipeline.rules import Rules
 from pipeline.store import accepting, changes, chats, members, sessions, work
 from pipeline.store.database import Database
-from pipeline.tokens import estimate as estimate_tokens
+from pipeline.text.fencing import without_recalled
+from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import number_of

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Row
 
 from pipeline import memories as remembering
 from pipeline import tombstones
-from pipeline.fence import without_recalled
 from pipeline.store import chats, counters, memories
 from pipeline.store import querylog as store
 from pipeline.store import tombstones as stones
 from pipeline.store.database import Database
+from pipeline.text.fencing import without_recalled
 from pipeline.tombstones import Named
 from schemas.context import BlockKind, Context
 from schemas.errors import InvalidInput, NotFound

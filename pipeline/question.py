@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from pipeline import talk, verbatim
-from pipeline.dates import MONTHS
 from pipeline.events import Timed
-from pipeline.verbatim import Verbatim
-from pipeline.wordless import pattern
+from pipeline.text import answer_types, exact_match
+from pipeline.text.caches import pattern
+from pipeline.text.calendar import MONTHS
+from pipeline.text.exact_match import Verbatim
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _WHEN = re.compile(
@@ -124,7 +124,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
     """
     spans: list[tuple[datetime, datetime]] = []
     parts = {part.casefold() for speaker in speakers for part in (speaker, *_WORD.findall(speaker))}
-    exact, content, marked = verbatim.taken(text, parts)
+    exact, content, marked = exact_match.taken(text, parts)
     # their words stay in what is searched: "the camping trip last year" may be called that in the talk
     spans += [_relative(match.groupdict(), now) for match in _RELATIVE.finditer(content)]
     dated, content = _dates(content, earliest, now)
@@ -140,8 +140,8 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
                 content = mention.sub(" ", content)
-    exact = (exact + verbatim.numbers(content))[: verbatim.MOST]
-    content = verbatim.put_back(" ".join(content.split()), marked)
+    exact = (exact + exact_match.numbers(content))[: exact_match.MOST]
+    content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
         text=text,
         content=content if _WORD.search(content) else text,
@@ -151,7 +151,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         asks_where=bool(_WHERE.search(text)),
         asks_who=bool(_WHO.search(text)),
         asks_now=bool(_NOW.search(text)),
-        asks_decision=talk.asks_decision(text),
+        asks_decision=answer_types.asks_decision(text),
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),

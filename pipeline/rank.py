@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import sub, truediv
 
-from pipeline import decisions, talk, verbatim
+from pipeline import decisions
 from pipeline.bm25 import carries, session_words, smooth, words_around
 from pipeline.candidates import Candidate, Scored, Statistics, Weights
 from pipeline.question import Question
+from pipeline.text import answer_types, exact_match
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.
 SECOND = 0.2
@@ -38,7 +39,7 @@ def rank(
         best[candidate.session] = max(best.get(candidate.session, value), value)
     most = max(words, default=0.0) or 1.0
     texts = [c.text for c in ordered]
-    asks = [talk.asks(text) for text in texts]
+    asks = [answer_types.asks(text) for text in texts]
     answers = _answers(ordered, asks, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
     nothing = [0.0] * len(ordered)
 
@@ -60,12 +61,12 @@ def rank(
         ),
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),
-        "when": part(weights.when, map(talk.says_when, texts), wanted=question.asks_when),
-        "number": part(weights.number, map(talk.says_number, texts), wanted=question.asks_number),
-        "where": part(weights.where, map(talk.says_where, texts), wanted=question.asks_where),
-        "who": part(weights.who, map(talk.says_who, texts), wanted=question.asks_who),
+        "when": part(weights.when, map(answer_types.says_when, texts), wanted=question.asks_when),
+        "number": part(weights.number, map(answer_types.says_number, texts), wanted=question.asks_number),
+        "where": part(weights.where, map(answer_types.says_where, texts), wanted=question.asks_where),
+        "who": part(weights.who, map(answer_types.says_who, texts), wanted=question.asks_who),
         "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
-        "about_self": part(weights.about_self, map(talk.about_self, texts)),
+        "about_self": part(weights.about_self, map(answer_types.about_self, texts)),
         "decision": part(
             weights.decision,
             _decisions(question, ordered, meaning, statistics, weights),
@@ -74,12 +75,12 @@ def rank(
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
             weights.phrase,
-            (verbatim.share(question.phrases, text) for text in texts),
+            (exact_match.share(question.phrases, text) for text in texts),
             wanted=question.phrases,
         ),
         "exact": part(
             weights.exact,
-            (verbatim.share(question.identifiers, text) for text in texts),
+            (exact_match.share(question.identifiers, text) for text in texts),
             wanted=question.identifiers,
         ),
         "date": part(

@@ -1,6 +1,6 @@
 """Write into a line which message it answers. Pure."""
 
-from pipeline import truncate
+from pipeline.text import truncate
 from schemas.sessions import Answered
 
 QUOTED_CHARS = 60

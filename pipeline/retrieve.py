@@ -21,8 +21,8 @@ from pipeline.store.chats import Chat
 from pipeline.store.filters import Filter
 from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
+from pipeline.text.exact_match import Verbatim
 from pipeline.thesaurus import Wording, wording
-from pipeline.verbatim import Verbatim
 from schemas.sessions import Answered, number_of
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from pipeline import asking, narrow, themes, truncate
+from pipeline import asking, narrow, themes
 from pipeline.candidates import Scored
 from pipeline.clients.protocols import Embedder
 from pipeline.hits import arms, message_hits
@@ -24,6 +24,7 @@ from pipeline.store import around, keywords, messages, nearest, searches, sessio
 from pipeline.store.database import Database
 from pipeline.store.filters import Filter, Inside
 from pipeline.store.scope import Scope
+from pipeline.text import truncate
 from schemas.errors import NotFound
 from schemas.payloads import ContextQuery
 from schemas.search import MessageHit, SearchQuery, SearchResult

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from itertools import groupby
 
-from pipeline import truncate
 from pipeline.blocks import date_of
-from pipeline.fence import harmless, visible
 from pipeline.prompt import Prompt
-from pipeline.tokens import Count
+from pipeline.text import truncate
+from pipeline.text.fencing import harmless, visible
+from pipeline.text.tokens import Count
 from schemas.context import Block, ChatMessage, Item
 from schemas.sessions import Message
 

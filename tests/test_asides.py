@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.addressing import is_put_to_a_bot, names_of, said, says_nothing
 from pipeline.asides import Questions, marked
 from pipeline.candidates import Candidate
+from pipeline.text.addressing import is_put_to_a_bot, names_of, said, says_nothing
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline import talk
 from pipeline.candidates import Candidate
+from pipeline.text import answer_types
 from tests.test_rank import candidate, ids
 
 HOUSE = [
@@ -64,11 +64,11 @@ def test_a_decision_about_something_else_is_no_better_for_being_one() -> None:
     ],
 )
 def test_people_ask_for_decisions_in_many_ways(question: str) -> None:
-    assert talk.asks_decision(question)
+    assert answer_types.asks_decision(question)
 
 
 @pytest.mark.parametrize(
     "question", ["What did Ann decide to study?", "When is the boat trip?", "Do we have milk?"]
 )
 def test_other_questions_do_not(question: str) -> None:
-    assert not talk.asks_decision(question)
+    assert not answer_types.asks_decision(question)

@@ -13,7 +13,7 @@ from pipeline.context import build_context
 from pipeline.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
 from pipeline.ledger import Policy
 from pipeline.store.database import Database
-from pipeline.tokens import estimate
+from pipeline.text.tokens import estimate
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import NotFound

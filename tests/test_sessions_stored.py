@@ -8,10 +8,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import ingest, ledger, sessionize, tokens
+from pipeline import ingest, ledger, sessionize
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
+from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 from tests.conftest import EPOCH, TENANT, message

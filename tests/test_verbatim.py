@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context, ingest, ledger, question, retrieve, searching, verbatim
+from pipeline import context, ingest, ledger, question, retrieve, searching
 from pipeline.ledger import Policy
 from pipeline.question import Question
 from pipeline.rules import Rules
 from pipeline.search import search
 from pipeline.store import keywords
 from pipeline.store.database import Database
-from pipeline.verbatim import Verbatim
+from pipeline.text import exact_match
+from pipeline.text.exact_match import Verbatim
 from schemas.context import Context
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -111,10 +112,10 @@ def test_a_message_holds_a_piece_whole_or_not_at_all(piece: Verbatim, message: s
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_and_nothing_of_it_is_lost(text: str) -> None:
-    found, marked, whole = verbatim.taken(text, set())
-    assert len(found) <= verbatim.MOST
-    unmarked = text.translate(dict.fromkeys(range(57344, 57344 + verbatim.MOST + 1), " "))
-    assert verbatim.put_back(marked, whole) == unmarked
+    found, marked, whole = exact_match.taken(text, set())
+    assert len(found) <= exact_match.MOST
+    unmarked = text.translate(dict.fromkeys(range(57344, 57344 + exact_match.MOST + 1), " "))
+    assert exact_match.put_back(marked, whole) == unmarked
     for piece in read(text).exact:
         assert piece.parts
 
@@ -204,6 +205,6 @@ def test_a_filtered_search_finds_it_too(desk: Database, settings: Settings) -> N
 @pytest.mark.parametrize("run", ["x", "x.", "x-", "a/", "--", "1", "`", "a@", "http://"])
 def test_a_question_of_one_endless_run_is_read_in_no_time(run: str) -> None:
     # in time that grows with the square of its length this would take days
-    found, text, _ = verbatim.taken(run * (1_000_000 // len(run)), set())
+    found, text, _ = exact_match.taken(run * (1_000_000 // len(run)), set())
     assert found == []
     assert text.startswith(run)

@@ -8,11 +8,12 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from pipeline import context, forget, ingest, ledger, wordless
+from pipeline import context, forget, ingest, ledger
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
+from pipeline.text import caches
 from schemas.forgetting import Subject
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -76,7 +77,7 @@ def test_what_a_cache_remembers_is_no_text_and_not_too_much() -> None:
         asked.append(text)
         return len(text)
 
-    remembering = wordless.cached(length, most=3)
+    remembering = caches.cached(length, most=3)
     assert [remembering(text) for text in ("a", "bb", "a", "ccc", "dddd", "a")] == [1, 2, 1, 3, 4, 1]
     assert asked == ["a", "bb", "ccc", "dddd", "a"]
     inside: list[Any] = [cell.cell_contents for cell in remembering.__closure__ or ()]
@@ -105,4 +106,4 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
 
 
 def test_a_pattern_of_somebodys_words_finds_what_any_does() -> None:
-    assert wordless.pattern("ann|bob", re.IGNORECASE).findall("Ann and bob") == ["Ann", "bob"]
+    assert caches.pattern("ann|bob", re.IGNORECASE).findall("Ann and bob") == ["Ann", "bob"]

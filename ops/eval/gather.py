@@ -22,7 +22,7 @@ from pipeline.found import SessionCard
 from pipeline.profiles import Parameters
 from pipeline.recall import SESSIONS_READ, Found
 from pipeline.retrieve import Retrieved
-from pipeline.truncate import one_line
+from pipeline.text.truncate import one_line
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 

@@ -10,7 +10,7 @@ from ops.eval.measures import share_found
 from ops.eval.plain import PlainSearch
 from ops.eval.samples import UNANSWERABLE, Case, samples
 from ops.eval.shipped import Shipped
-from pipeline.truncate import one_line
+from pipeline.text.truncate import one_line
 from schemas.settings import Settings
 
 BUDGET = 800

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from operator import mul
 
 from pipeline.clients.protocols import Embedder
-from pipeline.tokens import estimate_line
-from pipeline.truncate import one_line
+from pipeline.text.tokens import estimate_line
+from pipeline.text.truncate import one_line
 from schemas.messages import MessageIn
 
 

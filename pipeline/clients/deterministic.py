@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import sqrt
 
-from pipeline.wordless import cached
+from pipeline.text.caches import cached
 from schemas.vectors import EmbeddingSpace, Vector
 
 MODEL = "deterministic-hash-v1"

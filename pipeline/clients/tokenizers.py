@@ -4,7 +4,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
-from pipeline.tokens import ESTIMATE, Tokenizer
+from pipeline.text.tokens import ESTIMATE, Tokenizer
 
 # Which model reads by which vocabulary, as tiktoken's `model.py` has it; the first beginning that fits counts.
 _VOCABULARIES = (

@@ -15,7 +15,7 @@ from ops.eval.report import own_tables
 from ops.eval.samples import NAMES, Case
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.sentence_transformers import is_installed
-from pipeline.tokens import estimate
+from pipeline.text.tokens import estimate
 from tests.conftest import message
 from tests.ops.running import backscroll
 

@@ -145,7 +145,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "content": lambda a: a.text,
     "query: str": lambda a: a.text,
     "piece": lambda a: a.text,
-    "piece: pipeline.verbatim.Verbatim": lambda a: a.verbatim,
+    "piece: pipeline.text.exact_match.Verbatim": lambda a: a.verbatim,
     "exact": lambda a: [] if a.theme.empty else [a.verbatim],
     "parts": lambda a: [] if a.theme.empty else [a.text],
     "reranker": lambda _: None,

@@ -14,7 +14,7 @@ from pipeline.profiles import PROFILES
 from pipeline.store import filters, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.scope import Scope
-from pipeline.verbatim import Verbatim
+from pipeline.text.exact_match import Verbatim
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.chunk import split
-from pipeline.tokens import estimate
+from pipeline.text.chunking import split
+from pipeline.text.tokens import estimate
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=30)
 prose = st.lists(words, max_size=120).flatmap(

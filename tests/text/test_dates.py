@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.dates import absolute
+from pipeline.text.calendar import absolute
 
 SAID = date(2023, 5, 8)  # a Monday
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.entities import entities
+from pipeline.text.entities import entities
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import excerpt
-from pipeline.tokens import estimate
+from pipeline.text import excerpt
+from pipeline.text.tokens import estimate
 
 HANDBOOK = " ".join(
     f"Rule {n} is about the {subject}, and nobody knows why it was written."

@@ -18,26 +18,22 @@ import pipeline
 import schemas
 import workers
 from ops.bench import worst
-from pipeline import (
-    brief,
-    chunk,
-    cues,
-    dates,
-    entities,
-    events,
-    excerpt,
-    extractive,
-    fence,
-    happened,
-    question,
-    sentences,
-    talk,
-    tokens,
-    truncate,
-    verbatim,
-)
+from pipeline import brief, events, extractive, happened, question
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
+from pipeline.text import (
+    answer_types,
+    calendar,
+    chunking,
+    dialogue_acts,
+    entities,
+    exact_match,
+    excerpt,
+    fencing,
+    sentences,
+    tokens,
+    truncate,
+)
 from schemas import messages
 from tests.text.builders import message
 from tests.text.growth import LONG, MOST_TIMES, texts_for, times_as_long
@@ -48,7 +44,7 @@ METHODS = r"(search|match|fullmatch|findall|finditer|sub|split)"
 BOUNDED = {
     "pipeline.platforms.whatsapp_text._OMITTED_IPHONE",
     "pipeline.platforms.whatsapp_time._STYLES",
-    "pipeline.verbatim._IDENTIFIER",
+    "pipeline.text.exact_match._IDENTIFIER",
 }
 # Read the versions of our own programs and the paths of our own folders.
 NOT_SENT = ("ops.embedded",)
@@ -129,8 +125,8 @@ def test_no_pattern_takes_time_that_grows_with_the_square_of_a_text() -> None:
 def test_patterns_of_every_kind_are_tried() -> None:
     tried = every_pattern().keys()
     assert {
-        "pipeline.sentences._END",
-        "pipeline.fence._OWN_TAG",
+        "pipeline.text.sentences._END",
+        "pipeline.text.fencing._OWN_TAG",
         "pipeline.question._DATES[0]",
         "pipeline.platforms.formats._KEY['guild']",
         "schemas.messages._UNSTORABLE",
@@ -170,7 +166,7 @@ def test_patterns_stand_where_this_test_finds_them() -> None:
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             for function, call in calls_of_re(ast.parse(path.read_text()), ""):
                 where = f"{module}.{function}"
-                if where != "pipeline.cues._any" and not module.startswith(NOT_SENT):
+                if where != "pipeline.text.dialogue_acts._any" and not module.startswith(NOT_SENT):
                     hidden.append(f"{where}: re.{call}")
     assert hidden == []
 
@@ -196,8 +192,16 @@ def read_export(text: str) -> object:
 
 def cue(text: str) -> object:
     written = tuple(sentences.words(text))
-    one = cues.Sentence(message=0, speaker="Ann", text=text, words=written, terms=sentences.terms(written))
-    return [cues.decides(one), cues.agrees(one), cues.proposes(one), cues.promises(one), one.asks]
+    one = dialogue_acts.Sentence(
+        message=0, speaker="Ann", text=text, words=written, terms=sentences.terms(written)
+    )
+    return [
+        dialogue_acts.decides(one),
+        dialogue_acts.agrees(one),
+        dialogue_acts.proposes(one),
+        dialogue_acts.promises(one),
+        one.asks,
+    ]
 
 
 def uncached(function: Callable[[str], object]) -> Callable[[str], object]:
@@ -211,33 +215,33 @@ READERS: dict[str, Callable[[str], object]] = {
     "brief": lambda text: brief.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
     "leans": lambda text: brief.leans(asked(text)),
     "cues": cue,
-    "chunks": lambda text: chunk.split(text, limit=200, overlap=30),
-    "absolute dates": partial(dates.absolute, said=SAID),
-    "days": lambda text: list(dates.days(text, SAID)),
+    "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
+    "absolute dates": partial(calendar.absolute, said=SAID),
+    "days": lambda text: list(calendar.days(text, SAID)),
     "days that a message names": lambda text: happened._days(text, NOW),
     "entities": lambda text: entities.entities([text]),
     "event": events.mention,
     "excerpt": lambda text: excerpt.about(text, "when does the ferry go", 60),
-    "harmless": fence.harmless,
-    "visible": fence.visible,
-    "without_recalled": lambda text: fence.without_recalled(fence.OPEN + text),
+    "harmless": fencing.harmless,
+    "visible": fencing.visible,
+    "without_recalled": lambda text: fencing.without_recalled(fencing.OPEN + text),
     "question": asked,
     "dates of a question": lambda text: question.dates(text, NOW, NOW),
     "sentences": sentences.sentences,
     "terms": lambda text: sentences.terms(sentences.words(text)),
     "summary": whole_summary,
-    "asks": lambda text: uncached(talk.asks)(text),
-    "about_self": lambda text: uncached(talk.about_self)(text),
-    "asks of a picture": lambda text: uncached(talk.asks)(text + "[picture: a]?"),
+    "asks": lambda text: uncached(answer_types.asks)(text),
+    "about_self": lambda text: uncached(answer_types.about_self)(text),
+    "asks of a picture": lambda text: uncached(answer_types.asks)(text + "[picture: a]?"),
     "says": lambda text: (
-        uncached(talk.says_when)(text),
-        uncached(talk.says_number)(text),
-        uncached(talk.says_where)(text),
-        uncached(talk.says_who)(text),
+        uncached(answer_types.says_when)(text),
+        uncached(answer_types.says_number)(text),
+        uncached(answer_types.says_where)(text),
+        uncached(answer_types.says_who)(text),
     ),
     "tokens": tokens.estimate_line,
-    "verbatim": lambda text: verbatim.taken(text, {"ann"}),
-    "numbers": verbatim.numbers,
+    "verbatim": lambda text: exact_match.taken(text, {"ann"}),
+    "numbers": exact_match.numbers,
     "clean_text": messages.clean_text,
     "slack": lambda text: slack_text.plain(text, {}),
     "whatsapp": read_export,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import talk
+from pipeline.text import answer_types
 
 
 @pytest.mark.parametrize(
@@ -18,18 +18,20 @@ from pipeline import talk
     ],
 )
 def test_a_question_is_known_with_and_without_its_mark(text: str) -> None:
-    assert talk.asks(text) == 1
+    assert answer_types.asks(text) == 1
 
 
 @pytest.mark.parametrize(
     "text", ["What a day!", "By the small plane.", "Is it on the list, is it not.", "haha", "👍", ""]
 )
 def test_what_asks_nothing_is_no_question(text: str) -> None:
-    assert talk.asks(text) == 0
+    assert answer_types.asks(text) == 0
 
 
 def test_a_long_message_that_ends_with_a_question_is_one_in_part() -> None:
-    assert 0 < talk.asks("We went camping with the kids two weekends ago and unplugged. And you?") < 0.2
+    assert (
+        0 < answer_types.asks("We went camping with the kids two weekends ago and unplugged. And you?") < 0.2
+    )
 
 
 @given(
@@ -39,31 +41,31 @@ def test_a_long_message_that_ends_with_a_question_is_one_in_part() -> None:
 )
 def test_a_space_at_the_end_asks_no_more_and_no_less(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert talk.asks(text) == talk.asks(text + " ")
+    assert answer_types.asks(text) == answer_types.asks(text + " ")
 
 
 def test_the_description_of_a_picture_is_not_the_speakers() -> None:
-    assert talk.asks("Do you like it? [picture: a dog on a sofa]") == 1
+    assert answer_types.asks("Do you like it? [picture: a dog on a sofa]") == 1
 
 
 def test_numbers_are_known_in_figures_and_in_words() -> None:
-    assert talk.says_number("912 seats")
-    assert talk.says_number("Five attempts")
-    assert not talk.says_number("some seats")
+    assert answer_types.says_number("912 seats")
+    assert answer_types.says_number("Five attempts")
+    assert not answer_types.says_number("some seats")
 
 
 def test_places_are_known_by_their_capital_or_their_kind() -> None:
-    assert talk.says_where("We flew to Lisbon")
-    assert talk.says_where("see you at the old station")
-    assert not talk.says_where("to be honest, in a while")
+    assert answer_types.says_where("We flew to Lisbon")
+    assert answer_types.says_where("see you at the old station")
+    assert not answer_types.says_where("to be honest, in a while")
 
 
 def test_people_are_known_by_what_they_are_to_each_other() -> None:
-    assert talk.says_who("my sister did")
-    assert not talk.says_who("it was done")
+    assert answer_types.says_who("my sister did")
+    assert not answer_types.says_who("it was done")
 
 
 @given(st.text(max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
-    assert 0 <= talk.asks(text) <= 1
-    assert -1 <= talk.about_self(text) <= 1
+    assert 0 <= answer_types.asks(text) <= 1
+    assert -1 <= answer_types.about_self(text) <= 1

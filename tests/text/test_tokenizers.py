@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from pipeline.assemble import fill
 from pipeline.clients.tokenizers import tokenizer_for
-from pipeline.tokens import estimate
-from pipeline.truncate import one_line, within_tokens
+from pipeline.text.tokens import estimate
+from pipeline.text.truncate import one_line, within_tokens
 from tests.text.builders import section_of
 
 pytest.importorskip("bpe_openai", reason="the extra `tokens` is not installed")

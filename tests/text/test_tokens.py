@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.tokens import estimate, estimate_line
+from pipeline.text.tokens import estimate, estimate_line
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from pipeline.cues import Sentence
-from pipeline.sentences import is_content, stem
-from pipeline.stopwords import DETERMINERS
+from pipeline.text.dialogue_acts import Sentence
+from pipeline.text.sentences import is_content, stem
+from pipeline.text.stopwords import DETERMINERS
 
 _MAX_CHARS = 100  # of one topic
 

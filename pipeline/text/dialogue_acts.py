@@ -19,9 +19,9 @@ class Sentence:
     message: int
     speaker: str
     text: str
-    # its words as written, see `pipeline.sentences.words`
+    # its words as written, see `pipeline.text.sentences.words`
     words: tuple[str, ...]
-    # the stems of those with meaning, see `pipeline.sentences.terms`
+    # the stems of those with meaning, see `pipeline.text.sentences.terms`
     terms: tuple[str, ...]
     # the message that this one answers, by its position, where the platform says so
     answers: int | None = None

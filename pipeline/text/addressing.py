@@ -3,8 +3,8 @@
 import re
 from collections.abc import Collection, Iterable
 
-from pipeline import talk
-from pipeline.wordless import cached
+from pipeline.text import answer_types
+from pipeline.text.caches import cached
 
 # Of a message that asks by so much of its length no more than the question is lost.
 ASKS = 0.8
@@ -77,7 +77,7 @@ def is_put_to_a_bot(text: str, bots: Collection[str] = ()) -> bool:
     (True, False)
     """
     rest = _unaddressed(text, bots, any_mention=False)
-    return rest is not None and talk.asks(rest) >= ASKS
+    return rest is not None and answer_types.asks(rest) >= ASKS
 
 
 def says_nothing(text: str, *, of_a_bot: bool) -> bool:

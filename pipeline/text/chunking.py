@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline import tokens
+from pipeline.text import tokens
 
 # Where a text may be cut, best first: between paragraphs, after a line or sentence, between words.
 _BREAKS = (

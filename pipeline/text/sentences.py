@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from pipeline.stopwords import STOPWORDS
+from pipeline.text.stopwords import STOPWORDS
 
 # After closing punctuation and a space; after an ideographic full stop; at the end of a line.
 _END = re.compile("(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019\u00bb)]*\\s+|(?<=[\u3002\uff01\uff1f])|\\n+")

@@ -7,8 +7,8 @@ English patterns; in another language they match nothing, and a message is judge
 import re
 from itertools import repeat
 
-from pipeline.dates import MONTHS
-from pipeline.wordless import cached
+from pipeline.text.caches import cached
+from pipeline.text.calendar import MONTHS
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _SELF = "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()

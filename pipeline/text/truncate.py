@@ -1,7 +1,7 @@
 """Shorten a text to a number of characters or tokens, on one line where it must be."""
 
-from pipeline.fence import harmless, visible
-from pipeline.tokens import Count, estimate_line
+from pipeline.text.fencing import harmless, visible
+from pipeline.text.tokens import Count, estimate_line
 
 ELLIPSIS = "…"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from pipeline.wordless import pattern
+from pipeline.text.caches import pattern
 
 # So many at most of one question, each of so many characters at most.
 MOST = 8
