@@ -1,4 +1,4 @@
-"""Make the English thesaurus of `pipeline.thesaurus` anew: `python -m ops.thesaurus pipeline/thesauri/english.tsv`.
+"""Make the English thesaurus of `pipeline.question.thesaurus` anew: `python -m ops.thesaurus pipeline/question/thesauri/english.tsv`.
 
 The words are those of all-MiniLM-L6-v2's vocabulary, each embedded by that model as it stands alone, and stemmed by
 Postgres. For each lexeme the `NEIGHBOURS` nearest others count, by how far their cosine is above `LEAST`.
@@ -86,7 +86,7 @@ def thesaurus(
 
 
 def lines(found: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """The file, as `pipeline.thesaurus` reads it: a line for each lexeme that has any other near it."""
+    """The file, as `pipeline.question.thesaurus` reads it: a line for each lexeme that has any other near it."""
     entries = (
         lexeme + "\t" + " ".join(f"{other}:{percent}" for other, percent in others.items())
         for lexeme, others in sorted(found.items())

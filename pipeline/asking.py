@@ -8,13 +8,16 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import brief, events, happened, question, thesaurus
+from pipeline import happened
 from pipeline.asides import Questions
 from pipeline.candidates import Weights
 from pipeline.clients.protocols import Embedder
-from pipeline.events import Mention
 from pipeline.profiles import Parameters, parameters_for
-from pipeline.question import Question
+from pipeline.question import followup as brief
+from pipeline.question import parse as question
+from pipeline.question import temporal_anchor, thesaurus
+from pipeline.question.parse import Question
+from pipeline.question.temporal_anchor import Mention
 from pipeline.store import chats, messages, querylog, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
@@ -109,7 +112,7 @@ def ask(
     else:
         asked.space = space
     meant = asked.question.content
-    named = events.mention(query.query) if weights.date else None
+    named = temporal_anchor.mention(query.query) if weights.date else None
     if named is not None and not any(named.text in piece.text for piece in asked.question.exact):
         meant = _count_from(database, tenant_id, query, asked, named, embedder, read) or meant
     asked.vector = _embedded(asked, embedder, thesaurus.translated(chat.language, meant))

@@ -9,7 +9,7 @@ from datetime import datetime, tzinfo
 from pipeline.assemble import Entry, Section
 from pipeline.found import Remembered, SessionCard
 from pipeline.profiles import Parameters
-from pipeline.question import DAYS
+from pipeline.question.parse import DAYS
 from pipeline.replies import speaking
 from pipeline.text import excerpt, truncate
 from pipeline.text.calendar import MONTHS

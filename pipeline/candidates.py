@@ -86,7 +86,7 @@ class Candidate(NamedTuple):
     length: int
     # to the question's vector; None while it has none
     cosine: float | None
-    # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.thesaurus`
+    # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.question.thesaurus`
     related: Mapping[str, float] = {}
     # the message of its chat that it answers, where that is there
     answered: Answered | None = None

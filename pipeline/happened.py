@@ -5,11 +5,12 @@ from datetime import date, datetime, time, timedelta, tzinfo
 
 from sqlalchemy import Connection
 
-from pipeline import events, question, rank
+from pipeline import rank
 from pipeline.asides import Questions
 from pipeline.candidates import Scored, Weights
-from pipeline.events import Mention, Timed, Told
-from pipeline.question import Question
+from pipeline.question import parse, temporal_anchor
+from pipeline.question.parse import Question
+from pipeline.question.temporal_anchor import Mention, Timed, Told
 from pipeline.retrieve import retrieve
 from pipeline.store import keywords
 from pipeline.store.chats import Chat
@@ -60,7 +61,7 @@ def when(
         if one is None:
             return None
         found.append(one)
-    return events.timed(mentioned, tuple(found))
+    return temporal_anchor.timed(mentioned, tuple(found))
 
 
 def told(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | None:
@@ -94,7 +95,7 @@ def _days(text: str, said: datetime) -> tuple[datetime, datetime] | None:
         (_midnight(first, said), _midnight(first + timedelta(days=count), said))
         for first, count in calendar.days(text, said.date())
     ]
-    spans += [span for span in question.dates(text, said, said) if span[1] - span[0] <= LONGEST]
+    spans += [span for span in parse.dates(text, said, said) if span[1] - span[0] <= LONGEST]
     if not spans:
         return None
     start, end = max(span[0] for span in spans), min(span[1] for span in spans)

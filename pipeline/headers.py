@@ -12,7 +12,7 @@ evidence among the 10 nearest messages, 495 questions):
 
 A name in the question pulls up short messages in which little else stands than that name ("Thanks, Ann!"), and
 every word in a header that all messages share makes them more alike. So a message's header is its speaker, the
-question goes without the names of people in the chat (`pipeline.question`), and neither carries the group or the
+question goes without the names of people in the chat (`pipeline.question.parse`), and neither carries the group or the
 time; a header of group or people before the question cost 7 to 17 points more. A session, of which there is one
 in place of many messages, has the whole header.
 """

@@ -14,7 +14,7 @@ from operator import sub, truediv
 from pipeline import decisions
 from pipeline.bm25 import carries, session_words, smooth, words_around
 from pipeline.candidates import Candidate, Scored, Statistics, Weights
-from pipeline.question import Question
+from pipeline.question.parse import Question
 from pipeline.text import answer_types, exact_match
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row
 from pipeline import asides
 from pipeline.asides import Questions
 from pipeline.candidates import Candidate, Statistics
+from pipeline.question.thesaurus import Wording, wording
 from pipeline.store import around, keywords, nearest, searches
 from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat
@@ -22,7 +23,6 @@ from pipeline.store.filters import Filter
 from pipeline.store.keywords import KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.text.exact_match import Verbatim
-from pipeline.thesaurus import Wording, wording
 from schemas.sessions import Answered, number_of
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import events, happened
+from pipeline import happened
 from pipeline.candidates import Candidate, Scored, Weights
-from pipeline.events import Mention, Told
 from pipeline.happened import APART, CLEAR, NEAR
+from pipeline.question import temporal_anchor
+from pipeline.question.temporal_anchor import Mention, Told
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday
@@ -48,13 +49,13 @@ TIMES = st.integers(0, 50_000_000).map(
 def test_an_event_that_a_question_counts_from_is_read(
     text: str, relation: str, event: str, days: int | None, rest: str
 ) -> None:
-    found = events.mention(text)
+    found = temporal_anchor.mention(text)
     assert found is not None
     assert (found.relation, found.events, found.days, found.rest) == (relation, (event,), days, rest)
 
 
 def test_two_events_stand_between() -> None:
-    found = events.mention("What was decided between the offsite and the release?")
+    found = temporal_anchor.mention("What was decided between the offsite and the release?")
     assert found is not None
     assert (found.relation, found.events, found.rest) == (
         "between",
@@ -83,7 +84,7 @@ def test_two_events_stand_between() -> None:
     ],
 )
 def test_dates_people_and_lengths_are_no_events(text: str) -> None:
-    assert events.mention(text) is None
+    assert temporal_anchor.mention(text) is None
 
 
 @given(
@@ -93,11 +94,11 @@ def test_dates_people_and_lengths_are_no_events(text: str) -> None:
     )
 )
 def test_any_question_can_be_looked_at_for_an_event(text: str) -> None:
-    found = events.mention(text)
+    found = temporal_anchor.mention(text)
     assert found is None or (found.events and found.text in text)
 
 
-def mentioned(relation: events.Relation, days: int | None = None) -> Mention:
+def mentioned(relation: temporal_anchor.Relation, days: int | None = None) -> Mention:
     return Mention(relation=relation, events=("the trip",), days=days, text=f"{relation} the trip", rest="")
 
 
@@ -106,7 +107,7 @@ def on(day: int, days: int = 1) -> Told:
     return Told(start=start, end=start + timedelta(days=days), dated=True, said_at=SAID, speaker="Ana")
 
 
-def fits(found: events.Timed, *days: int) -> list[float]:
+def fits(found: temporal_anchor.Timed, *days: int) -> list[float]:
     """How the noons of these days of May fit."""
     return [
         round(found.fit(datetime(2026, 5, 1, 12, tzinfo=UTC) + timedelta(days=day - 1)), 2) for day in days
@@ -114,7 +115,7 @@ def fits(found: events.Timed, *days: int) -> list[float]:
 
 
 def test_before_an_event_the_nearer_counts_more_and_what_came_after_hardly() -> None:
-    found = events.timed(mentioned("before"), (on(20),))
+    found = temporal_anchor.timed(mentioned("before"), (on(20),))
     early, late, itself, after = fits(found, 1, 19, 20, 25)
     assert early < late > itself > after
     assert early > 0.6
@@ -122,23 +123,23 @@ def test_before_an_event_the_nearer_counts_more_and_what_came_after_hardly() -> 
 
 
 def test_after_an_event_the_sooner_counts_more() -> None:
-    found = events.timed(mentioned("after"), (on(10),))
+    found = temporal_anchor.timed(mentioned("after"), (on(10),))
     before, itself, soon, late = fits(found, 5, 10, 12, 30)
     assert itself == 1 > soon > late > 0.2
     assert before < 0.1
 
 
 def test_since_an_event_everything_counts() -> None:
-    assert fits(events.timed(mentioned("since"), (on(10),)), 10, 30, 300) == [1, 1, 1]
+    assert fits(temporal_anchor.timed(mentioned("since"), (on(10),)), 10, 30, 300) == [1, 1, 1]
 
 
 def test_during_an_event_its_days_count() -> None:
-    assert fits(events.timed(mentioned("during"), (on(9, days=2),)), 9, 10) == [1, 1]
-    assert max(fits(events.timed(mentioned("during"), (on(9, days=2),)), 5, 14)) < 0.5
+    assert fits(temporal_anchor.timed(mentioned("during"), (on(9, days=2),)), 9, 10) == [1, 1]
+    assert max(fits(temporal_anchor.timed(mentioned("during"), (on(9, days=2),)), 5, 14)) < 0.5
 
 
 def test_between_two_events_is_between_them_in_any_order() -> None:
-    assert fits(events.timed(mentioned("between"), (on(20), on(10))), 10, 15, 20) == [1, 1, 1]
+    assert fits(temporal_anchor.timed(mentioned("between"), (on(20), on(10))), 10, 15, 20) == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +151,10 @@ def test_between_two_events_is_between_them_in_any_order() -> None:
         ("during", 7, range(10, 17)),
     ],
 )
-def test_a_stated_length_is_counted_in_days(relation: events.Relation, days: int, best: list[int]) -> None:
-    found = events.timed(mentioned(relation, days), (on(10),))
+def test_a_stated_length_is_counted_in_days(
+    relation: temporal_anchor.Relation, days: int, best: list[int]
+) -> None:
+    found = temporal_anchor.timed(mentioned(relation, days), (on(10),))
     assert [day for day, fit in enumerate(fits(found, *range(1, 32)), start=1) if fit == 1] == list(best)
 
 
@@ -163,10 +166,10 @@ def test_a_stated_length_is_counted_in_days(relation: events.Relation, days: int
     TIMES,
 )
 def test_a_preference_is_a_share(
-    relation: events.Relation, days: int | None, start: datetime, length: timedelta, at: datetime
+    relation: temporal_anchor.Relation, days: int | None, start: datetime, length: timedelta, at: datetime
 ) -> None:
     one = Told(start=start, end=start + length, dated=bool(length), said_at=start, speaker="Ana")
-    found = events.timed(mentioned(relation, days), (one, one))
+    found = temporal_anchor.timed(mentioned(relation, days), (one, one))
     assert found.start <= found.end
     assert 0 <= found.fit(at) <= 1
     assert found.fit(found.start) == 1
@@ -180,7 +183,7 @@ def test_people_are_told_when_it_was_and_who_says_so() -> None:
         said_at=datetime(2026, 4, 29, 19, tzinfo=LISBON),
         speaker="Ana",
     )
-    label = events.timed(mentioned("before"), (told,)).label
+    label = temporal_anchor.timed(mentioned("before"), (told,)).label
     assert label == "before the trip: 3 May 2026, said by Ana on 29 April 2026"
 
 

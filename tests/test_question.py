@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import question
-from pipeline.question import Question
+from pipeline.question import parse
+from pipeline.question.parse import Question
 
 EARLIEST = datetime(2025, 5, 1, tzinfo=UTC)
 NOW = datetime(2026, 4, 15, tzinfo=UTC)
@@ -16,7 +16,7 @@ PEOPLE = ["Ann Lee", "Bob", "Will"]
 
 
 def read(text: str) -> Question:
-    return question.read(text, PEOPLE, EARLIEST, NOW)
+    return parse.read(text, PEOPLE, EARLIEST, NOW)
 
 
 def test_the_names_of_participants_are_taken_out_of_what_is_searched() -> None:
@@ -114,7 +114,7 @@ def test_days_are_those_of_the_chats_time_zone() -> None:
     lisbon = ZoneInfo("Europe/Lisbon")
     # Given half past midnight in Lisbon's summer, which is the day before in UTC
     now = datetime(2026, 3, 30, 0, 30, tzinfo=lisbon)
-    asked = question.read("what did we eat yesterday?", PEOPLE, EARLIEST, now)
+    asked = parse.read("what did we eat yesterday?", PEOPLE, EARLIEST, now)
     # Then yesterday is the day on which the clocks went forward, 23 hours long
     ((start, end),) = asked.spans
     assert (start, end) == (datetime(2026, 3, 29, tzinfo=lisbon), datetime(2026, 3, 30, tzinfo=lisbon))
@@ -153,13 +153,13 @@ def test_a_time_that_a_question_names_very_often_counts_once(piece: str) -> None
 def test_of_very_many_different_times_the_first_ones_count() -> None:
     days = [f"2025-0{month}-{day:02}" for month in range(1, 8) for day in range(1, 29)]
     spans = read(" ".join(days)).spans
-    assert len(spans) == question.MOST_SPANS
+    assert len(spans) == parse.MOST_SPANS
     assert spans[0][0] == datetime(2025, 1, 1, tzinfo=UTC)
     assert spans == tuple(sorted(spans))
 
 
 def test_of_a_month_in_a_chat_of_many_years_the_last_years_count() -> None:
-    asked = question.read("who came in May?", PEOPLE, datetime(1990, 1, 1, tzinfo=UTC), NOW)
+    asked = parse.read("who came in May?", PEOPLE, datetime(1990, 1, 1, tzinfo=UTC), NOW)
     assert [span[0].year for span in asked.spans] == list(range(2011, 2027))
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import question, rank
+from pipeline import rank
 from pipeline.candidates import Candidate, Statistics, Weights
+from pipeline.question import parse as question
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 

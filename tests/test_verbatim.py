@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context, ingest, ledger, question, retrieve, searching
+from pipeline import context, ingest, ledger, retrieve, searching
 from pipeline.ledger import Policy
-from pipeline.question import Question
+from pipeline.question import parse
+from pipeline.question.parse import Question
 from pipeline.rules import Rules
 from pipeline.search import search
 from pipeline.store import keywords
@@ -27,7 +28,7 @@ CHAT = ChatIn(chat_id="test:desk", kind="group", title="Support")
 
 
 def read(text: str) -> Question:
-    return question.read(text, ["Ann Lee", "Bob"], datetime(2025, 5, 1, tzinfo=UTC), NOW)
+    return parse.read(text, ["Ann Lee", "Bob"], datetime(2025, 5, 1, tzinfo=UTC), NOW)
 
 
 def pieces(text: str) -> list[str]:

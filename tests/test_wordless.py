@@ -95,8 +95,8 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
     }
     assert remembering <= {
         # a language, a vocabulary
-        "pipeline.thesaurus._entries",
-        "pipeline.thesaurus._translations",
+        "pipeline.question.thesaurus._entries",
+        "pipeline.question.thesaurus._translations",
         "pipeline.clients.tokenizers._loaded",
         # a path of the settings
         "workers.signals._heartbeat_file",

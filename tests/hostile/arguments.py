@@ -11,18 +11,19 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from pipeline import backfill, checkup, owed, question, retrieve, searching, themes
+from pipeline import backfill, checkup, owed, retrieve, searching, themes
 from pipeline.asides import Questions
 from pipeline.audience import Visible
 from pipeline.candidates import Weights
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
-from pipeline.events import Mention
 from pipeline.importing import ChatTally, Tally
 from pipeline.ledger import Policy
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
+from pipeline.question import parse
+from pipeline.question.temporal_anchor import Mention
 from pipeline.redating import Move
 from pipeline.rules import Rules
 from pipeline.store import backfills, health, retention, work
@@ -151,7 +152,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "reranker": lambda _: None,
     "mentioned": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
     "described": lambda a: [
-        (question.read(a.text, [], LONG_AGO, FAR_AHEAD), None if a.theme.empty else _vector())
+        (parse.read(a.text, [], LONG_AGO, FAR_AHEAD), None if a.theme.empty else _vector())
     ],
     "zone": lambda _: UTC,
     "weights": lambda _: Weights(),

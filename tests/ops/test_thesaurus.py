@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ops import thesaurus as made
-from pipeline import thesaurus as read
+from pipeline.question import thesaurus as read
 
 
 def at(*cosines: float) -> np.ndarray:

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import question
-from pipeline.brief import JUST_NOW, LOOKED_AT, brief, leans
-from pipeline.question import Question
+from pipeline.question import parse
+from pipeline.question.followup import JUST_NOW, LOOKED_AT, brief, leans
+from pipeline.question.parse import Question
 from schemas.sessions import Message
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)
 
 
 def read(text: str) -> Question:
-    return question.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW)
+    return parse.read(text, ["Ana", "Ben", "Cleo"], NOW, NOW)
 
 
 def said(text: str, minutes_ago: float = 1) -> Message:

@@ -18,9 +18,10 @@ import pipeline
 import schemas
 import workers
 from ops.bench import worst
-from pipeline import brief, events, extractive, happened, question
+from pipeline import extractive, happened
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
+from pipeline.question import followup, parse, temporal_anchor
 from pipeline.text import (
     answer_types,
     calendar,
@@ -127,7 +128,7 @@ def test_patterns_of_every_kind_are_tried() -> None:
     assert {
         "pipeline.text.sentences._END",
         "pipeline.text.fencing._OWN_TAG",
-        "pipeline.question._DATES[0]",
+        "pipeline.question.parse._DATES[0]",
         "pipeline.platforms.formats._KEY['guild']",
         "schemas.messages._UNSTORABLE",
         "workers.letters._VERSION",
@@ -175,8 +176,8 @@ NOW = datetime(2026, 4, 15, tzinfo=UTC)
 SAID = date(2026, 4, 15)
 
 
-def asked(text: str) -> question.Question:
-    return question.read(text, ["Ann Lee", "Bob", "Will"], datetime(2016, 5, 1, tzinfo=UTC), NOW)
+def asked(text: str) -> parse.Question:
+    return parse.read(text, ["Ann Lee", "Bob", "Will"], datetime(2016, 5, 1, tzinfo=UTC), NOW)
 
 
 def whole_summary(text: str) -> object:
@@ -212,21 +213,21 @@ def uncached(function: Callable[[str], object]) -> Callable[[str], object]:
 READERS: dict[str, Callable[[str], object]] = {
     "one_line": truncate.one_line,
     "within_tokens": partial(truncate.within_tokens, tokens=100),
-    "brief": lambda text: brief.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
-    "leans": lambda text: brief.leans(asked(text)),
+    "brief": lambda text: followup.brief(asked("and it?"), [message(text)], message("").sent_at, 8),
+    "leans": lambda text: followup.leans(asked(text)),
     "cues": cue,
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
     "absolute dates": partial(calendar.absolute, said=SAID),
     "days": lambda text: list(calendar.days(text, SAID)),
     "days that a message names": lambda text: happened._days(text, NOW),
     "entities": lambda text: entities.entities([text]),
-    "event": events.mention,
+    "event": temporal_anchor.mention,
     "excerpt": lambda text: excerpt.about(text, "when does the ferry go", 60),
     "harmless": fencing.harmless,
     "visible": fencing.visible,
     "without_recalled": lambda text: fencing.without_recalled(fencing.OPEN + text),
     "question": asked,
-    "dates of a question": lambda text: question.dates(text, NOW, NOW),
+    "dates of a question": lambda text: parse.dates(text, NOW, NOW),
     "sentences": sentences.sentences,
     "terms": lambda text: sentences.terms(sentences.words(text)),
     "summary": whole_summary,

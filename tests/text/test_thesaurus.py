@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.thesaurus import THESAURI, translated, wording
+from pipeline.question.thesaurus import THESAURI, translated, wording
 
 
 def test_a_question_about_a_job_is_also_one_about_a_career() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from pipeline.events import Timed
+from pipeline.question.temporal_anchor import Timed
 from pipeline.text import answer_types, exact_match
 from pipeline.text.caches import pattern
 from pipeline.text.calendar import MONTHS

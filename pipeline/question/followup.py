@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from pipeline.question import Question
+from pipeline.question.parse import Question
 from pipeline.text import addressing
 from pipeline.text.sentences import is_content, stem, words
 from schemas.sessions import Message

@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _WORD = re.compile(r"[^\W\d_]+")
-THESAURI = files("pipeline") / "thesauri"
+THESAURI = files("pipeline.question") / "thesauri"
 
 
 class Wording(NamedTuple):
