@@ -11,8 +11,8 @@ from pipeline.covered import shown_whole
 from pipeline.exchanges import exchanged
 from pipeline.explain import explanation
 from pipeline.found import Remembered
-from pipeline.likeness import Scale
 from pipeline.prompt import Prompt, prompt
+from pipeline.ranking.similarity import Scale
 from pipeline.recall import Found
 from pipeline.text import addressing, truncate
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer, estimate_line

@@ -9,8 +9,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from pipeline import happened
-from pipeline.asides import Questions
-from pipeline.candidates import Weights
 from pipeline.clients.protocols import Embedder
 from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import followup as brief
@@ -18,6 +16,8 @@ from pipeline.question import parse as question
 from pipeline.question import temporal_anchor, thesaurus
 from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
+from pipeline.ranking.asides import Questions
+from pipeline.ranking.model import Weights
 from pipeline.store import chats, messages, querylog, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database

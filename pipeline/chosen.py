@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipeline.found import Remembered
-from pipeline.likeness import Scale
 from pipeline.profiles import Parameters
+from pipeline.ranking.similarity import Scale
 from pipeline.text import duplicates
 from pipeline.text.sentences import terms, words
 from schemas.context import Dropped, DropReason

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from pipeline import decisions, rank
 from pipeline.asking import Asked
+from pipeline.ranking import decisions, rank
 from pipeline.retrieve import CANDIDATES_PER_ARM, WHOLE_UP_TO, Retrieved, gathered
 from pipeline.store import around, keywords
 from pipeline.store.scope import Scope

@@ -5,12 +5,12 @@ from datetime import date, datetime, time, timedelta, tzinfo
 
 from sqlalchemy import Connection
 
-from pipeline import rank
-from pipeline.asides import Questions
-from pipeline.candidates import Scored, Weights
 from pipeline.question import parse, temporal_anchor
 from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention, Timed, Told
+from pipeline.ranking import rank
+from pipeline.ranking.asides import Questions
+from pipeline.ranking.model import Scored, Weights
 from pipeline.retrieve import retrieve
 from pipeline.store import keywords
 from pipeline.store.chats import Chat

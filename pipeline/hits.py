@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pipeline import likeness
-from pipeline.candidates import Scored
+from pipeline.ranking import similarity
+from pipeline.ranking.model import Scored
 from pipeline.retrieve import Retrieved
 from pipeline.text import truncate
 from schemas.context import BlockKind, Confidence, Hit
@@ -55,7 +55,7 @@ def confidence(ranked: Sequence[Scored], retrieved: Retrieved) -> Confidence:
     held: dict[int, set[str]] = {}
     for hit in ranked:
         held.setdefault(hit.candidate.session, set()).update(hit.candidate.terms)
-    shares = [likeness.share_of_words(its, words, statistics) for its in held.values()]
+    shares = [similarity.share_of_words(its, words, statistics) for its in held.values()]
     return Confidence(
         best_cosine=round(max(cosines), 6) if cosines else None,
         mean_cosine=round(statistics.mean_cosine, 6) if cosines else None,

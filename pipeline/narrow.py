@@ -6,9 +6,10 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from pipeline import rank, themes
-from pipeline.candidates import Scored
+from pipeline import themes
 from pipeline.profiles import PROFILES
+from pipeline.ranking import rank
+from pipeline.ranking.model import Scored
 from pipeline.searching import Ranked, Searching, filtered_candidates, is_whole, ranked
 from pipeline.store import around, messages
 from pipeline.store.filters import Filter, Inside

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from sys import float_info
 from typing import Any
 
-from pipeline.candidates import Weights
+from pipeline.ranking.model import Weights
 from schemas.errors import InvalidInput
 
 _AT_MOST_1 = {
@@ -67,7 +67,7 @@ class Parameters:
     memory_share: float = 0.25
     # user memories of less importance are left out
     min_importance: float = 0.5
-    # messages, statements and passages less like the question are left out, on the scale of `pipeline.likeness`
+    # messages, statements and passages less like the question are left out, on the scale of `pipeline.ranking.similarity`
     min_similarity: float = 0.0
     # a statement with no word of the question is shown from so much likeness on, on the same scale. On the sample chats
     # (192 questions, local model) 77 % of the evidence is shown by this or by a word, 8 % of other chats' messages;

@@ -6,14 +6,15 @@ from operator import mul
 
 from sqlalchemy import Connection
 
-from pipeline import known, rank, rerank
+from pipeline import known
 from pipeline.asking import Asked, remembers
-from pipeline.candidates import Candidate, Scored
 from pipeline.clients.protocols import Reranker
 from pipeline.decided import with_decisions
 from pipeline.found import Remembered, SessionCard
-from pipeline.likeness import Scale
 from pipeline.narrow import Narrowing, narrow
+from pipeline.ranking import rank, rerank
+from pipeline.ranking.model import Candidate, Scored
+from pipeline.ranking.similarity import Scale
 from pipeline.retrieve import Retrieved, retrieve
 from pipeline.searching import Ranked, Searching
 from pipeline.store import keywords, messages, summaries, vectors

@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import asides
-from pipeline.asides import Questions
-from pipeline.candidates import Candidate, Statistics
 from pipeline.question.thesaurus import Wording, wording
+from pipeline.ranking import asides
+from pipeline.ranking.asides import Questions
+from pipeline.ranking.model import Candidate, Statistics
 from pipeline.store import around, keywords, nearest, searches
 from pipeline.store.around import SessionRange
 from pipeline.store.chats import Chat

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection
 
 from pipeline import asking, narrow, themes
-from pipeline.candidates import Scored
 from pipeline.clients.protocols import Embedder
 from pipeline.hits import arms, message_hits
+from pipeline.ranking.model import Scored
 from pipeline.searching import Searching, ranked
 from pipeline.store import around, keywords, messages, nearest, searches, sessions, users
 from pipeline.store.database import Database

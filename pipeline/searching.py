@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from pipeline import rank
 from pipeline.asking import Asked
-from pipeline.candidates import Candidate, Scored, Statistics
+from pipeline.ranking import rank
+from pipeline.ranking.model import Candidate, Scored, Statistics
 from pipeline.retrieve import (
     CANDIDATES_PER_ARM,
     VERBATIM_READ,

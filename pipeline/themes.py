@@ -21,9 +21,9 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from pipeline import rank
-from pipeline.candidates import Scored
-from pipeline.likeness import share_of_words
+from pipeline.ranking import rank
+from pipeline.ranking.model import Scored
+from pipeline.ranking.similarity import share_of_words
 from pipeline.searching import Ranked, Searching, ranked
 from pipeline.store import nearest, searches, summaries
 from schemas.search import Line, SessionHit

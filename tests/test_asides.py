@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline.asides import Questions, marked
-from pipeline.candidates import Candidate
+from pipeline.ranking.asides import Questions, marked
+from pipeline.ranking.model import Candidate
 from pipeline.text.addressing import is_put_to_a_bot, names_of, said, says_nothing
 
 NOW = datetime(2026, 4, 1, 20, 0, tzinfo=UTC)

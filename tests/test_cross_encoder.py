@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import context, rerank
+from pipeline import context
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.factory import make_reranker
 from pipeline.clients.protocols import Reranker
+from pipeline.ranking import rerank
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import ProviderUnavailable

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.candidates import Candidate
+from pipeline.ranking.model import Candidate
 from pipeline.text import answer_types
 from tests.test_rank import candidate, ids
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import happened
-from pipeline.candidates import Candidate, Scored, Weights
 from pipeline.happened import APART, CLEAR, NEAR
 from pipeline.question import temporal_anchor
 from pipeline.question.temporal_anchor import Mention, Told
+from pipeline.ranking.model import Candidate, Scored, Weights
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday

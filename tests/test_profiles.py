@@ -11,15 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import chosen, context, ingest, rerank
+from pipeline import chosen, context, ingest
 from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES
-from pipeline.candidates import Weights
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.found import Remembered
 from pipeline.ledger import Policy
-from pipeline.likeness import Scale
 from pipeline.memories import remember
 from pipeline.profiles import PROFILES, Parameters, parameters_for
+from pipeline.ranking import rerank
+from pipeline.ranking.model import Weights
+from pipeline.ranking.similarity import Scale
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context

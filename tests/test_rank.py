@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import rank
-from pipeline.candidates import Candidate, Statistics, Weights
 from pipeline.question import parse as question
+from pipeline.ranking import rank
+from pipeline.ranking.model import Candidate, Statistics, Weights
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)
 

@@ -13,9 +13,10 @@ from pydantic import BaseModel
 
 from ops import cli, exit_codes
 from ops.commands import up
-from pipeline import bm25, profiles, retrieve
-from pipeline.candidates import Weights
+from pipeline import profiles, retrieve
 from pipeline.profiles import PROFILES, PURPOSES, Parameters
+from pipeline.ranking import bm25
+from pipeline.ranking.model import Weights
 from pipeline.store import keywords, memories, nearest
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context

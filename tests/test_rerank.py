@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context, rerank
-from pipeline.candidates import Scored
+from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.profiles import PROFILES, parameters_for
+from pipeline.ranking import rerank
+from pipeline.ranking.model import Scored
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput

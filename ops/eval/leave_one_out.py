@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ops.eval.gather import Gathered, measured
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found, tables
-from pipeline.bm25 import session_words
-from pipeline.candidates import Weights
-from pipeline.rank import SECOND, SESSION_WORDS
+from pipeline.ranking.bm25 import session_words
+from pipeline.ranking.model import Weights
+from pipeline.ranking.rank import SECOND, SESSION_WORDS
 
 ROUNDS = 2
 _START = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.bm25 import K1, B
+from pipeline.ranking.bm25 import K1, B
 from pipeline.store.filters import Filter
 from pipeline.store.keywords import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message

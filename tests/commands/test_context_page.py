@@ -14,7 +14,7 @@ from ops.commands import context_page
 from ops.commands.html import tag
 from ops.commands.timeline import Span
 from pipeline import ingest
-from pipeline.candidates import Weights
+from pipeline.ranking.model import Weights
 from pipeline.store.database import Database
 from schemas.context import Block, ChatMessage, Context, Dropped, Explanation, Hit, Item
 from schemas.messages import ChatIn

@@ -15,7 +15,7 @@ from ops.eval import gather, leave_one_out, locomo, plot, run, shipped
 from ops.eval.gather import Gathered, measured
 from ops.eval.report import locomo_tables
 from ops.eval.run import Options
-from pipeline.candidates import Weights
+from pipeline.ranking.model import Weights
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 

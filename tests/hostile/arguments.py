@@ -12,9 +12,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from pipeline import backfill, checkup, owed, retrieve, searching, themes
-from pipeline.asides import Questions
 from pipeline.audience import Visible
-from pipeline.candidates import Weights
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
@@ -24,6 +22,8 @@ from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
+from pipeline.ranking.asides import Questions
+from pipeline.ranking.model import Weights
 from pipeline.redating import Move
 from pipeline.rules import Rules
 from pipeline.store import backfills, health, retention, work

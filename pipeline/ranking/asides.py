@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from pipeline.candidates import Candidate
+from pipeline.ranking.model import Candidate
 from pipeline.text import answer_types
 from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said, says_nothing
 

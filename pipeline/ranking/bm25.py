@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import add, attrgetter, mul
 
-from pipeline.candidates import Candidate, Statistics, Weights
+from pipeline.ranking.model import Candidate, Statistics, Weights
 
 # BM25's constants as Robertson and Zaragoza give them (The Probabilistic Relevance Framework, 2009).
 K1 = 1.2

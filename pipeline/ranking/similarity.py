@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from pipeline.bm25 import idf
-from pipeline.candidates import Statistics
+from pipeline.ranking.bm25 import idf
+from pipeline.ranking.model import Statistics
 
 
 @dataclass(frozen=True, kw_only=True)

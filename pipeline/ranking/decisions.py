@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import prod, sqrt
 
-from pipeline.bm25 import idf
-from pipeline.candidates import Candidate, Statistics
+from pipeline.ranking.bm25 import idf
+from pipeline.ranking.model import Candidate, Statistics
 from pipeline.text import dialogue_acts
 from pipeline.text.caches import cached
 from pipeline.text.calendar import MONTHS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pipeline.candidates import Candidate, Scored
+from pipeline.ranking.model import Candidate, Scored
 
 T = TypeVar("T")
 

@@ -90,7 +90,7 @@ class Candidate(NamedTuple):
     related: Mapping[str, float] = {}
     # the message of its chat that it answers, where that is there
     answered: Answered | None = None
-    # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.asides`
+    # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.ranking.asides`
     aside: bool = False
 
 

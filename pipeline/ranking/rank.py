@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from operator import sub, truediv
 
-from pipeline import decisions
-from pipeline.bm25 import carries, session_words, smooth, words_around
-from pipeline.candidates import Candidate, Scored, Statistics, Weights
 from pipeline.question.parse import Question
+from pipeline.ranking import decisions
+from pipeline.ranking.bm25 import carries, session_words, smooth, words_around
+from pipeline.ranking.model import Candidate, Scored, Statistics, Weights
 from pipeline.text import answer_types, exact_match
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.

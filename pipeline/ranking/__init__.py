@@ -1,0 +1,1 @@
+"""Scores of messages and sessions, from values only."""
