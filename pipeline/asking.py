@@ -18,7 +18,7 @@ from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
-from pipeline.store import chats, messages, querylog, sessions, spaces
+from pipeline.store import chats, messages, query_log, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderFailed, ProviderRejected, ProviderUnavailable
@@ -77,7 +77,7 @@ def ask(
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         people, earliest, asker = sessions.people(connection, chat.chat_id, query.user_id)
-        now, log = querylog.lately(connection, chat.chat_id, LATELY if weights.aside else 0)
+        now, log = query_log.lately(connection, chat.chat_id, LATELY if weights.aside else 0)
         space = spaces.searched(connection)
         zone = ZoneInfo(chat.time_zone)
 

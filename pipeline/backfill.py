@@ -15,9 +15,9 @@ from sqlalchemy import Connection, text
 from pipeline import ledger, ranges
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
-from pipeline.store import backfills, chats, spaces, vectors, work
+from pipeline.store import backfills, chats, jobs, spaces, vectors
 from pipeline.store.database import Database
-from pipeline.store.work import Owed
+from pipeline.store.jobs import Owed
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
 
@@ -69,7 +69,7 @@ def start(database: Database, tenant_id: str, request: BackfillRequest, current:
             {"tenant": tenant_id},
         )
         made = backfills.insert(connection, tenant_id, request, total)
-        work.raise_wanted(connection, tenant_id, "backfill", [str(made.id)], priority=work.LATER)
+        jobs.raise_wanted(connection, tenant_id, "backfill", [str(made.id)], priority=jobs.LATER)
     return made
 
 
@@ -88,7 +88,7 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
             )
         backfills.set_state(connection, backfill_id, wish)
         if wish == "running":
-            work.raise_wanted(connection, tenant_id, "backfill", [str(backfill_id)], priority=work.LATER)
+            jobs.raise_wanted(connection, tenant_id, "backfill", [str(backfill_id)], priority=jobs.LATER)
         return found.model_copy(update={"state": wish})
 
 
@@ -183,7 +183,7 @@ def _do(
             text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)"),
             {"ids": [int(key.removeprefix("session:")) for key in asked]},
         )
-    work.raise_all(
+    jobs.raise_all(
         connection,
         tenant_id,
         (
@@ -191,7 +191,7 @@ def _do(
                 kind=backfill.request.kind,
                 key=key,
                 lane=chat or "",
-                priority=work.LATER,
+                priority=jobs.LATER,
                 trace_id=f"backfill:{backfill.id}",
             )
             for key, chat in asked.items()

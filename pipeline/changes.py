@@ -13,9 +13,10 @@ from sqlalchemy import Connection, Row
 
 from pipeline import derived, ranges, tombstones
 from pipeline.rules import Rules
-from pipeline.store import changes as store
-from pipeline.store import chats, counters, moving, receipts, work
-from pipeline.store import tombstones as stones
+from pipeline.store import chat_moves, chats, counters, receipts
+from pipeline.store import edits as store
+from pipeline.store import jobs as work
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
@@ -59,7 +60,7 @@ def edit(
     tokens = estimate_tokens(content)
     given = chat_id, external_id
     with database.tenant(tenant_id) as connection:
-        chat_id, external_id = moving.address(connection, *given)
+        chat_id, external_id = chat_moves.address(connection, *given)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         message = store.find(connection, chat_id, external_id, locked=False)
         edited = at and message and _outcome(connection, message, content, at) == "edited"
@@ -67,7 +68,7 @@ def edit(
         _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         stones.lock(connection, tenant_id, given[0])
-        chat_id, external_id = moving.address(connection, *given)
+        chat_id, external_id = chat_moves.address(connection, *given)
         if chat_id != given[0]:
             stones.lock(connection, tenant_id, chat_id)
         at = _edited_at(connection, chat_id, external_id, edited_at)
@@ -158,7 +159,7 @@ def delete(
         # What is being accepted in this chat comes to its end first, and what is accepted next sees the tombstone.
         stones.lock(connection, tenant_id, chat_id, alone=True)
         given = chat_id
-        chat_id, external_id = moving.address(connection, chat_id, external_id)
+        chat_id, external_id = chat_moves.address(connection, chat_id, external_id)
         if chat_id != given:
             stones.lock(connection, tenant_id, chat_id, alone=True)
         stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
@@ -182,7 +183,7 @@ def delete(
     with database.tenant(tenant_id) as connection:
         # it may have been moved meanwhile, and is not while this holds
         stones.lock(connection, tenant_id, given)
-        chat = chats.lock_alone(connection, moving.chat_of(connection, message.id) or chat_id)
+        chat = chats.lock_alone(connection, chat_moves.chat_of(connection, message.id) or chat_id)
         erased = Erased()
         if chat is not None:
             erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)

@@ -16,20 +16,10 @@ from pipeline.diagnosis.postgres import Server
 from pipeline.diagnosis.stored import Tenant, Work
 from pipeline.ranges import FOREVER
 from pipeline.rules import Rules
-from pipeline.store import (
-    chats,
-    health,
-    messages,
-    nearest,
-    retention,
-    sessions,
-    spaces,
-    vectors,
-    work,
-)
+from pipeline.store import chats, checks, jobs, messages, retention, sessions, spaces, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.database import Database
-from pipeline.store.work import Owed
+from pipeline.store.jobs import Owed
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
 
@@ -57,27 +47,27 @@ def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:
     chosen = {}
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
-            chosen[tenant_id] = health.sample(connection, limit)
+            chosen[tenant_id] = checks.sample(connection, limit)
     return Sample(chats=chosen)
 
 
 def login(connection: Connection) -> tuple[str, bool]:
     """`(role, whether row-level security does not bind it)` of a connection."""
-    return health.login(connection)
+    return checks.login(connection)
 
 
 def server(database: Database) -> Server:
     """Postgres, its extension, and whether the tables are as they must be."""
     with database.unscoped() as connection:
-        row = health.server(connection)
+        row = checks.server(connection)
         return Server(
             version=row.version,
             pgvector=row.pgvector,
-            migration=health.migration(connection) if row.migrated else None,
+            migration=checks.migration(connection) if row.migrated else None,
             needed=REVISION,
             vector_tables=vectors.exist(connection),
-            unwalled=health.unwalled(connection),
-            invalid_indexes=health.invalid_indexes(connection),
+            unwalled=checks.unwalled(connection),
+            invalid_indexes=checks.invalid_indexes(connection),
         )
 
 
@@ -85,7 +75,7 @@ def skew_seconds(database: Database) -> float:
     """The database's clock minus this machine's; what the way takes is halved."""
     with database.unscoped() as connection:
         before = datetime.now(UTC)
-        there = health.now(connection)
+        there = checks.now(connection)
         after = datetime.now(UTC)
     return (there - (before + (after - before) / 2)).total_seconds()
 
@@ -112,23 +102,23 @@ def embedding(
     with database.tenant("") as connection:
         if not vectors.exist(connection):
             return None
-        statuses = dict(health.space_statuses(connection))
+        statuses = dict(checks.space_statuses(connection))
         written = spaces.written(connection)
         indexed = {space.id: spaces.is_indexed(connection, space) is not None for space in written}
-        everywhere = nearest.everywhere(connection)
+        everywhere = vector_search.everywhere(connection)
     largest = 0
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
-            largest = max(largest, health.largest_chat(connection))
-    is_worth_it = nearest.is_worth_an_index(largest, everywhere)
+            largest = max(largest, checks.largest_chat(connection))
+    is_worth_it = vector_search.is_worth_an_index(largest, everywhere)
     # not built today and dropped tomorrow, while chats grow at different speeds
-    is_unread = everybody and not nearest.is_worth_an_index(2 * largest, everywhere)
+    is_unread = everybody and not vector_search.is_worth_an_index(2 * largest, everywhere)
     status = statuses.get(embedder.name)
     if status in {"active", "building"} and not any(space.same_as(embedder) for space in written):
         status = "other"
     for tenant_id in tenant_ids if "retired" in statuses.values() else ():
         with database.tenant(tenant_id) as connection:
-            for name, count in health.retired_vectors(connection).items():
+            for name, count in checks.retired_vectors(connection).items():
                 retired[name] = retired.get(name, 0) + count
     return Spaces(
         active=next((name for name, each in statuses.items() if each == "active"), None),
@@ -146,7 +136,7 @@ def embedding(
 def owed(database: Database, tenant_id: str | None) -> list[Work]:
     """What is late and what was given up, by kind: of a tenant, or with None of all (maintenance)."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
-        return [Work(**row._mapping) for row in health.work(connection)]
+        return [Work(**row._mapping) for row in checks.work(connection)]
 
 
 def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]:
@@ -158,16 +148,16 @@ def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]
                 chat = chats.lock(connection, chat_id, wait=False)
                 if chat is None:
                     continue
-                if health.counted(connection, chat_id) != (chat.message_count, chat.lexeme_count):
+                if checks.counted(connection, chat_id) != (chat.message_count, chat.lexeme_count):
                     drifted.append(chat_id)
                 if rules.for_chat(chat).memory and not _as_cut(connection, chat_id, rules):
                     differing.append(chat_id)
         with database.tenant(tenant_id) as connection:
             lacking = {
-                kind: health.count_unowed(connection, statement)
+                kind: checks.count_unowed(connection, statement)
                 for kind, statement in _unowed(connection, rules).items()
             }
-            orphans = health.orphans(connection) if vectors.exist(connection) else 0
+            orphans = checks.orphans(connection) if vectors.exist(connection) else 0
         yield Tenant(
             tenant_id=tenant_id,
             differing=sorted(differing),
@@ -197,8 +187,8 @@ def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequenc
         elif name in unread:
             spaces.drop_index(connection, space)
             yield f"dropped the index {name}"
-    for name in health.invalid_indexes(connection):
-        health.rebuild(connection, name)
+    for name in checks.invalid_indexes(connection):
+        checks.rebuild(connection, name)
         yield f"rebuilt the index {name}"
 
 
@@ -220,7 +210,7 @@ def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
 
 
 def _unowed(connection: Connection, rules: Rules) -> dict[str, str]:
-    return health.unowed(connection, summaries=rules.summaries) if rules.memory else {}
+    return checks.unowed(connection, summaries=rules.summaries) if rules.memory else {}
 
 
 def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
@@ -228,8 +218,8 @@ def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
         with database.tenant(tenant.tenant_id) as connection:
             chat = chats.lock(connection, chat_id)
             if chat is not None:
-                count, lexemes = health.counted(connection, chat_id)
-                health.set_counters(connection, chat_id, count, lexemes)
+                count, lexemes = checks.counted(connection, chat_id)
+                checks.set_counters(connection, chat_id, count, lexemes)
                 yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
 
 
@@ -247,10 +237,10 @@ def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
         total = 0
         while True:
             with database.tenant(tenant.tenant_id) as connection:
-                found = health.some_unowed(connection, statement, AT_ONCE)
+                found = checks.some_unowed(connection, statement, AT_ONCE)
                 # what waits for its place is live talk; the rest has been missing for a while
-                priority = work.LIVE if kind == "ingest" else work.LATER
-                work.raise_all(
+                priority = jobs.LIVE if kind == "ingest" else jobs.LATER
+                jobs.raise_all(
                     connection,
                     tenant.tenant_id,
                     (Owed(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
@@ -265,4 +255,4 @@ def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
 def _delete_orphans(database: Database, tenant: Tenant) -> Iterator[str]:
     if tenant.orphans:
         with database.tenant(tenant.tenant_id) as connection:
-            yield f"deleted {health.delete_orphans(connection):,} vectors without a row"
+            yield f"deleted {checks.delete_orphans(connection):,} vectors without a row"

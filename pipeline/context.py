@@ -22,7 +22,7 @@ from pipeline.more import more
 from pipeline.recall import Found
 from pipeline.search import search
 from pipeline.store import counters, memories
-from pipeline.store import tombstones as stones
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import Retryable

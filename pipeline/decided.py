@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 from pipeline.asking import Asked
 from pipeline.ranking import decisions, rank
 from pipeline.retrieve import CANDIDATES_PER_ARM, WHOLE_UP_TO, Retrieved, gathered
-from pipeline.store import around, keywords
+from pipeline.store import candidate_rows, keyword_search
 from pipeline.store.scope import Scope
 
 # Words of the talks about the subject that are looked for, and messages with them that are looked at.
@@ -28,16 +28,16 @@ def with_decisions(
     ordered = sorted(retrieved.candidates, key=lambda c: (c.session, c.place))
     meaning = rank.meanings(ordered, retrieved.statistics.mean_cosine)
     close = decisions.close_words(ordered, meaning, retrieved.statistics)[:_WORDS]
-    found = keywords.keywords(
+    found = keyword_search.keywords(
         connection,
         scope,
-        keywords.lexemes(connection, scope.language, " ".join(close)),
+        keyword_search.lexemes(connection, scope.language, " ".join(close)),
         messages=asked.chat.message_count,
         mean_size=asked.chat.lexeme_count / max(1, asked.chat.message_count),
         limit=_READ,
     )
     known = {candidate.id for candidate in ordered}
-    content = dict(around.contents(connection, [each for each in found.scores if each not in known]))
+    content = dict(candidate_rows.contents(connection, [each for each in found.scores if each not in known]))
     deciding = [each for each in found.scores if each in content and decisions.decides(content[each])]
     if not deciding:
         return retrieved

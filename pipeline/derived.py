@@ -18,8 +18,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from pipeline.store import changes, querylog
 from pipeline.store import derived as store
+from pipeline.store import edits, query_log
 
 AT_ONCE = 1000
 """Rows of the log or memories taken back in one transaction ahead: a second at most."""
@@ -77,9 +77,9 @@ def take_back_ahead(
 
     To be called until there is no `more`, in a transaction each.
     """
-    rows = changes.read(connection, chat_id, message_ids)
+    rows = edits.read(connection, chat_id, message_ids)
     places = sorted({(row.session_key, row.sent_at) for row in rows})
-    sessions = changes.sessions_at(connection, chat_id, places, locked=False)
+    sessions = edits.sessions_at(connection, chat_id, places, locked=False)
     return take_back(
         connection,
         tenant_id,
@@ -113,7 +113,7 @@ def _redact(
     """
     if not items and not texts:
         return TakenBack()
-    redacted = querylog.redact(connection, items, chat_id, texts, limit)
+    redacted = query_log.redact(connection, items, chat_id, texts, limit)
     late = store.drop(connection, tenant_id, sorted(redacted.memories))
     of_late = _redact(connection, tenant_id, store.memory_items(late))
     return TakenBack(

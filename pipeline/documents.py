@@ -11,8 +11,8 @@ from typing import Literal
 from pipeline.clients.protocols import Embedder
 from pipeline.memories import new_id
 from pipeline.store import documents as store
-from pipeline.store import tenants, work
-from pipeline.store import tombstones as stones
+from pipeline.store import jobs, tenants
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from pipeline.text import chunking
 from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
@@ -73,7 +73,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
         written = store.put(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
         # a long one takes turns with the chats
         keys = [f"memory:{identity}" for identity in written]
-        work.raise_wanted(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
+        jobs.raise_wanted(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
     stood = dropped or len(written) < len(rows)
     changed = dropped or written
     outcome: Literal["new", "replaced", "unchanged"] = "replaced" if changed and stood else "unchanged"

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, text
 from pipeline import headers, ledger
 from pipeline.clients.protocols import Embedder
 from pipeline.ledger import Claim
-from pipeline.store import chats, counters, messages, sessions, spaces, vectors, work
+from pipeline.store import chats, counters, jobs, messages, sessions, spaces, vectors
 from pipeline.store.database import Database
 from pipeline.summarize import stored_summary
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
@@ -81,7 +81,7 @@ def embedder(database: Database, client: Embedder) -> ledger.Handler:
         urgent = {
             documents[claim.key].hash
             for claim in claims
-            if claim.priority == work.LIVE and claim.key in documents
+            if claim.priority == jobs.LIVE and claim.key in documents
         }
         # What is live first. Of that, texts of like length together, so that little is padded; the longest first, as
         # they take most memory.
@@ -127,7 +127,7 @@ def _keep(
         except LeaseLost:
             rows = [(claim.tenant_id, claim.key, claim.token) for claim in claims]
             with database.tenant(claims[0].tenant_id) as connection:
-                held = work.held(connection, claims[0].kind, rows)
+                held = jobs.held(connection, claims[0].kind, rows)
             log.info("embed_overtaken", rows=len(claims) - len(held))
             claims = [claim for claim in claims if (claim.tenant_id, claim.key) in held]
         else:

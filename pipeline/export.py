@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row
 
+from pipeline.store import erasure, identities, membership
 from pipeline.store import export as store
-from pipeline.store import forgetting, members, users
 from pipeline.store.database import Database
 
 BATCH = 500
@@ -23,8 +23,8 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
     `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        senders = users.ids_of(connection, sender_id)
-        spoken_in = forgetting.chats_of(connection, senders)
+        senders = identities.ids_of(connection, sender_id)
+        spoken_in = erasure.chats_of(connection, senders)
         of_person = store.memory_ids_of(connection, senders)
     if len(senders) > 1:
         yield {"record": "user", "user_id": senders[0], "senders": senders[1:]}
@@ -41,8 +41,8 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
                     yield {"record": "message", **row._mapping}
     yield from _read(database, tenant_id, "memory", sorted(remembered), store.memories)
     with database.tenant(tenant_id) as connection:
-        chats = members.chats_of(connection, senders)
-        names = [*forgetting.names_of(connection, senders), *senders]
+        chats = membership.chats_of(connection, senders)
+        names = [*erasure.names_of(connection, senders), *senders]
         sessions = store.session_ids_of(connection, senders, names)
         queries = store.query_ids_of(connection, senders)
     for chat_id in chats:

@@ -15,9 +15,9 @@ from pipeline import ledger, tombstones
 from pipeline.forgetting import Forgetting
 from pipeline.ledger import Claim
 from pipeline.rules import Rules
-from pipeline.store import chats, moving, receipts, users, work
-from pipeline.store import forgetting as store
-from pipeline.store import tombstones as stones
+from pipeline.store import chat_moves, chats, identities, jobs, receipts
+from pipeline.store import erasure as store
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Receipt, Subject
@@ -40,9 +40,9 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         elif subject.chat_id is not None:
             chats.require_unmoved(chats.get(connection, subject.chat_id))
             # nor does it come back under an id that it had before
-            called += [(each,) for each in moving.former(connection, subject.chat_id)]
+            called += [(each,) for each in chat_moves.former(connection, subject.chat_id)]
         if subject.sender_id is not None:
-            known["senders"] = users.ids_of(connection, subject.sender_id)
+            known["senders"] = identities.ids_of(connection, subject.sender_id)
             called = [(each,) for each in known["senders"]]
         key = stones.ensure_key(connection, tenant_id)
         stone = tombstones.hash_of(key, subject.kind, *subject.names)
@@ -51,13 +51,13 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         hashes = [tombstones.hash_of(key, subject.kind, *names) for names in called]
         stones.put(connection, tenant_id, subject.kind, hashes, None if ever else until)
         receipt_id = receipts.insert(connection, tenant_id, subject.kind, known, stone, until)
-        work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
 
 
 def _where_it_is(connection: Connection, tenant_id: str, subject: Subject) -> Subject:
     """A message that is to be forgotten, as it is called now: its chat may have another id."""
-    chat_id, external_id = moving.address(connection, subject.names[0], subject.names[1])
+    chat_id, external_id = chat_moves.address(connection, subject.names[0], subject.names[1])
     if chat_id != subject.chat_id:
         stones.lock(connection, tenant_id, chat_id, alone=True)
     return subject.model_copy(update={"chat_id": chat_id, "external_id": external_id})
@@ -75,7 +75,7 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
         chats.require_unmoved(chats.get(connection, chat_id))
         stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
         receipt_id = receipts.insert(connection, tenant_id, "removal", known, stone, store.clock(connection))
-        work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
 
 
@@ -102,7 +102,7 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
     Raises `NotFound`.
     """
     with database.tenant(tenant_id) as connection:
-        state, error = work.state(connection, tenant_id, "forget", str(receipt_id))
+        state, error = jobs.state(connection, tenant_id, "forget", str(receipt_id))
     # looked at second: what is finished in between is not taken for given up
     if state == "owed" or get(database, tenant_id, receipt_id).finished_at is not None:
         return None
@@ -115,7 +115,7 @@ def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]
         row = store.plan(
             connection,
             chat_id=subject.chat_id,
-            senders=None if subject.sender_id is None else users.ids_of(connection, subject.sender_id),
+            senders=None if subject.sender_id is None else identities.ids_of(connection, subject.sender_id),
             external_id=subject.external_id,
         )
     return dict(row._mapping)

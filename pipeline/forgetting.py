@@ -15,11 +15,11 @@ from pipeline import changes, derived, ledger, moving, probes, ranges, tombstone
 from pipeline.ledger import Claim
 from pipeline.probes import Probes
 from pipeline.rules import Rules
-from pipeline.store import changes as store_changes
-from pipeline.store import chats, counters, members, querylog, receipts, users
-from pipeline.store import forgetting as store
-from pipeline.store import moving as store_moving
-from pipeline.store import tombstones as stones
+from pipeline.store import chat_moves as store_moving
+from pipeline.store import chats, counters, identities, membership, query_log, receipts
+from pipeline.store import edits as store_changes
+from pipeline.store import erasure as store
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 
@@ -108,10 +108,10 @@ class Forgetting:
                 store_changes.drop_pending(connection, str(subject.chat_id), [subject.external_id])
             # behind the tombstone nothing more of theirs is recorded
             if self.senders is not None:
-                asked = querylog.redact_askers(connection, self.senders, receipt.until)
+                asked = query_log.redact_askers(connection, self.senders, receipt.until)
                 receipts.add(connection, self.id, {"queries": asked})
             elif subject.kind in {"chat", "tenant"}:
-                asked = querylog.delete(connection, receipt.until, subject.chat_id)
+                asked = query_log.delete(connection, receipt.until, subject.chat_id)
                 receipts.add(connection, self.id, {"queries": asked})
             spoken_in = (
                 [subject.chat_id] if subject.chat_id is not None else store.chats_of(connection, self.senders)
@@ -130,15 +130,15 @@ class Forgetting:
             yield from self._memories(subject, receipt)
         if self.senders is not None:
             with self.database.tenant(self.tenant_id) as connection:
-                named_in = members.chats_to_unname(connection, self.senders)
+                named_in = membership.chats_to_unname(connection, self.senders)
             for chat_id in named_in:
                 with self.database.tenant(self.tenant_id) as connection:
                     stones.lock(connection, self.tenant_id, chat_id, alone=True)
-                    members.unname(connection, chat_id, self.senders)
+                    membership.unname(connection, chat_id, self.senders)
                 yield
             with self.database.tenant(self.tenant_id) as connection:
                 stones.lock(connection, self.tenant_id, alone=True)
-                receipts.add(connection, self.id, {"links": users.forget(connection, self.senders)})
+                receipts.add(connection, self.id, {"links": identities.forget(connection, self.senders)})
         if subject.kind == "tenant":
             with self.database.tenant(self.tenant_id) as connection:
                 # nobody may be linking people while those go
@@ -251,7 +251,7 @@ class Forgetting:
             stones.lock(connection, self.tenant_id, chat_id, alone=True)
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
             if not gone:
-                members.unname(connection, chat_id)
+                membership.unname(connection, chat_id)
             receipts.add(connection, self.id, {"chats": gone})
         if gone:
             yield

@@ -12,7 +12,7 @@ from pipeline.ranking import rank
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Scored, Weights
 from pipeline.retrieve import retrieve
-from pipeline.store import keywords
+from pipeline.store import keyword_search
 from pipeline.store.chats import Chat
 from pipeline.text import calendar
 from schemas.vectors import EmbeddingSpace, Vector
@@ -51,7 +51,7 @@ def when(
             connection,
             chat,
             session_key=session_key,
-            words=keywords.lexemes(connection, chat.language, asked.content),
+            words=keyword_search.lexemes(connection, chat.language, asked.content),
             space=space,
             vector=vector,
             questions=questions,

@@ -21,7 +21,7 @@ from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
 from pipeline.reimporting import SortedOut
 from pipeline.rules import Rules
-from pipeline.store import accepting, chats, overview
+from pipeline.store import accepting, chats, stats
 from pipeline.store import languages as store_languages
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
@@ -220,7 +220,7 @@ def _flush(database: Database, tenant_id: str, rules: Rules, settle: timedelta, 
     if not held.stored and records:
         derived = records[0].message.external_id.startswith(PREFIX)
         with database.tenant(tenant_id) as connection:
-            held.others = overview.times_of_others(
+            held.others = stats.times_of_others(
                 connection, held.chat.chat_id, PREFIX, with_prefix=not derived
             )
     held.names.update(record.message.external_id for record in records if record.aliases)
@@ -309,7 +309,7 @@ def now(database: Database, tenant_id: str, tally: Tally) -> dict[str, Now]:
     largest = nlargest(LANGUAGES_TOLD, tally.chats.values(), key=lambda chat: chat.words.total())
     looked_at = {chat.chat_id for chat in largest}
     with database.tenant(tenant_id) as connection:
-        for row in overview.times(connection, list(tally.chats)):
+        for row in stats.times(connection, list(tally.chats)):
             chat = tally.chats[row.chat_id]
             counts = store_languages.stop_words(connection, chat.words) if row.chat_id in looked_at else {}
             found[row.chat_id] = Now(

@@ -15,10 +15,10 @@ import structlog
 
 from pipeline import ledger, moving, placing, suspects, tombstones
 from pipeline.ledger import Claim
-from pipeline.retry import persistently
 from pipeline.rules import Rules
-from pipeline.store import accepting, changes, chats, members, sessions, work
+from pipeline.store import accepting, chats, edits, jobs, membership, sessions
 from pipeline.store.database import Database
+from pipeline.store.retry import persistently
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
@@ -118,7 +118,7 @@ def _accept(
                 _sized(given),
                 key=key,
                 hashes=tombstones.hashes_of(key, chat.chat_id, given),
-                priority=work.LIVE,
+                priority=jobs.LIVE,
                 trace_id=trace_id,
             )
         new, stored = put.fetchone() or (0, False)
@@ -154,9 +154,9 @@ def _accept_step_by_step(
             key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
         admitted = tombstones.admit(connection, key, chat.chat_id, given)
         if admitted.kept_out:
-            changes.drop_pending(connection, chat.chat_id, admitted.kept_out)
+            edits.drop_pending(connection, chat.chat_id, admitted.kept_out)
         if admitted.unnamed or unnamed:
-            members.note_unknown(connection, tenant_id, chat.chat_id)
+            membership.note_unknown(connection, tenant_id, chat.chat_id)
         out += len(admitted.kept_out)
         if not admitted.messages:
             return 0, out
@@ -176,7 +176,7 @@ def _accept_step_by_step(
             chat.chat_id,
             _sized(admitted.messages),
             closing=bool(closing),
-            priority=work.LIVE if settle is None else work.LATER,
+            priority=jobs.LIVE if settle is None else jobs.LATER,
             trace_id=trace_id,
         )
     return new, out
@@ -271,7 +271,7 @@ def _turn(database: Database, tenant_id: str, claims: Sequence[Claim], rules: Ru
 def _put_off(database: Database, claim: Claim) -> None:
     """Let go of a chat that somebody else has locked; this was no try."""
     with database.tenant(claim.tenant_id) as connection:
-        work.release(
+        jobs.release(
             connection,
             claim.kind,
             [(claim.tenant_id, claim.key, claim.token)],

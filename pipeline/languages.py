@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from functools import partial
 
-from pipeline.retry import persistently
 from pipeline.store import chats
 from pipeline.store import languages as store
 from pipeline.store.database import Database
+from pipeline.store.retry import persistently
 from schemas.errors import NotFound
 
 AT_ONCE = 500

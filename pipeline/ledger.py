@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.store import claims as store_claims
-from pipeline.store import counters, work
+from pipeline.store import counters, jobs
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent, ProviderUnavailable, Retryable
@@ -46,7 +46,7 @@ class Claim:
     # the request that asked for the work
     trace_id: str | None
     # `work.LIVE` or `work.LATER`: what follows from it is not more urgent
-    priority: int = work.LIVE
+    priority: int = jobs.LIVE
     # whoever had it before us died, or was slower than its lease
     abandoned: bool = False
 
@@ -184,7 +184,7 @@ def _still_ours(database: Database, claims: Sequence[Claim]) -> list[Claim]:
     """The claims of one tenant that were not finished, nor lost to somebody else."""
     with database.maintenance() as connection:
         rows = [(c.tenant_id, c.key, c.token) for c in claims]
-        held = work.held(connection, claims[0].kind, rows)
+        held = jobs.held(connection, claims[0].kind, rows)
     return [claim for claim in claims if (claim.tenant_id, claim.key) in held]
 
 
@@ -208,7 +208,7 @@ def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float |
     if not claims:
         return
     first = claims[0]
-    held = work.finish(
+    held = jobs.finish(
         connection,
         first.tenant_id,
         first.kind,
@@ -224,7 +224,7 @@ def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float |
 
 def keep(connection: Connection, claim: Claim) -> None:
     """Save a part of a claim's result and go on with it, in place of `finish`. Raises `LeaseLost` as that does."""
-    if not work.keep(connection, claim.tenant_id, claim.kind, claim.key, claim.token):
+    if not jobs.keep(connection, claim.tenant_id, claim.kind, claim.key, claim.token):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
@@ -235,7 +235,7 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """
     reason = reason_of(error)
     log.warning("work_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
-    if not work.bury(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
+    if not jobs.bury(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
@@ -244,7 +244,7 @@ def give_back(database: Database, claims: Sequence[Claim], policy: Policy) -> No
     if not claims:
         return
     with database.maintenance() as connection:
-        work.release(
+        jobs.release(
             connection,
             claims[0].kind,
             [(c.tenant_id, c.key, c.token) for c in claims],
@@ -288,7 +288,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         exc_info=error if counts and not dead and not isinstance(error, DBAPIError) else None,
     )
     with database.maintenance() as connection:
-        work.release(
+        jobs.release(
             connection,
             kind,
             [(c.tenant_id, c.key, c.token) for c in claims],

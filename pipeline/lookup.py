@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline import tombstones
-from pipeline.store import changes, chats, messages, moving, sessions, users
-from pipeline.store import tombstones as stones
+from pipeline.store import chat_moves, chats, edits, identities, messages, sessions
+from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound
@@ -92,9 +92,9 @@ def require_user(database: Database, tenant_id: str, any_id: str) -> None:
         return
     with database.tenant(tenant_id) as connection:
         # a bot, which is no member
-        if users.has_written(connection, any_id):
+        if identities.has_written(connection, any_id):
             return
-        known = dict.fromkeys(users.some_seen(connection), "")
+        known = dict.fromkeys(identities.some_seen(connection), "")
     raise _never_seen(any_id, known)
 
 
@@ -111,8 +111,8 @@ def require_message(database: Database, tenant_id: str, chat_id: str, external_i
     """Raise `NotFound`, which names the nearest ids, for a message or a chat that was never seen nor forgotten."""
     require_chat(database, tenant_id, chat_id)
     with database.tenant(tenant_id) as connection:
-        address = moving.address(connection, chat_id, external_id)
-        if changes.find(connection, *address, locked=False) is not None:
+        address = chat_moves.address(connection, chat_id, external_id)
+        if edits.find(connection, *address, locked=False) is not None:
             return
         # of a forgotten chat nobody knows what was said in it
         if _has_tombstone(connection, ("message", *address), ("chat", address[0])):
@@ -128,7 +128,7 @@ def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
     """
     with database.tenant(tenant_id) as connection:
         return all(
-            users.is_named(connection, each)
+            identities.is_named(connection, each)
             or _has_tombstone(connection, ("user", each), ("unremembered", each))
             for each in ids
         )

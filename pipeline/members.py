@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from pipeline import tombstones
 from pipeline.store import chats
-from pipeline.store import members as store
-from pipeline.store import tombstones as stones
+from pipeline.store import membership as store
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from schemas.errors import NotFound
 from schemas.users import Members

@@ -10,9 +10,9 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from pipeline import audience, derived, tombstones
-from pipeline.store import chats, tenants, users, work
+from pipeline.store import chats, identities, jobs, tenants
 from pipeline.store import memories as store
-from pipeline.store import tombstones as stones
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound
 from schemas.memories import Memory, MemoryFilter, MemoryIn
@@ -55,7 +55,7 @@ def write(
     tenants.ensure(connection, tenant_id)
     identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language)
     if new:
-        work.raise_wanted(
+        jobs.raise_wanted(
             connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or ""
         )
     return Written(outcome="new" if new else "known", id=identity)
@@ -102,7 +102,7 @@ def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Mem
             if chat is None:
                 raise NotFound(f"there is no chat {given.chat_id}: see `backscroll chats`")
             visible = audience.seen(connection, chat.chat_id, chat.kind, given.user_id).visible
-        ids = None if given.user_id is None else users.ids_of(connection, given.user_id)
+        ids = None if given.user_id is None else identities.ids_of(connection, given.user_id)
         return store.listing(connection, given, ids, visible)
 
 

@@ -1,7 +1,7 @@
 """Tell more of a session that an earlier answer showed: what was said around that, page by page, nothing twice."""
 
 from pipeline import asking
-from pipeline.store import chats, searches, sessions
+from pipeline.store import chats, sessions, text_search
 from pipeline.store.database import Database
 from pipeline.themes import as_line
 from schemas.errors import NotFound
@@ -32,7 +32,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
         row = sessions.find(connection, query.session_id)
         if row is None or row.chat_id != chat.chat_id or not asking.remembers(chat, settings):
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
-        found, there = searches.not_shown(
+        found, there = text_search.not_shown(
             connection,
             chat.chat_id,
             row.session_key,

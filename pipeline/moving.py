@@ -16,13 +16,13 @@ from sqlalchemy import Connection
 from pipeline import ranges, sessionize, tombstones
 from pipeline.ranges import Rewrite
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, receipts, sessions, work
-from pipeline.store import moving as store
+from pipeline.store import chat_moves as store
+from pipeline.store import chats, edits, jobs, receipts, sessions
 from pipeline.store import ranges as store_ranges
-from pipeline.store import tombstones as stones
+from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
-from pipeline.store.forgetting import clock
+from pipeline.store.erasure import clock
 from pipeline.store.ranges import Shape, Window
 from pipeline.tombstones import Admitted
 from schemas.errors import Busy, InvalidInput, NotFound
@@ -67,7 +67,7 @@ def start(
         store.lead(connection, chat_id, into)
         known_as = {"kind": "chat", "chat_id": chat_id, "into": into}
         receipt_id = receipts.insert(connection, tenant_id, "move", known_as, stone, clock(connection))
-        work.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
         receipt = receipts.get(connection, receipt_id)
     if receipt is None:
         raise RuntimeError(f"receipt {receipt_id} vanished while it was written")
@@ -143,7 +143,7 @@ def _step(
     waiting = store.arrivals(connection, chat.chat_id, MESSAGES_AT_ONCE)
     if waiting:
         _move(connection, receipt_id, chat, into, waiting)
-        work.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
+        jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
         return True, False
     ids = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
     if ids:
@@ -157,7 +157,7 @@ def _step(
         return True, False
     store.clear(connection, tenant_id, chat.chat_id)
     # close markers of the former chat may cut sessions of the other
-    work.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
+    jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
     owed = ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into))
     return False, bool(owed)
 
@@ -208,7 +208,7 @@ def _sessions(
     ids = [session.id for session in some]
     store.move_sessions(connection, into.chat_id, ids)
     # what reads them now has read a part
-    changes.fence(connection, tenant_id, [f"session:{each}" for each in ids])
+    edits.fence(connection, tenant_id, [f"session:{each}" for each in ids])
     for session in store_ranges.of_ids(connection, cut):
         ranges.split_anew(connection, tenant_id, session, into.language, rules)
     if not rewrite.grown:

@@ -11,7 +11,7 @@ from pipeline.profiles import PROFILES
 from pipeline.ranking import rank
 from pipeline.ranking.model import Scored
 from pipeline.searching import Ranked, Searching, filtered_candidates, is_whole, ranked
-from pipeline.store import around, messages
+from pipeline.store import candidate_rows, messages
 from pipeline.store.filters import Filter, Inside
 from pipeline.themes import Theme, as_line
 from schemas.search import Line, SessionHit
@@ -99,7 +99,7 @@ def _with_neighbours(searching: Searching, best: Sequence[Scored], reach: int) -
     if not best:
         return []
     score = {hit.candidate.id: hit.score for hit in best}
-    near = around.around(searching.connection, searching.scope, list(score), reach)
+    near = candidate_rows.around(searching.connection, searching.scope, list(score), reach)
     said = [message for message in messages.by_id(searching.connection, near) if message.content.strip()]
     said.sort(key=lambda m: m.stamp)
     return [as_line(message, score.get(message.id)) for message in said]

@@ -12,9 +12,9 @@ from itertools import groupby, islice
 
 from sqlalchemy import Connection
 
-from pipeline.store import backfills, owed, work
+from pipeline.store import backfills, job_admin, jobs
 from pipeline.store.database import Database
-from pipeline.store.work import Owed
+from pipeline.store.jobs import Owed
 from schemas.kinds import ARRIVAL
 
 DROPPABLE = frozenset({"embed", "summarize", "backfill"})
@@ -83,7 +83,7 @@ def listing(
     Of one tenant; with None of all, for which the maintenance role is needed.
     """
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
-        rows = owed.listing(
+        rows = job_admin.listing(
             connection,
             state=wanted.state,
             kind=wanted.kind,
@@ -103,7 +103,7 @@ def listing(
 def chat_of(database: Database, item: Item) -> str | None:
     """The chat that it is about; None: of no chat, or what it is about is gone."""
     with database.tenant(item.tenant_id) as connection:
-        return owed.chat_of(connection, item.kind, item.key)
+        return job_admin.chat_of(connection, item.kind, item.key)
 
 
 def replay(database: Database, items: Sequence[Item]) -> Changed:
@@ -117,7 +117,7 @@ def replay(database: Database, items: Sequence[Item]) -> Changed:
             done = (
                 _release(connection, tenant_id, keys)
                 if kind == ARRIVAL
-                else owed.replay(connection, kind, keys)
+                else job_admin.replay(connection, kind, keys)
             )
         changed.update((tenant_id, kind, key) for key in done)
     return _changed(items, changed)
@@ -134,18 +134,22 @@ def drop(database: Database, items: Sequence[Item]) -> Changed:
         with database.tenant(tenant_id) as connection:
             # the order of locks: what it is about first, the work last
             if kind == "summarize":
-                owed.fail_sessions(connection, [int(key.removeprefix("session:")) for key in keys], DROPPED)
+                job_admin.fail_sessions(
+                    connection, [int(key.removeprefix("session:")) for key in keys], DROPPED
+                )
             for key in keys if kind == "backfill" else ():
                 backfills.set_state(connection, int(key), "cancelled", error=DROPPED)
-            changed.update((tenant_id, kind, key) for key in owed.give_up(connection, kind, keys, DROPPED))
+            changed.update(
+                (tenant_id, kind, key) for key in job_admin.give_up(connection, kind, keys, DROPPED)
+            )
     return _changed(items, changed)
 
 
 def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> list[str]:
     """Let arrivals out of quarantine and owe their chats' placing; the keys of those that were in it."""
-    released = owed.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
+    released = job_admin.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
     chats = sorted({chat_id for _, chat_id in released})
-    work.raise_all(connection, tenant_id, (Owed(kind="ingest", key=chat, lane=chat) for chat in chats))
+    jobs.raise_all(connection, tenant_id, (Owed(kind="ingest", key=chat, lane=chat) for chat in chats))
     return [f"message:{message_id}" for message_id, _ in released]
 
 

@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 from pipeline import quarantine, ranges, sessionize
 from pipeline.ranges import Rewrite
 from pipeline.rules import Rules
-from pipeline.store import chats, counters, messages, sessions, work
+from pipeline.store import chats, counters, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chats import Chat
+from pipeline.store.jobs import Owed
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
-from pipeline.store.work import Owed
 from schemas.sessions import Session
 
 ARRIVALS_AT_ONCE = 500
@@ -97,7 +97,7 @@ def place(
     owed += ranges.closed(
         connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, rules, remembered
     )
-    work.raise_all(connection, tenant_id, owed)
+    jobs.raise_all(connection, tenant_id, owed)
     return Placed(locked=locked, more=more, follows=frozenset(one.kind for one in owed))
 
 

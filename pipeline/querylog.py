@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Row
 from pipeline import memories as remembering
 from pipeline import tombstones
 from pipeline.store import chats, counters, memories
-from pipeline.store import querylog as store
-from pipeline.store import tombstones as stones
+from pipeline.store import query_log as store
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from pipeline.tombstones import Named

@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from pipeline import sessionize
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, counters, memories, messages, sessions, summaries, vectors, work
+from pipeline.store import chats, counters, edits, jobs, memories, messages, sessions, summaries, vectors
 from pipeline.store import ranges as store
+from pipeline.store.jobs import LATER, LIVE, Owed
 from pipeline.store.ranges import Begun, Shape
-from pipeline.store.work import LATER, LIVE, Owed
 from schemas.sessions import Session
 
 # Every time that a message may have.
@@ -66,7 +66,7 @@ def _join(
     brought = store.merge(connection, into)
     memories.move(connection, into)
     vectors.drop_sessions(connection, list(into))
-    changes.drop_work(connection, tenant_id, [f"session:{loser}" for loser in into])
+    edits.drop_work(connection, tenant_id, [f"session:{loser}" for loser in into])
     return brought
 
 
@@ -82,7 +82,7 @@ def close_sessions(
     """Close what has come to its end in a chat and owe the summaries that follow; how many sessions those are."""
     remembered = [chat_id] if rules.memory else []
     owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered, priority)
-    work.raise_all(connection, tenant_id, owed)
+    jobs.raise_all(connection, tenant_id, owed)
     return len(owed)
 
 
@@ -125,7 +125,7 @@ def split_anew(connection: Connection, tenant_id: str, session: Session, languag
     The earliest part keeps the id; a session that nothing is left of goes.
     """
     if not split_what_is_left(connection, tenant_id, session, language, rules):
-        changes.drop_session(connection, tenant_id, session.id)
+        edits.drop_session(connection, tenant_id, session.id)
 
 
 def split_what_is_left(

@@ -17,7 +17,7 @@ from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieve import Retrieved, retrieve
 from pipeline.searching import Ranked, Searching
-from pipeline.store import keywords, messages, summaries, vectors
+from pipeline.store import keyword_search, messages, summaries, vectors
 from pipeline.store.database import Database
 from pipeline.store.filters import Filter
 from pipeline.store.scope import Scope
@@ -91,7 +91,7 @@ def find(
         if not remembers(asked.chat, settings):
             return found
         with asked.timed("retrieve"):
-            words = keywords.lexemes(connection, asked.chat.language, asked.question.content)
+            words = keyword_search.lexemes(connection, asked.chat.language, asked.question.content)
             found.retrieved = retrieve(
                 connection,
                 asked.chat,

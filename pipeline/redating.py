@@ -13,13 +13,13 @@ from functools import partial
 from sqlalchemy import Connection
 
 from pipeline import placing, ranges
-from pipeline.retry import persistently
 from pipeline.rules import Rules
-from pipeline.store import changes, chats, messages, work
-from pipeline.store import redating as store
-from pipeline.store import tombstones as stones
+from pipeline.store import chats, edits, jobs, messages
+from pipeline.store import redate as store
+from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
+from pipeline.store.retry import persistently
 from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 
@@ -85,7 +85,7 @@ def _move(
         there = {message.id: message for message in held}
         moves = [move for move in moves if move.id in there]
         placed = [message for message in held if message.placed]
-        touched = changes.sessions_at(
+        touched = edits.sessions_at(
             connection, chat_id, sorted({(message.session_key, message.sent_at) for message in placed})
         )
         _take_back_closes(connection, chat_id, moves, there)
@@ -96,7 +96,7 @@ def _move(
         )
         _place(connection, tenant_id, chat, placed, touched, rules)
         chats.settle(connection, chat_id, settle)
-        ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat), priority=work.LATER)
+        ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat), priority=jobs.LATER)
     return len(moves)
 
 
@@ -128,7 +128,7 @@ def _place(
     ranges.lead_on(connection, tenant_id, into)
     for session in emptied:
         if session.id not in into:
-            changes.drop_session(connection, tenant_id, session.id)
+            edits.drop_session(connection, tenant_id, session.id)
 
 
 def _homes(
@@ -150,7 +150,7 @@ def _homes(
         if mine:
             first = min(mine, key=lambda message: message.sent_at)
             places[session.id] = session.session_key, now_at[first.id]
-    homes = changes.sessions_at(connection, chat_id, sorted(set(places.values())))
+    homes = edits.sessions_at(connection, chat_id, sorted(set(places.values())))
     return {
         session_id: home.id
         for session_id, (key, at) in places.items()

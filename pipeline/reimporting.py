@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 from pipeline import redating, tombstones
 from pipeline.platforms.records import Record
 from pipeline.redating import Move
-from pipeline.store import chats, moving
-from pipeline.store import redating as store
+from pipeline.store import chat_moves, chats
+from pipeline.store import redate as store
 from pipeline.store.database import Database
-from pipeline.store.redating import Known
+from pipeline.store.redate import Known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class _Stored:
         ids = [each for record in records for each in (record.message.external_id, *record.aliases)]
         chat = chats.followed(connection, chat_id)
         into = chat.chat_id if chat else chat_id
-        names = ids if into == chat_id else moving.names(connection, chat_id, into, ids)
+        names = ids if into == chat_id else chat_moves.names(connection, chat_id, into, ids)
         there = store.known(connection, into, names)
         return cls(
             given=chat_id,

@@ -16,11 +16,13 @@ from pipeline.question.thesaurus import Wording, wording
 from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, Statistics
-from pipeline.store import around, keywords, nearest, searches
-from pipeline.store.around import SessionRange
+from pipeline.store import candidate_rows, text_search
+from pipeline.store import keyword_search as keywords
+from pipeline.store import vector_search as nearest
+from pipeline.store.candidate_rows import SessionRange
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Filter
-from pipeline.store.keywords import KeywordSearch
+from pipeline.store.keyword_search import KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.text.exact_match import Verbatim
 from schemas.sessions import Answered, number_of
@@ -87,9 +89,9 @@ def _whole(
 ) -> Retrieved:
     """Every message of the scope, and the statistics counted from them."""
     asked = wording(scope.language, words)
-    rows = around.all_messages(connection, scope, asked.all)
-    cosines = around.cosines(connection, scope, space, vector) if space and vector is not None else {}
-    placed = _placed(rows, around.session_ranges(connection, scope))
+    rows = candidate_rows.all_messages(connection, scope, asked.all)
+    cosines = candidate_rows.cosines(connection, scope, space, vector) if space and vector is not None else {}
+    placed = _placed(rows, candidate_rows.session_ranges(connection, scope))
     candidates = _candidates(rows, placed, cosines, asked, questions)
     frequency = {word: sum(1 for c in candidates if word in c.terms) for word in words}
     return Retrieved(
@@ -169,10 +171,10 @@ def holding(
         limit=int(share * VERBATIM_READ),
         share=share,
     )
-    content = dict(around.contents(connection, list(found.scores)))
+    content = dict(candidate_rows.contents(connection, list(found.scores)))
     held = [identity for identity in found.scores if piece.is_in(content.get(identity, ""))]
     if not held:
-        rows = searches.resembling(
+        rows = text_search.resembling(
             connection,
             chat.chat_id,
             Filter(session_key=scope.session_key),
@@ -194,9 +196,9 @@ def gathered(
     questions: Questions | None = None,
 ) -> list[Candidate]:
     """These messages with `REACH` neighbours on either side, as candidates."""
-    placed = around.around(connection, scope, ids, REACH)
+    placed = candidate_rows.around(connection, scope, ids, REACH)
     asked = wording(scope.language, words)
-    rows = around.these_messages(connection, list(placed), asked.all, space, vector)
+    rows = candidate_rows.these_messages(connection, list(placed), asked.all, space, vector)
     return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, asked, questions)
 
 

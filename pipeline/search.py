@@ -20,7 +20,8 @@ from pipeline.clients.protocols import Embedder
 from pipeline.hits import arms, message_hits
 from pipeline.ranking.model import Scored
 from pipeline.searching import Searching, ranked
-from pipeline.store import around, keywords, messages, nearest, searches, sessions, users
+from pipeline.store import candidate_rows, identities, keyword_search, messages, sessions, text_search
+from pipeline.store import vector_search as nearest
 from pipeline.store.database import Database
 from pipeline.store.filters import Filter, Inside
 from pipeline.store.scope import Scope
@@ -80,7 +81,7 @@ def search(
             asked=asked,
             scope=Scope(chat_id=query.chat_id, language=asked.chat.language, session_key=query.session_key),
             which=_filter(connection, query),
-            words=keywords.lexemes(connection, asked.chat.language, asked.question.content),
+            words=keyword_search.lexemes(connection, asked.chat.language, asked.question.content),
         )
         match query.mode:
             case "exact":
@@ -105,7 +106,7 @@ def _filter(connection: Connection, query: SearchQuery) -> Filter:
         inside = Inside(row.session_key, row.started_at, row.ended_at)
     senders = query.sender_ids
     if query.user_id is not None:
-        theirs = users.ids_of(connection, query.user_id)
+        theirs = identities.ids_of(connection, query.user_id)
         senders = theirs if senders is None else [sender for sender in senders if sender in theirs]
     return Filter(
         sender_ids=senders,
@@ -127,7 +128,7 @@ def _hybrid(searching: Searching) -> SearchResult:
     places = arms(hits)
     if not searching.which.is_open:
         ids = [hit.candidate.id for hit in hits]
-        passing = searches.allowed(searching.connection, searching.scope.chat_id, searching.which, ids)
+        passing = text_search.allowed(searching.connection, searching.scope.chat_id, searching.which, ids)
         hits = [hit for hit in hits if hit.candidate.id in passing]
     if least is not None and asked.vector is not None:
         hits = [hit for hit in hits if (hit.candidate.cosine or 0.0) >= least]
@@ -156,7 +157,7 @@ def _similar(searching: Searching) -> SearchResult:
         )
         cosines, vector_search = near.cosines, near.search
     else:
-        inside = searches.nearest(
+        inside = text_search.nearest(
             searching.connection, scope.chat_id, searching.which, asked.space, asked.vector, limit=query.limit
         )
         cosines, vector_search = dict(inside), "exact"
@@ -175,8 +176,8 @@ def _similar(searching: Searching) -> SearchResult:
 def _exact(searching: Searching) -> SearchResult:
     """The very characters, in the newest `SCANNED` messages and as many more as their last session holds."""
     query = searching.query
-    since = searches.scan_from(searching.connection, query.chat_id, SCANNED, query.until)
-    found = searches.exact(
+    since = text_search.scan_from(searching.connection, query.chat_id, SCANNED, query.until)
+    found = text_search.exact(
         searching.connection, query.chat_id, searching.which, query.query, since=since, limit=query.limit
     )
     beyond = since is not None and (query.since is None or query.since < since)
@@ -209,7 +210,7 @@ def _message_hits(
 ) -> list[MessageHit]:
     """Messages with their score as hits; the preview begins a little before `piece`."""
     ids = [message.id for message, _, _ in found]
-    session_of = around.around(searching.connection, searching.scope, ids, 0) if ids else {}
+    session_of = candidate_rows.around(searching.connection, searching.scope, ids, 0) if ids else {}
     return [
         MessageHit(
             kind="message",

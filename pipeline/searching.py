@@ -16,7 +16,7 @@ from pipeline.retrieve import (
     gathered,
     retrieve,
 )
-from pipeline.store import searches
+from pipeline.store import text_search
 from pipeline.store.filters import Filter
 from pipeline.store.scope import Scope
 from schemas.search import SearchQuery
@@ -77,7 +77,7 @@ def ranked(searching: Searching) -> Ranked:
 def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
     """The best of each arm among what a filter lets through, with their neighbours."""
     asked, connection, chat_id = searching.asked, searching.connection, searching.scope.chat_id
-    by_word = searches.keywords(
+    by_word = text_search.keywords(
         connection,
         chat_id,
         which,
@@ -87,13 +87,13 @@ def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
     )
     near: list[tuple[int, float]] = []
     if asked.space is not None and asked.vector is not None:
-        near = searches.nearest(
+        near = text_search.nearest(
             connection, chat_id, which, asked.space, asked.vector, limit=2 * CANDIDATES_PER_ARM
         )
     rows = [
         row
         for piece in asked.question.exact
-        for row in searches.resembling(
+        for row in text_search.resembling(
             connection,
             chat_id,
             which,

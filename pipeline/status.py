@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.store import backfills, counters, overview, owed
+from pipeline.store import backfills, counters, stats
+from pipeline.store import job_admin as owed
 from pipeline.store.database import Database
 from schemas.backfills import Backfill
 
@@ -106,23 +107,23 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
     Raises `DatabaseUnavailable`, and `SettingsError` when there is no maintenance role to look as.
     """
     with database.tenant(tenant_id) as connection:
-        at, version, pgvector, size = overview.server(connection)
-        stored = overview.counts(connection)
+        at, version, pgvector, size = stats.server(connection)
+        stored = stats.counts(connection)
         counts = Counts(
             chats=stored.chats,
             messages=stored.placed + stored.waiting + stored.quarantined,
             waiting=stored.waiting,
             quarantined=stored.quarantined,
-            sessions=overview.sessions_by_status(connection),
+            sessions=stats.sessions_by_status(connection),
             memories=stored.memories,
-            vectors=[SpaceCounts(**row._mapping) for row in overview.vectors_by_space(connection)],
+            vectors=[SpaceCounts(**row._mapping) for row in stats.vectors_by_space(connection)],
         )
-        oldest = overview.oldest_unplaced_seconds(connection)
+        oldest = stats.oldest_unplaced_seconds(connection)
         today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
         running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
         kinds = [_owed(**row._mapping) for row in owed.totals(connection)]
-        dead = [DeadLetter(**row._mapping) for row in overview.dead_letters(connection, DEAD_LETTERS)]
+        dead = [DeadLetter(**row._mapping) for row in stats.dead_letters(connection, DEAD_LETTERS)]
     return Status(
         at=at,
         tenant=tenant_id,
@@ -171,4 +172,4 @@ class Progress:
 def progress(database: Database, tenant_id: str, chat_ids: Sequence[str]) -> Progress:
     """How far these chats are; without pgvector vectors are not waited for."""
     with database.tenant(tenant_id) as connection:
-        return Progress(**overview.progress(connection, chat_ids)._mapping)
+        return Progress(**stats.progress(connection, chat_ids)._mapping)

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row
 from pipeline import ledger
 from pipeline.clients.protocols import Summarizer
 from pipeline.ledger import Claim
-from pipeline.store import chats, counters, messages, sessions, summaries, work
+from pipeline.store import chats, counters, jobs, messages, sessions, summaries
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent
 from schemas.sessions import Message
@@ -98,7 +98,7 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
     with database.tenant(tenant_id) as connection:
         saved = summaries.save(connection, row, summary, model=client.model, version=pace.version)
         if saved:
-            work.raise_wanted(
+            jobs.raise_wanted(
                 connection,
                 tenant_id,
                 "embed",

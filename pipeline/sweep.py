@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from pipeline import ranges
 from pipeline.rules import Rules
-from pipeline.store import chats, sessions, work
+from pipeline.store import chats, jobs, sessions
 from pipeline.store.database import Database
 
 # Any constant will do; it names "sweeping Backscroll" among the advisory locks of this database.
@@ -32,8 +32,8 @@ def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int 
     with database.maintenance() as connection:
         if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}):
             return Swept()
-        work.owe_arrivals(connection)
-        given_up = work.bury_exhausted(connection, max_attempts)
+        jobs.owe_arrivals(connection)
+        given_up = jobs.bury_exhausted(connection, max_attempts)
         idle = sessions.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)
     closed = 0
     for tenant_id, chat_id in idle:
@@ -43,5 +43,5 @@ def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int 
             if chat is not None:
                 closed += ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:
-        due = work.due_by_kind(connection, count_up_to)
+        due = jobs.due_by_kind(connection, count_up_to)
     return Swept(sessions_closed=closed, given_up=given_up, due=due)

@@ -25,7 +25,7 @@ from pipeline.ranking import rank
 from pipeline.ranking.model import Scored
 from pipeline.ranking.similarity import share_of_words
 from pipeline.searching import Ranked, Searching, ranked
-from pipeline.store import nearest, searches, summaries
+from pipeline.store import summaries, text_search, vector_search
 from schemas.search import Line, SessionHit
 from schemas.sessions import Message
 
@@ -73,7 +73,7 @@ def on(searching: Searching) -> list[SessionHit]:
 def scored(searching: Searching, found: Ranked) -> list[Theme]:
     """All sessions that the query's filters let through, best first; equal ones newer first."""
     query, asked, connection = searching.query, searching.asked, searching.connection
-    rows = searches.sessions_about(
+    rows = text_search.sessions_about(
         connection,
         query.chat_id,
         searching.words,
@@ -84,7 +84,7 @@ def scored(searching: Searching, found: Ranked) -> list[Theme]:
     )
     cosines: Mapping[int, float] = {}
     if asked.space is not None and asked.vector is not None:
-        cosines = nearest.session_cosines(connection, searching.scope, asked.space, asked.vector)
+        cosines = vector_search.session_cosines(connection, searching.scope, asked.space, asked.vector)
     hits = passing(searching, found.hits)
     best = dict(rank.rank_sessions(hits))
     top = max((hit.score for hit in best.values()), default=0.0)
@@ -121,7 +121,7 @@ def passing(searching: Searching, hits: Sequence[Scored]) -> Sequence[Scored]:
     if searching.which.is_open:
         return hits
     ids = [hit.candidate.id for hit in hits]
-    allowed = searches.allowed(searching.connection, searching.scope.chat_id, searching.which, ids)
+    allowed = text_search.allowed(searching.connection, searching.scope.chat_id, searching.which, ids)
     return [hit for hit in hits if hit.candidate.id in allowed]
 
 

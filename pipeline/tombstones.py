@@ -13,8 +13,8 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from pipeline.store import tombstones as store
-from pipeline.store import users
+from pipeline.store import identities
+from pipeline.store import suppression as store
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
@@ -167,7 +167,7 @@ def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered
     """
     with database.tenant(tenant_id) as connection:
         store.lock(connection, tenant_id, alone=True)
-        ids = users.ids_of(connection, any_id)
+        ids = identities.ids_of(connection, any_id)
         if remembered:
             key = store.ensure_key(connection, tenant_id)
             for each in ids:
@@ -179,4 +179,4 @@ def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered
 def is_remembered(database: Database, tenant_id: str, any_id: str) -> bool:
     """Whether what a person says is kept."""
     with database.tenant(tenant_id) as connection:
-        return not unremembered(connection, users.ids_of(connection, any_id))
+        return not unremembered(connection, identities.ids_of(connection, any_id))

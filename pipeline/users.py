@@ -12,8 +12,8 @@ from typing import Literal
 from sqlalchemy import Connection
 
 from pipeline import tombstones
-from pipeline.store import tombstones as stones
-from pipeline.store import users as store
+from pipeline.store import identities as store
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.users import User

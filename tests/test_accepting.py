@@ -16,7 +16,7 @@ from pipeline import changes, ingest
 from pipeline.ingest import Accepted
 from pipeline.rules import Rules
 from pipeline.store import accepting as store
-from pipeline.store import counters, work
+from pipeline.store import counters, jobs
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn
@@ -101,11 +101,11 @@ def test_what_an_import_brings_is_placed_after_what_people_say_now(database: Dat
 
     ingest.accept(database, TENANT, ChatIn(chat_id="test:import"), [message(0)], settle=timedelta(seconds=10))
     ingest.accept(database, TENANT, CHAT, [message(0)])
-    assert owed("test:import") == (work.LATER, work.LATER, True)
-    assert owed(CHAT.chat_id) == (work.LIVE, work.LIVE, True)
+    assert owed("test:import") == (jobs.LATER, jobs.LATER, True)
+    assert owed(CHAT.chat_id) == (jobs.LIVE, jobs.LIVE, True)
     # and one live message makes its chat live
     ingest.accept(database, TENANT, ChatIn(chat_id="test:import"), [message(1)])
-    assert owed("test:import") == (work.LIVE, work.LATER, True)
+    assert owed("test:import") == (jobs.LIVE, jobs.LATER, True)
 
 
 def test_a_message_with_nothing_in_its_way_is_stored_in_one_trip(
@@ -176,7 +176,7 @@ def test_a_connection_that_ends_before_its_commit_is_answered_accepts_nothing(
                 [(message(1), 1)],
                 key=None,
                 hashes=(),
-                priority=work.LIVE,
+                priority=jobs.LIVE,
                 trace_id=None,
             )
             other.execute("SELECT pg_terminate_backend(%s, 5000)", [driver.info.backend_pid])

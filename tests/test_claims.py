@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import ingest, ledger
 from pipeline.ledger import Claim, Policy
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.claims import Claimed, Turn, claim
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -166,9 +166,9 @@ def test_what_is_due_and_locked_by_others_is_looked_for_again(
 def test_live_work_goes_before_what_an_import_brought(
     database: Database, superuser: psycopg.Connection
 ) -> None:
-    fill(superuser, "door", rows=1000, lanes=1, priority=work.LATER)
+    fill(superuser, "door", rows=1000, lanes=1, priority=jobs.LATER)
     with database.tenant("door1") as connection:
-        work.raise_wanted(connection, "door1", "embed", ["message:live"], lane="test:1")
+        jobs.raise_wanted(connection, "door1", "embed", ["message:live"], lane="test:1")
     found = claimed(database)
     assert "message:live" in {r.key for r in found.rows}
     assert len(found.rows) == 32
@@ -179,7 +179,7 @@ def test_a_chat_with_a_flood_does_not_keep_another_chat_of_its_tenant_waiting(
 ) -> None:
     fill(superuser, "door", rows=1000, lanes=1)
     with database.tenant("door1") as connection:
-        work.raise_wanted(connection, "door1", "embed", ["message:other"], lane="test:1")
+        jobs.raise_wanted(connection, "door1", "embed", ["message:other"], lane="test:1")
     assert "message:other" in {r.key for r in claimed(database).rows}
 
 
@@ -244,7 +244,7 @@ def test_the_sweep_counts_no_more_than_matters(database: Database, superuser: ps
     fill(superuser, "tenant", rows=5000)
     fill(superuser, "later", rows=5000, delay=3600)
     with database.maintenance() as connection:
-        assert work.due_by_kind(connection, 100) == {"embed": 100}
+        assert jobs.due_by_kind(connection, 100) == {"embed": 100}
         assert looked_at(connection) < 1000
 
 
@@ -275,11 +275,11 @@ def test_what_is_raised_before_a_finish_gets_its_lock_stays_owed(
 
     def finish() -> int:
         with database.tenant(TENANT) as connection:
-            return work.finish(connection, TENANT, "embed", ["session:1"], [mine.token])
+            return jobs.finish(connection, TENANT, "embed", ["session:1"], [mine.token])
 
     with beside() as pool:
         with database.tenant(TENANT) as connection:
-            work.raise_wanted(connection, TENANT, "embed", ["session:1"])
+            jobs.raise_wanted(connection, TENANT, "embed", ["session:1"])
             # When the worker finishes meanwhile, and the change commits after the worker has looked
             finishing = pool.submit(finish)
             wait_until_stuck(superuser, finishing)
@@ -296,7 +296,7 @@ def test_what_is_raised_after_a_finish_has_its_lock_is_owed_anew(
     mine = claimed(database).rows[0]
     with beside() as pool:
         with database.tenant(TENANT) as connection:
-            assert work.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 1
+            assert jobs.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 1
             raising = pool.submit(owe, database, "session:1")
             wait_until_stuck(superuser, raising)
         raising.result()
@@ -304,7 +304,7 @@ def test_what_is_raised_after_a_finish_has_its_lock_is_owed_anew(
     assert (found["due"], found["token"]) == (True, None)
     # and whoever had it before cannot finish what is owed now
     with database.tenant(TENANT) as connection:
-        assert work.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 0
+        assert jobs.finish(connection, TENANT, "embed", ["session:1"], [mine.token]) == 0
 
 
 def test_finished_work_leaves_no_row_but_the_one_of_each_chat(database: Database) -> None:
@@ -341,7 +341,7 @@ def test_work_whose_workers_died_is_not_given_up_when_something_newer_is_wanted(
     owe(database, "session:1")
     pass_time(database)
     with database.maintenance() as connection:
-        assert work.bury_exhausted(connection, max_attempts=1) == 2
+        assert jobs.bury_exhausted(connection, max_attempts=1) == 2
     assert (row(database, "session:1")["dead_at"], row(database, "session:1")["due"]) == (None, True)
     assert row(database, "session:2")["dead_at"] is not None
 
@@ -363,8 +363,8 @@ def test_what_an_import_brings_is_placed_later_than_live_talk_and_in_its_chats_l
     ingest.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(1)], settle=timedelta(minutes=1))
     ingest.accept(database, TENANT, ChatIn(chat_id="test:now"), [message(1)])
     old, now = row(database, "test:old"), row(database, "test:now")
-    assert (old["priority"], now["priority"]) == (work.LATER, work.LIVE)
+    assert (old["priority"], now["priority"]) == (jobs.LATER, jobs.LIVE)
     assert old["lane"] != now["lane"]
     # and a live message in a chat that is being imported makes it urgent
     ingest.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(2)])
-    assert row(database, "test:old")["priority"] == work.LIVE
+    assert row(database, "test:old")["priority"] == jobs.LIVE

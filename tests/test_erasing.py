@@ -12,11 +12,11 @@ from sqlalchemy import Connection, Engine, event, text
 from pipeline import changes, derived, export, forget, forgetting, ingest, ledger, members, memories, users
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
-from pipeline.store import chats, querylog
-from pipeline.store import forgetting as store
-from pipeline.store import members as store_members
-from pipeline.store import tombstones as stones
-from pipeline.store import users as users_store
+from pipeline.store import chats, query_log
+from pipeline.store import erasure as store
+from pipeline.store import identities as users_store
+from pipeline.store import membership as store_members
+from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from schemas.errors import Retryable
 from schemas.forgetting import Subject
@@ -496,6 +496,6 @@ def test_linking_somebody_while_a_tenant_is_forgotten_fails_nobody(
 def test_a_contexts_row_says_which_rows_were_new(talked: Database) -> None:
     log(talked, "ctx", "my zebrafish lives in the bath", ["message:1", "message:2"])
     with talked.tenant(TENANT) as connection:
-        first = querylog.redact(connection, ["message:1"], CHAT.chat_id, [])
-        second = querylog.redact(connection, ["message:2"], CHAT.chat_id, [])
+        first = query_log.redact(connection, ["message:1"], CHAT.chat_id, [])
+        second = query_log.redact(connection, ["message:2"], CHAT.chat_id, [])
     assert (first.fresh, second.fresh, second.rows) == (1, 0, 1)

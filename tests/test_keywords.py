@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline.store import keywords
+from pipeline.store import keyword_search
 from pipeline.store.database import Database
-from pipeline.store.keywords import KeywordHits
+from pipeline.store.keyword_search import KeywordHits
 from pipeline.store.scope import Scope
 from tests.conftest import TENANT
 
@@ -25,7 +25,7 @@ SCOPE = Scope(chat_id="test:1", language="simple")
 
 def search(connection: Connection, words: list[str], scope: Scope = SCOPE, **given: float) -> KeywordHits:
     asked = {"messages": 100, "mean_size": 3.0, "limit": 50} | given
-    return keywords.keywords(connection, scope, words, **asked)  # type: ignore[arg-type]
+    return keyword_search.keywords(connection, scope, words, **asked)  # type: ignore[arg-type]
 
 
 def write(
@@ -84,7 +84,7 @@ def test_scores_are_those_of_the_formula(database: Database, bags: list[list[str
             )
         ).all()
         really = [[place.rpartition(" ")[0] for place in row[1] or []] for row in stored]
-        asked = keywords.lexemes(connection, "simple", " ".join(words))
+        asked = keyword_search.lexemes(connection, "simple", " ".join(words))
         found = search(connection, asked, messages=len(ids))
         connection.rollback()
     expected = bm25(really, asked, 3.0)
@@ -116,9 +116,9 @@ def test_above_the_cap_the_rarest_words_say_who_is_scored_and_all_words_how(
     large: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["everywhere", "often", "rare"]
-    monkeypatch.setattr(keywords, "CANDIDATES", 10_000)
+    monkeypatch.setattr(keyword_search, "CANDIDATES", 10_000)
     exact = search(large, words, messages=4000)
-    monkeypatch.setattr(keywords, "CANDIDATES", 1000)
+    monkeypatch.setattr(keyword_search, "CANDIDATES", 1000)
     bounded = search(large, words, messages=4000)
 
     assert (exact.search, bounded.search) == ("exact", "bounded")
@@ -133,7 +133,7 @@ def test_above_the_cap_the_rarest_words_say_who_is_scored_and_all_words_how(
 def test_words_that_stand_almost_everywhere_still_find_something(
     large: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keywords, "CANDIDATES", 1000)
+    monkeypatch.setattr(keyword_search, "CANDIDATES", 1000)
     found = search(large, ["everywhere", "often"], messages=4000)
     assert found.search == "bounded"
     assert len(found.scores) == 50

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from pipeline import ledger
 from pipeline.ledger import Claim, Policy
 from pipeline.store import claims as store_claims
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent, ProviderUnavailable
 from tests.conftest import TENANT
@@ -21,7 +21,7 @@ def owe(database: Database, *keys: str, tenant: str = TENANT, kind: str = "embed
         connection.execute(
             text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": tenant}
         )
-        work.raise_wanted(connection, tenant, kind, keys)
+        jobs.raise_wanted(connection, tenant, kind, keys)
 
 
 def rows(database: Database, key: str, tenant: str = TENANT) -> list[dict[str, object]]:
@@ -151,7 +151,7 @@ def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(da
         pass_time(database)
     with database.maintenance() as connection:
         assert not store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
-        assert work.bury_exhausted(connection, max_attempts=3) == 1
+        assert jobs.bury_exhausted(connection, max_attempts=3) == 1
     assert row(database, "poison")["dead_at"] is not None
 
 

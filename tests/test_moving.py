@@ -16,10 +16,10 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.forgetting import Forgetting
 from pipeline.ledger import Policy
 from pipeline.memories import remember
-from pipeline.retry import persistently
 from pipeline.rules import Rules
 from pipeline.store import messages
 from pipeline.store.database import Database
+from pipeline.store.retry import persistently
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn

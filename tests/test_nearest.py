@@ -10,10 +10,10 @@ from sqlalchemy import NullPool, create_engine, text
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.store import nearest, spaces, vectors
+from pipeline.store import spaces, vector_search, vectors
 from pipeline.store.database import Database
-from pipeline.store.nearest import VectorHits
 from pipeline.store.scope import Scope
+from pipeline.store.vector_search import VectorHits
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT, alembic_config
@@ -69,7 +69,7 @@ def search(
         space = spaces.active(connection)
         assert space is not None
         scope = Scope(chat_id="test:1", language="simple")
-        found = nearest.nearest(connection, scope, space, query, messages=messages, limit=20)
+        found = vector_search.nearest(connection, scope, space, query, messages=messages, limit=20)
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
     return found
 
@@ -93,7 +93,7 @@ def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(
     query = unit(random.Random(2))
     exact = search(filled, query)
     used = scans(filled)
-    monkeypatch.setattr(nearest, "EXACT_UP_TO", 1000)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1000)
     by_index = search(filled, query)
 
     assert (exact.search, by_index.search) == ("exact", "hnsw")
@@ -108,7 +108,7 @@ def test_a_large_chat_is_searched_by_the_index_as_the_role_that_walls_hold(
 def test_another_tenant_is_searched_exactly_while_it_is_small_and_finds_its_own_alone(
     filled: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "EXACT_UP_TO", 100)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 100)
     with filled.tenant("other") as connection:
         theirs = set(connection.scalars(text("SELECT id FROM messages")))
     query = unit(random.Random(3))
@@ -125,7 +125,7 @@ def test_another_tenant_is_searched_exactly_while_it_is_small_and_finds_its_own_
 def test_without_an_index_a_large_chat_is_searched_exactly_and_says_so(
     filled: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "EXACT_UP_TO", 1000)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1000)
     as_owner(settings, "DROP INDEX message_vectors_space_1")
     found = search(filled, unit(random.Random(2)))
     assert (found.search, found.compared) == ("exact", MESSAGES)

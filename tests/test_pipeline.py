@@ -13,7 +13,7 @@ from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.ledger import Handler, Policy
 from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.database import Database
 from pipeline.sweep import sweep
 from schemas.backfills import BackfillRequest
@@ -317,7 +317,7 @@ def test_a_backfill_does_not_wait_for_what_came_after_it(
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     # Given that something it has looked at is asked for once more, later
     with two_sessions.tenant(TENANT) as connection:
-        work.raise_wanted(connection, TENANT, "embed", ["message:1"])
+        jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
         connection.execute(text("UPDATE work SET owed_since = now() + interval '1 min' WHERE kind = 'embed'"))
     with two_sessions.maintenance() as connection:
         connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))

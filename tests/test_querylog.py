@@ -9,7 +9,7 @@ from pipeline.context import build_context
 from pipeline.ledger import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
-from pipeline.store import querylog as store
+from pipeline.store import query_log as store
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput, NotFound

@@ -12,7 +12,7 @@ from pipeline import backfill, embed, ingest, ledger, ranges
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
@@ -50,7 +50,7 @@ def same_memory(database: Database, rules: Rules, policy: Policy) -> Database:
                 text(REMEMBER), given | {"tenant": TENANT, "expires": expires, "source": source}
             )
         keys = [f"memory:{each}" for each in (FIRST, SECOND, OTHER)]
-        work.raise_wanted(connection, TENANT, "embed", keys)
+        jobs.raise_wanted(connection, TENANT, "embed", keys)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     assert rows(database, "SELECT count(*) FROM memory_vectors") == [(3,)]
     return database

@@ -17,7 +17,7 @@ from pipeline import profiles, retrieve
 from pipeline.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.ranking import bm25
 from pipeline.ranking.model import Weights
-from pipeline.store import keywords, memories, nearest
+from pipeline.store import keyword_search, memories, vector_search
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
 from schemas.messages import (
@@ -245,8 +245,8 @@ def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
     assert PROSE.count(f"the {retrieve.CANDIDATES_PER_ARM} ") == 2
     neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[retrieve.REACH]
     assert f"each with {neighbours} neighbours on either side" in " ".join(PROSE.split())
-    assert f"over {nearest.EXACT_UP_TO:,} of them" in PROSE
-    assert f"in more than {keywords.CANDIDATES:,} messages together" in " ".join(PROSE.split())
+    assert f"over {vector_search.EXACT_UP_TO:,} of them" in PROSE
+    assert f"in more than {keyword_search.CANDIDATES:,} messages together" in " ".join(PROSE.split())
     assert f"(k1 = {bm25.K1}, b = {bm25.B})" in PROSE
     assert f"The latest {memories.SESSIONS} sessions count." in PROSE
 

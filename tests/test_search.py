@@ -16,9 +16,9 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
-from pipeline.store import nearest
+from pipeline.store import vector_search
 from pipeline.store.database import Database
-from pipeline.store.searches import pattern
+from pipeline.store.text_search import pattern
 from pipeline.users import link
 from schemas.errors import InvalidInput, NotFound
 from schemas.messages import ChatIn, MessageIn
@@ -189,7 +189,7 @@ def test_similar_goes_by_the_index_in_a_large_chat_and_says_so(
 ) -> None:
     exact = find(database, settings, "coffee is ready", mode="similar", limit=5)
     build_index(settings)
-    monkeypatch.setattr(nearest, "EXACT_UP_TO", 1)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 1)
     by_index = find(database, settings, "coffee is ready", mode="similar", limit=5)
     least = find(database, settings, "coffee is ready", mode="similar", min_similarity=exact.hits[1].score)
     # what a filter lets through is compared one by one

@@ -10,7 +10,7 @@ from pipeline import changes, ingest, ledger, summarize
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.ledger import Policy
 from pipeline.rules import Rules
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
 from schemas.sessions import Message
@@ -129,7 +129,7 @@ def test_an_open_session_that_has_hardly_grown_costs_no_call(
             f"session:{session_id}"
             for (session_id,) in rows(database, "SELECT id FROM conversation_sessions")
         ]
-        work.raise_wanted(connection, TENANT, "summarize", asked)
+        jobs.raise_wanted(connection, TENANT, "summarize", asked)
     assert run(database, "summarize", rolls(database, client), policy) == 1
     assert len(client.calls) == 1
 

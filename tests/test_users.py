@@ -12,7 +12,7 @@ from pipeline.context import build_context, search
 from pipeline.ledger import Policy
 from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
-from pipeline.store import users as store
+from pipeline.store import identities as store
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject

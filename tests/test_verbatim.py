@@ -12,7 +12,7 @@ from pipeline.question import parse
 from pipeline.question.parse import Question
 from pipeline.rules import Rules
 from pipeline.search import search
-from pipeline.store import keywords
+from pipeline.store import keyword_search
 from pipeline.store.database import Database
 from pipeline.text import exact_match
 from pipeline.text.exact_match import Verbatim
@@ -156,7 +156,7 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
         monkeypatch.setattr(retrieve, "WHOLE_UP_TO", 0)
         monkeypatch.setattr(searching, "WHOLE_UP_TO", 0)
         monkeypatch.setattr(retrieve, "CANDIDATES_PER_ARM", 2)
-        monkeypatch.setattr(keywords, "CANDIDATES", 1000)
+        monkeypatch.setattr(keyword_search, "CANDIDATES", 1000)
     return str(request.param)
 
 

@@ -17,10 +17,10 @@ from ops import migrate
 from ops.bench.cases import Case, Say
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.claims import Turn, claim
 from pipeline.store.database import Database
-from pipeline.store.work import Owed
+from pipeline.store.jobs import Owed
 from workers.queues import EMBED
 
 KIND = "embed"
@@ -101,12 +101,12 @@ class Server:
         """End claims of one tenant."""
         tenant = str(rows[0].tenant_id)
         with self.database.tenant(tenant) as connection:
-            work.finish(connection, tenant, KIND, [row.key for row in rows], [row.token for row in rows])
+            jobs.finish(connection, tenant, KIND, [row.key for row in rows], [row.token for row in rows])
 
     def owe_anew(self, tenant: str, chats: Mapping[str, str]) -> None:
         """Raise work as the pipeline does, each key for its chat."""
         with self.database.tenant(tenant) as connection:
-            work.raise_all(
+            jobs.raise_all(
                 connection, tenant, (Owed(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
             )
 
@@ -217,7 +217,7 @@ def _tenants(running: Server, say: Say) -> Iterator[Case]:
 
 def _live(running: Server, say: Say) -> Iterator[Case]:
     """How many batches are claimed until a message of another chat is, beside an import and beside a flood."""
-    for what, priority in (("imported", work.LATER), ("live", work.LIVE)):
+    for what, priority in (("imported", jobs.LATER), ("live", jobs.LIVE)):
         say(f"a live message beside {IMPORTED:,} {what} ones")
         running.empty()
         running.owe("door", rows=IMPORTED, chats=1, priority=priority)

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from ops.bench.talk import ASKED
 from ops.eval.shipped import Shipped
-from pipeline.store import nearest, searches, sessions, spaces
+from pipeline.store import sessions, spaces, text_search, vector_search
 from pipeline.store.filters import Filter, Inside
 from pipeline.store.scope import Scope
 from pipeline.store.vectors import literal
@@ -60,11 +60,11 @@ def _inside_the_best_sessions(
     scope = Scope(chat_id=chat, language="english")
     hits: list[tuple[int, float]] = []
     with backscroll.resources.database.tenant(backscroll.settings.tenant) as connection:
-        for session in nearest.session_cosines(connection, scope, space, vector, limit=SESSIONS):
+        for session in vector_search.session_cosines(connection, scope, space, vector, limit=SESSIONS):
             row = sessions.find(connection, session)
             if row is not None:
                 inside = Filter(session=Inside(row.session_key, row.started_at, row.ended_at))
-                hits += searches.nearest(connection, chat, inside, space, vector, limit=MESSAGES)
+                hits += text_search.nearest(connection, chat, inside, space, vector, limit=MESSAGES)
     return sorted(hits, key=lambda hit: -hit[1])[:MESSAGES]
 
 

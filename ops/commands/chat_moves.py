@@ -111,7 +111,7 @@ def _move(
 def _refuse_copies(database: Database, tenant_id: str, chat: Chat, into: str) -> None:
     """Raise `InvalidInput` where both chats have the same messages."""
     from pipeline.platforms.identity import PREFIX
-    from pipeline.store import moving as store
+    from pipeline.store import chat_moves as store
 
     with database.tenant(tenant_id) as connection:
         found = store.copies(connection, chat.chat_id, into, PREFIX)

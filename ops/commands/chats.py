@@ -82,13 +82,13 @@ def show(
 ) -> None:
     """Show a chat: its settings, who speaks, its sessions by status, and the latest of them."""
     from pipeline.store import chats as store
-    from pipeline.store import overview, sessions
+    from pipeline.store import sessions, stats
 
     with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
         found = find_chat(connection, chat)
         times = next(row for row in store.overview(connection) if row.chat_id == found.chat_id)
-        by_status = overview.sessions_by_status(connection, found.chat_id)
-        spoke = overview.speakers(connection, found.chat_id, SPEAKERS)
+        by_status = stats.sessions_by_status(connection, found.chat_id)
+        spoke = stats.speakers(connection, found.chat_id, SPEAKERS)
         latest = sessions.listing(connection, found.chat_id, limit=SESSIONS)
     if as_json:
         rendering.print_json(

@@ -15,8 +15,8 @@ from sqlalchemy import Connection
 
 from pipeline.store.chats import SAID, Chat, said
 from pipeline.store.counters import slot
-from pipeline.store.tombstones import FORGETTING
-from pipeline.store.work import AGAIN
+from pipeline.store.jobs import AGAIN
+from pipeline.store.suppression import FORGETTING
 from schemas.errors import Retryable
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of

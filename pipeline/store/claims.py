@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.work import LATER, LIVE
+from pipeline.store.jobs import LATER, LIVE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Row
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
-from pipeline.store.audience import Seen, Visible
 from pipeline.store.scope import Scope
 from pipeline.store.sql import text
 from pipeline.store.vectors import literal
+from pipeline.store.visibility import Seen, Visible
 from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.vectors import EmbeddingSpace, Vector
 

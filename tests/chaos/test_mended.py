@@ -9,7 +9,7 @@ from sqlalchemy import text
 from pipeline import embed, ledger
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ledger import Claim, Policy
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable
 from schemas.settings import Settings
@@ -53,7 +53,7 @@ def test_what_postgres_interrupted_is_tried_again_soon_and_what_a_provider_did_a
 
     with database.tenant(TENANT) as connection:
         connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:tenant)"), {"tenant": TENANT})
-        work.raise_wanted(connection, TENANT, "embed", ["message:1"])
+        jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
     ledger.run(database, "embed", interrupted, policy)
     with database.tenant(TENANT) as connection:
         row = connection.execute(

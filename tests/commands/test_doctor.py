@@ -25,7 +25,7 @@ from pipeline.diagnosis.finding import worst
 from pipeline.diagnosis.postgres import Login, Server
 from pipeline.diagnosis.stored import Work
 from pipeline.ingest import accept
-from pipeline.store import nearest
+from pipeline.store import vector_search
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -181,7 +181,7 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
 ) -> None:
     # Given a chat of ten messages, which are many here
     may_mend(settings, monkeypatch)
-    monkeypatch.setattr(nearest, "EXACT_UP_TO", 5)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 5)
     # Then an index would help it, and is built
     (finding,) = diagnose(run)["findings"]
     assert (finding["check"], finding["fixable"]) == ("index", True)
@@ -189,10 +189,10 @@ def test_an_index_of_vectors_is_built_for_a_large_chat_and_dropped_where_none_is
     mended = diagnose(run, "--fix")
     assert (mended["findings"], mended["mended"]) == ([], ["built the index message_vectors_space_1"])
     # When it is hardly too small any more it stays
-    monkeypatch.setattr(nearest, "EXACT_UP_TO", 15)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 15)
     assert found(run) == {}
     # And when no chat is large it goes, unless other tenants were not looked at
-    monkeypatch.setattr(nearest, "EXACT_UP_TO", 20_000)
+    monkeypatch.setattr(vector_search, "EXACT_UP_TO", 20_000)
     assert found(run, "--tenant", TENANT) == {}
     assert found(run) == {"index": "warning"}
     mended = diagnose(run, "--fix")

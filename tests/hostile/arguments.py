@@ -26,10 +26,10 @@ from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
 from pipeline.redating import Move
 from pipeline.rules import Rules
-from pipeline.store import backfills, health, retention, work
-from pipeline.store.audience import Seen
+from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
+from pipeline.store.visibility import Seen
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
@@ -265,7 +265,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     "users": lambda a: None if a.theme.empty else a.names("users", "user_id"),
     "visible": lambda a: Visible(everywhere=True, chats=frozenset({a.chat_id})),
-    "seen: pipeline.store.audience.Seen": lambda a: Seen(
+    "seen: pipeline.store.visibility.Seen": lambda a: Seen(
         visible=Visible(everywhere=True, chats=frozenset({a.chat_id})),
         asker_ids=a.names("messages", "sender_id"),
     ),
@@ -302,7 +302,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "tombstones.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
     "owed": lambda a: [
-        work.Owed(kind="ingest", key=key, lane=a.chat_id, priority=work.LATER)
+        jobs.Owed(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
         for key in a.names("work", "key")
     ],
     "closing": lambda _: True,
@@ -341,7 +341,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "doomed": lambda _: retention.MESSAGES_BY_AGE,
     "given: object": lambda _: {"before": FAR_AHEAD, "batch": 1000},
     "table": lambda _: "messages",
-    "statement": lambda a: health.unowed(a.connection, summaries=True)["embed"] if a.connection else "",
+    "statement": lambda a: checks.unowed(a.connection, summaries=True)["embed"] if a.connection else "",
     # what comes from the settings
     "settings": lambda a: a.stage.settings,
     "rules": lambda a: Rules.of(a.stage.settings),

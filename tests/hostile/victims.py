@@ -14,7 +14,7 @@ from pipeline.context import build_context
 from pipeline.ledger import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
-from pipeline.store import sessions, work
+from pipeline.store import jobs, sessions
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
@@ -106,7 +106,7 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> Non
     # begun, and not yet done: the receipt still says whom it is about
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
     with database.tenant(tenant) as connection:
-        work.raise_wanted(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
+        jobs.raise_wanted(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
 
 
 def plant(superuser_url: str) -> None:

@@ -21,7 +21,7 @@ from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import ingest, placing
 from pipeline.rules import Rules
 from pipeline.status import Progress, progress
-from pipeline.store import work
+from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
@@ -111,7 +111,7 @@ class Deployment:
         self.accept(chat, messages)
         with self.database.tenant(TENANT) as connection:
             placing.place(connection, TENANT, {chat: None}, Rules.of(self.settings))
-            work.drop(connection, TENANT, "ingest", [chat])
+            jobs.drop(connection, TENANT, "ingest", [chat])
             connection.execute(
                 text("UPDATE work SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")
             )

@@ -14,9 +14,9 @@ from sqlalchemy import text
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import placing
-from pipeline.retry import persistently
 from pipeline.rules import Rules
 from pipeline.store.database import Database
+from pipeline.store.retry import persistently
 from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.settings import Settings
 from tests.conftest import TENANT

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from pipeline import querylog
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from schemas.payloads import ContextAddress, parse_payload
 from schemas.querylog import Answered, AnswerIn
 from workers.web.auth import Tenant

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from pipeline.context import build_context
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 from workers.web.auth import Tenant

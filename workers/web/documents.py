@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from pipeline import documents
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from schemas.documents import Document, DocumentAddress, DocumentFilter, DocumentIn, Passage
 from schemas.payloads import parse_payload
 from workers.web.auth import Tenant

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 
 from pipeline import export, forget, lookup, moving, tombstones
-from pipeline.retry import persistently
 from pipeline.store import chats
+from pipeline.store.retry import persistently
 from schemas.forgetting import Receipt, Subject
 from schemas.messages import ChatIn
 from schemas.payloads import ChatAddress, MemorySwitch, NewId, ReceiptAddress, parse_payload

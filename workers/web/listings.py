@@ -4,9 +4,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from pipeline import querylog, status
-from pipeline.retry import persistently
 from pipeline.status import Status
 from pipeline.store import chats, sessions
+from pipeline.store.retry import persistently
 from schemas.listing import ChatFilter, ListedChat, ListedSession, QueryFilter, SessionFilter
 from schemas.payloads import parse_payload
 from schemas.querylog import LoggedContext

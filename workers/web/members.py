@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from pipeline import members
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from schemas.payloads import ChatAddress, parse_payload
 from schemas.users import Members, MembersPayload
 from workers.web.auth import Tenant

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from pipeline import memories
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from schemas.memories import Memory, MemoryFilter, MemoryPayload
 from schemas.payloads import parse_payload
 from workers.web.auth import Tenant

@@ -8,8 +8,8 @@ from starlette.concurrency import run_in_threadpool
 
 from pipeline import changes, ingest
 from pipeline.changes import Changed
-from pipeline.retry import persistently
 from pipeline.rules import Rules
+from pipeline.store.retry import persistently
 from schemas.errors import InvalidInput
 from schemas.payloads import EditPayload, IngestPayload, MessageAddress, parse_payload
 from workers.web.auth import SECURED, Tenant, authorize

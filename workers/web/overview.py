@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from pipeline import lookup
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from schemas.overview import ChatSummary, SessionPage, SessionPageQuery
 from schemas.payloads import ChatAddress, parse_payload
 from workers.web.auth import Tenant

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 
 from pipeline.context import more, search
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from schemas.search import MoreQuery, MoreResult, SearchQuery, SearchResult
 from workers.web.auth import Tenant
 from workers.web.bodies import Body, parse

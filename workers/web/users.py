@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from pipeline import lookup, users
-from pipeline.retry import persistently
+from pipeline.store.retry import persistently
 from pipeline.users import Linked
 from schemas.payloads import parse_payload
 from schemas.users import MergePayload, User, UserAddress

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.ranking.bm25 import K1, B
 from pipeline.store.filters import Filter
-from pipeline.store.keywords import any_of
+from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
 from pipeline.store.vectors import literal
 from schemas.sessions import Message

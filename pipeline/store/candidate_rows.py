@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row
 
-from pipeline.store.keywords import any_of
+from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import answered
 from pipeline.store.scope import IN_SCOPE, Scope
 from pipeline.store.sql import text

@@ -9,9 +9,9 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.store import vectors
+from pipeline.store.jobs import LATER
 from pipeline.store.messages import Arrival
 from pipeline.store.sql import text
-from pipeline.store.work import LATER
 
 
 @dataclass(frozen=True, kw_only=True)
