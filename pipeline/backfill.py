@@ -12,8 +12,9 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from pipeline import ledger, ranges
-from pipeline.ledger import Claim
+from pipeline import ranges
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
 from pipeline.rules import Rules
 from pipeline.store import backfills, chats, jobs, spaces, vectors
 from pipeline.store.database import Database
@@ -92,7 +93,7 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
         return found.model_copy(update={"state": wish})
 
 
-def backfiller(database: Database, current: Current) -> ledger.Handler:
+def backfiller(database: Database, current: Current) -> runner.Handler:
     """The handler of `backfill` work: each claim is a backfill that does one window."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
@@ -118,7 +119,7 @@ def _window(
     """
     backfill = backfills.get(connection, int(claim.key))
     if backfill is None or backfill.state != "running":
-        ledger.finish(connection, [claim])
+        runner.finish(connection, [claim])
         return set(), False
     request = backfill.request
     sources = _sources(connection, request)
@@ -149,9 +150,9 @@ def _window(
     )
     going_on = going_on and request.kind == "sessionize" and next_at <= now
     if going_on:
-        ledger.keep(connection, claim)
+        runner.keep(connection, claim)
     else:
-        ledger.finish(connection, [claim], again_in=max(0.0, next_at - now))
+        runner.finish(connection, [claim], again_in=max(0.0, next_at - now))
     return {"summarize" if request.kind == "sessionize" else request.kind} if asked else set(), going_on
 
 
@@ -215,11 +216,11 @@ def _next_source(
         ended = {**cursor.get("ended", {}), cursor["source"]: cursor["after"]}
         turned = {**cursor, "source": following[0], "after": None, "ended": ended}
         backfills.advance(connection, backfill.id, turned, 0, 0)
-        ledger.finish(connection, [claim], again_in=0)
+        runner.finish(connection, [claim], again_in=0)
         return set()
     owed, dead = _outstanding(connection, backfill.request, cursor, current)
     if owed:
-        ledger.finish(connection, [claim], again_in=LOOK_AGAIN_SECONDS)
+        runner.finish(connection, [claim], again_in=LOOK_AGAIN_SECONDS)
         return {backfill.request.kind}
     backfills.set_state(
         connection,
@@ -227,7 +228,7 @@ def _next_source(
         "failed" if dead else "completed",
         error=f"{dead} rows were given up: see `backscroll status`" if dead else None,
     )
-    ledger.finish(connection, [claim])
+    runner.finish(connection, [claim])
     return set()
 
 

@@ -17,7 +17,7 @@ from pipeline.answer import answer, question_block
 from pipeline.asking import Asked
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
-from pipeline.ledger import reason_of
+from pipeline.jobs.runner import reason_of
 from pipeline.more import more
 from pipeline.recall import Found
 from pipeline.search import search

@@ -15,9 +15,10 @@ from time import monotonic
 import structlog
 from sqlalchemy import Connection, text
 
-from pipeline import headers, ledger
+from pipeline import headers
 from pipeline.clients.protocols import Embedder
-from pipeline.ledger import Claim
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
 from pipeline.store import chats, counters, jobs, messages, sessions, spaces, vectors
 from pipeline.store.database import Database
 from pipeline.summarize import stored_summary
@@ -58,7 +59,7 @@ class Document:
         return blake2b(self.text.encode(), digest_size=16).digest()
 
 
-def embedder(database: Database, client: Embedder) -> ledger.Handler:
+def embedder(database: Database, client: Embedder) -> runner.Handler:
     """The handler of `embed` work: each claim is a message, a session or a memory.
 
     Raises `SettingsError` when the client's space is not one that vectors are written to.
@@ -123,7 +124,7 @@ def _keep(
         try:
             with database.tenant(claims[0].tenant_id) as connection:
                 _save(connection, space_id, {c: done[c] for c in claims if c in done}, made, seconds)
-                ledger.finish(connection, [c for c in claims if c not in done], again_in=0)
+                runner.finish(connection, [c for c in claims if c not in done], again_in=0)
         except LeaseLost:
             rows = [(claim.tenant_id, claim.key, claim.token) for claim in claims]
             with database.tenant(claims[0].tenant_id) as connection:
@@ -279,5 +280,5 @@ def _save(
         },
     )
     for claim, error in refused.items():
-        ledger.give_up(connection, claim, error)
-    ledger.finish(connection, [claim for claim in done if claim not in refused])
+        runner.give_up(connection, claim, error)
+    runner.finish(connection, [claim for claim in done if claim not in refused])

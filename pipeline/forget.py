@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipeline import ledger, tombstones
+from pipeline import tombstones
 from pipeline.forgetting import Forgetting
-from pipeline.ledger import Claim
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
 from pipeline.rules import Rules
 from pipeline.store import chat_moves, chats, identities, jobs, receipts
 from pipeline.store import erasure as store
@@ -121,7 +122,7 @@ def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]
     return dict(row._mapping)
 
 
-def forgetter(database: Database, rules: Rules) -> ledger.Handler:
+def forgetter(database: Database, rules: Rules) -> runner.Handler:
     """The handler of `forget` work: each claim is a receipt."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, derived, ledger, moving, probes, ranges, tombstones
-from pipeline.ledger import Claim
+from pipeline import changes, derived, moving, probes, ranges, tombstones
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
 from pipeline.probes import Probes
 from pipeline.rules import Rules
 from pipeline.store import chat_moves as store_moving
@@ -57,7 +58,7 @@ class Forgetting:
         with self.database.tenant(self.tenant_id) as connection:
             known, receipt = receipts.subject(connection, self.id), receipts.get(connection, self.id)
             if known is None or receipt is None:
-                ledger.finish(connection, [self.claim])
+                runner.finish(connection, [self.claim])
                 return set()
             self.senders = known.pop("senders", None)
             names = known.pop("names", None)
@@ -65,7 +66,7 @@ class Forgetting:
             into = known.pop("into", None)
             if into is None and store_moving.under_way(connection):
                 # it would look for what is to go in one chat while it is on its way to another
-                ledger.finish(connection, [self.claim], again_in=MOVING_SECONDS)
+                runner.finish(connection, [self.claim], again_in=MOVING_SECONDS)
                 return set()
             if names is None:
                 names = self._names(connection)
@@ -77,14 +78,14 @@ class Forgetting:
         for _ in steps:
             if monotonic() - started > SECONDS_AT_ONCE:
                 with self.database.tenant(self.tenant_id) as connection:
-                    ledger.finish(connection, [self.claim], again_in=0)
+                    runner.finish(connection, [self.claim], again_in=0)
                 return self.follows | {"forget"}
         with self.database.tenant(self.tenant_id) as connection:
             kept_out = not self.again and into is None
             found = self.probes.found_again(connection, subject, receipt) if kept_out else {}
             receipts.add(connection, self.id, found, done=True)
             counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
-            ledger.finish(connection, [self.claim])
+            runner.finish(connection, [self.claim])
         return self.follows
 
     def _names(self, connection: Connection) -> list[str]:

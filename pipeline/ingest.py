@@ -13,8 +13,9 @@ from functools import partial
 
 import structlog
 
-from pipeline import ledger, moving, placing, suspects, tombstones
-from pipeline.ledger import Claim
+from pipeline import moving, placing, suspects, tombstones
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
 from pipeline.rules import Rules
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
 from pipeline.store.database import Database
@@ -205,7 +206,7 @@ def _without_recalled(message: MessageIn) -> MessageIn:
     return message if content == message.content else message.model_copy(update={"content": content})
 
 
-def placer(database: Database, rules: Rules, max_attempts: int = 5) -> ledger.Handler:
+def placer(database: Database, rules: Rules, max_attempts: int = 5) -> runner.Handler:
     """The handler of `ingest` work: each claim is a chat whose arrivals are placed.
 
     Chats that come together are placed together. One that failed before is placed alone, and one whose process died
@@ -296,6 +297,6 @@ def _place(
             failed_before=claims[0].attempts > 1,
         )
         done = [claim for claim in claims if claim.key not in placed.locked]
-        ledger.finish(connection, [claim for claim in done if claim.key not in placed.more])
-        ledger.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)
+        runner.finish(connection, [claim for claim in done if claim.key not in placed.more])
+        runner.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)
     return placed.follows, [claim for claim in claims if claim.key in placed.locked]

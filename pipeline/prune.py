@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.ledger import reason_of
+from pipeline.jobs.runner import reason_of
 from pipeline.retention import Retention
 from pipeline.store import chats
 from pipeline.store import retention as store

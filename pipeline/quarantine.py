@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.ledger import reason_of
+from pipeline.jobs.runner import reason_of
 from pipeline.store import messages
 from pipeline.store.messages import Arrival
 

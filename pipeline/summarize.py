@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline import ledger
 from pipeline.clients.protocols import Summarizer
-from pipeline.ledger import Claim
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
 from pipeline.store import chats, counters, jobs, messages, sessions, summaries
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent
@@ -51,7 +51,7 @@ def summarizer(
     version: int,
     rolling_messages: int = 1,
     rolling_tokens: int = 1,
-) -> ledger.Handler:
+) -> runner.Handler:
     """The handler of `summarize` work: each claim is a session.
 
     A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose stored
@@ -84,7 +84,7 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
     with database.tenant(tenant_id) as connection:
         row = sessions.find(connection, session_id)
         if row is None or row.id != session_id or not _wanted(connection, tenant_id, row, pace):
-            ledger.finish(connection, [claim])
+            runner.finish(connection, [claim])
             return False
     started = monotonic()
     try:
@@ -93,7 +93,7 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
         with database.tenant(tenant_id) as connection:
             summaries.mark(connection, session_id, row.revision, "failed", str(error))
             counters.add(connection, tenant_id, {"session_summary_failures": 1})
-            ledger.give_up(connection, claim, error)
+            runner.give_up(connection, claim, error)
         return False
     with database.tenant(tenant_id) as connection:
         saved = summaries.save(connection, row, summary, model=client.model, version=pace.version)
@@ -112,7 +112,7 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
                 tenant_id,
                 {"session_summaries_created": 1, "session_summary_seconds": monotonic() - started},
             )
-        ledger.finish(connection, [claim])
+        runner.finish(connection, [claim])
     return saved
 
 

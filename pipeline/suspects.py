@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from sqlalchemy import Connection
 
-from pipeline.ledger import Claim
+from pipeline.jobs.runner import Claim
 from pipeline.store import messages, suspects
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival

@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 from ops.embedded.redis import EmbeddedRedis
-from pipeline import embed, ingest, ledger, members, memories, tombstones, users
+from pipeline import embed, ingest, members, memories, tombstones, users
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store import tenants
 from pipeline.store.database import Database
@@ -149,7 +150,7 @@ def walked(shared: Database) -> Database:
         "ingest": ingest.placer(shared, rules),
         "embed": embed.embedder(shared, EMBEDDER),
     }.items():
-        while ledger.run(shared, kind, handler, policy).claimed:
+        while runner.run(shared, kind, handler, policy).claimed:
             pass
     return shared
 

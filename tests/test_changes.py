@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, ingest, ledger, summarize, tombstones
+from pipeline import changes, embed, ingest, summarize, tombstones
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -174,7 +175,7 @@ def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(
     ingest.accept(database, TENANT, CHAT, [message(0, "the old text", id="m")])
     place(database, rules, policy)
     client = Interrupted(database, rules, lambda: edit(database, rules, "m", "the new text", 5))
-    outcome = ledger.run(database, "embed", embed.embedder(database, client), policy)
+    outcome = runner.run(database, "embed", embed.embedder(database, client), policy)
     assert outcome.failed == 0
     assert rows(database, "SELECT count(*) FROM message_vectors") == [(0,)]
     run(database, "embed", embed.embedder(database, client), policy)
@@ -208,7 +209,7 @@ def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
     place(database, rules, policy)
     client = Deleting(database, rules)
     handler = summarize.summarizer(database, client, min_messages=4, version=1)
-    assert ledger.run(database, "summarize", handler, policy).failed == 0
+    assert runner.run(database, "summarize", handler, policy).failed == 0
     assert rows(database, "SELECT summary_text FROM conversation_sessions") == [(None,)]
     assert rows(database, "SELECT name FROM daily_counters WHERE name = 'summarize_failures'") == []
     run(database, "summarize", handler, policy)

@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy import Connection, text
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest, ledger
-from pipeline.ledger import Claim, Policy
+from pipeline import ingest
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim, Policy
 from pipeline.store import jobs
 from pipeline.store.claims import Claimed, Turn, claim
 from pipeline.store.database import Database
@@ -208,7 +209,7 @@ def test_chats_take_turns_over_claims_that_are_smaller_than_their_number(
 
     policy = Policy(batch=8, lease_seconds=60, max_attempts=3)
     for _ in range(5):
-        ledger.run(database, "embed", handle, policy, turns=turns)
+        runner.run(database, "embed", handle, policy, turns=turns)
     assert sorted(lanes) == list(range(40))
 
 
@@ -229,9 +230,9 @@ def test_a_row_that_nobody_has_is_tried_once_more_though_the_setting_was_lowered
     owe(database, "message:1")
     generous = Policy(batch=10, lease_seconds=60, max_attempts=9)
     for _ in range(5):
-        ledger.run(database, "embed", failing(ValueError("broken")), generous)
+        runner.run(database, "embed", failing(ValueError("broken")), generous)
         pass_time(database)
-    ledger.run(
+    runner.run(
         database, "embed", failing(ValueError("broken")), Policy(batch=10, lease_seconds=60, max_attempts=3)
     )
     assert (row(database, "message:1")["attempts"], row(database, "message:1")["dead_at"] is None) == (
@@ -311,7 +312,7 @@ def test_finished_work_leaves_no_row_but_the_one_of_each_chat(database: Database
     owe(database, "message:1")
     owe(database, "test:1", kind="ingest")
     for kind in ("embed", "ingest"):
-        ledger.run(database, kind, done(database), Policy(batch=10, lease_seconds=60, max_attempts=3))
+        runner.run(database, kind, done(database), Policy(batch=10, lease_seconds=60, max_attempts=3))
     assert not rows(database, "message:1")
     assert row(database, "test:1")["due_at"] is None
 
@@ -326,12 +327,12 @@ def test_work_that_fails_for_the_last_time_is_not_given_up_when_something_newer_
         raise ValueError("broken")
 
     once = Policy(batch=10, lease_seconds=60, max_attempts=1)
-    ledger.run(database, "embed", handle, once)
+    runner.run(database, "embed", handle, once)
     found = row(database, "session:1")
     assert (found["dead_at"], found["attempts"], found["due_at"] is None) == (None, 0, False)
     # and nothing newer: it is given up
     pass_time(database)
-    ledger.run(database, "embed", failing(ValueError("broken")), once)
+    runner.run(database, "embed", failing(ValueError("broken")), once)
     assert row(database, "session:1")["dead_at"] is not None
 
 
@@ -353,7 +354,7 @@ def test_placing_that_fails_for_the_last_time_is_given_up_though_more_has_come(d
         owe(database, "test:1", kind="ingest")
         raise ValueError("broken")
 
-    ledger.run(database, "ingest", handle, Policy(batch=10, lease_seconds=60, max_attempts=1))
+    runner.run(database, "ingest", handle, Policy(batch=10, lease_seconds=60, max_attempts=1))
     assert row(database, "test:1")["dead_at"] is not None
 
 

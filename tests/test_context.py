@@ -10,10 +10,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event, text
 
-from pipeline import context, embed, ingest, ledger, ranges, retrieve, summarize
+from pipeline import context, embed, ingest, ranges, retrieve, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
 from pipeline.store.database import Database
@@ -60,7 +61,7 @@ def do_all(database: Database, rules: Rules, policy: Policy) -> None:
         "embed": embed.embedder(database, DeterministicEmbedder()),
     }
     for kind, handler in handlers.items():
-        while ledger.run(database, kind, handler, policy).claimed:
+        while runner.run(database, kind, handler, policy).claimed:
             pass
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline import decided, ingest, retrieve
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
 from pipeline.search import search

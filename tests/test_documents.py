@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
-from pipeline import documents, embed, ingest, ledger, memories
+from pipeline import documents, embed, ingest, memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from pipeline.text.tokens import estimate
 from schemas.context import Context
@@ -70,7 +71,7 @@ def asked_in(database: Database) -> Database:
 
 
 def embed_all(database: Database, policy: Policy) -> int:
-    return ledger.run(database, "embed", embed.embedder(database, EMBEDDER), policy).claimed
+    return runner.run(database, "embed", embed.embedder(database, EMBEDDER), policy).claimed
 
 
 def test_chunks_are_of_512_tokens_with_an_overlap_of_50() -> None:

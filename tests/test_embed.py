@@ -11,10 +11,11 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import changes, embed, ingest, ledger
+from pipeline import changes, embed, ingest
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Outcome, Policy
-from pipeline.owed import Filter, listing
+from pipeline.jobs import runner
+from pipeline.jobs.dead_letters import Filter, listing
+from pipeline.jobs.runner import Outcome, Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
@@ -57,7 +58,7 @@ def owe(database: Database, rules: Rules, policy: Policy, *contents: str) -> Non
 
 
 def embed_once(database: Database, client: DeterministicEmbedder, policy: Policy) -> Outcome:
-    return ledger.run(database, "embed", embed.embedder(database, client), policy)
+    return runner.run(database, "embed", embed.embedder(database, client), policy)
 
 
 def embedded(database: Database) -> list[object]:

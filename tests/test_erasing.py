@@ -9,8 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline import changes, derived, export, forget, forgetting, ingest, ledger, members, memories, users
-from pipeline.ledger import Policy
+from pipeline import changes, derived, export, forget, forgetting, ingest, members, memories, users
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store import chats, query_log
 from pipeline.store import erasure as store
@@ -473,7 +474,7 @@ def test_linking_somebody_while_a_tenant_is_forgotten_fails_nobody(
     begun: list[tuple[threading.Thread, list[BaseException]]] = []
 
     def finish() -> None:
-        while ledger.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
+        while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
             pass
 
     def waits() -> bool:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, forget, forgetting, ingest, ledger
+from pipeline import changes, embed, forget, forgetting, ingest
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
@@ -222,7 +223,7 @@ def test_a_forgetting_that_takes_long_goes_on_in_turns(
     monkeypatch.setattr(forgetting, "BATCH", 20)
     monkeypatch.setattr(forgetting, "SECONDS_AT_ONCE", 0.0)
     forget.start(remembered, TENANT, ZORA)
-    outcome = ledger.run(remembered, "forget", forget.forgetter(remembered, rules), policy)
+    outcome = runner.run(remembered, "forget", forget.forgetter(remembered, rules), policy)
     assert "forget" in outcome.follows
     finish(remembered, rules, policy)
     assert everywhere(remembered, "zora") == []
@@ -250,7 +251,7 @@ def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
     ingest.accept(database, TENANT, GROUP, conversation(0))
     place(database, rules, policy)
     client = Forgetful(database, rules, policy)
-    assert ledger.run(database, "embed", embed.embedder(database, client), policy).failed == 0
+    assert runner.run(database, "embed", embed.embedder(database, client), policy).failed == 0
     # those of all others are kept
     assert rows(database, "SELECT count(*) FROM message_vectors") == [(6,)]
 

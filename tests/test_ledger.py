@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from sqlalchemy import text
 
-from pipeline import ledger
-from pipeline.ledger import Claim, Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim, Policy
 from pipeline.store import claims as store_claims
 from pipeline.store import jobs
 from pipeline.store.database import Database
@@ -43,16 +43,16 @@ def pass_time(database: Database) -> None:
         connection.execute(text("UPDATE work SET due_at = now() - interval '1 s' WHERE due_at IS NOT NULL"))
 
 
-def done(database: Database) -> ledger.Handler:
+def done(database: Database) -> runner.Handler:
     def handle(tenant: str, claims: Sequence[Claim]) -> set[str]:
         with database.tenant(tenant) as connection:
-            ledger.finish(connection, claims)
+            runner.finish(connection, claims)
         return set()
 
     return handle
 
 
-def failing(error: BaseException) -> ledger.Handler:
+def failing(error: BaseException) -> runner.Handler:
     def handle(_tenant: str, _claims: Sequence[Claim]) -> set[str]:
         raise error
 
@@ -61,8 +61,8 @@ def failing(error: BaseException) -> ledger.Handler:
 
 def test_work_that_is_done_is_owed_no_more(database: Database) -> None:
     owe(database, "message:1", "message:2")
-    assert ledger.run(database, "embed", done(database), POLICY).finished == 2
-    assert ledger.run(database, "embed", done(database), POLICY).claimed == 0
+    assert runner.run(database, "embed", done(database), POLICY).finished == 2
+    assert runner.run(database, "embed", done(database), POLICY).claimed == 0
     assert not rows(database, "message:1")
 
 
@@ -73,7 +73,7 @@ def test_a_change_during_the_work_makes_it_owed_again(database: Database) -> Non
         owe(database, "session:1")
         return done(database)(tenant, claims)  # type: ignore[return-value]
 
-    ledger.run(database, "embed", handle, POLICY)
+    runner.run(database, "embed", handle, POLICY)
     assert row(database, "session:1")["due"]
 
 
@@ -83,14 +83,14 @@ def test_a_worker_whose_lease_ran_out_cannot_save_over_its_successor(database: D
 
     def slow(tenant: str, claims: Sequence[Claim]) -> set[str]:
         pass_time(database)
-        assert ledger.run(database, "embed", done(database), POLICY).finished == 1
+        assert runner.run(database, "embed", done(database), POLICY).finished == 1
         with pytest.raises(LeaseLost), database.tenant(tenant) as connection:
             connection.execute(text("UPDATE tenants SET settings = '{\"saved\": 1}'"))
-            ledger.finish(connection, claims)
+            runner.finish(connection, claims)
         saved.append(True)
         return set()
 
-    ledger.run(database, "embed", slow, POLICY)
+    runner.run(database, "embed", slow, POLICY)
     assert saved
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT settings FROM tenants")) == {}
@@ -99,11 +99,11 @@ def test_a_worker_whose_lease_ran_out_cannot_save_over_its_successor(database: D
 def test_failing_work_is_tried_again_later_and_then_given_up_with_its_error(database: Database) -> None:
     owe(database, "message:1")
     for attempt in (1, 2):
-        ledger.run(database, "embed", failing(ValueError("broken")), POLICY)
+        runner.run(database, "embed", failing(ValueError("broken")), POLICY)
         found = row(database, "message:1")
         assert (found["attempts"], found["due"], found["dead_at"]) == (attempt, False, None)
         pass_time(database)
-    ledger.run(database, "embed", failing(ValueError("broken")), POLICY)
+    runner.run(database, "embed", failing(ValueError("broken")), POLICY)
     found = row(database, "message:1")
     assert found["due_at"] is None
     assert found["dead_at"] is not None
@@ -112,14 +112,14 @@ def test_failing_work_is_tried_again_later_and_then_given_up_with_its_error(data
 
 def test_what_can_never_work_is_given_up_at_once(database: Database) -> None:
     owe(database, "message:1")
-    ledger.run(database, "embed", failing(Permanent("refused")), POLICY)
+    runner.run(database, "embed", failing(Permanent("refused")), POLICY)
     assert row(database, "message:1")["dead_at"] is not None
 
 
 def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
     owe(database, "message:1")
     for _ in range(10):
-        ledger.run(database, "embed", failing(ProviderUnavailable("away")), POLICY)
+        runner.run(database, "embed", failing(ProviderUnavailable("away")), POLICY)
         pass_time(database)
     found = row(database, "message:1")
     assert (found["attempts"], found["dead_at"]) == (0, None)
@@ -128,7 +128,7 @@ def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
 def test_a_process_that_is_stopped_gives_back_what_it_held(database: Database) -> None:
     owe(database, "message:1")
     with pytest.raises(SystemExit):
-        ledger.run(database, "embed", failing(SystemExit()), POLICY)
+        runner.run(database, "embed", failing(SystemExit()), POLICY)
     found = row(database, "message:1")
     assert (found["attempts"], found["claimed"], found["due"]) == (0, None, True)
 
@@ -139,7 +139,7 @@ def test_a_row_that_may_have_killed_its_worker_is_claimed_alone(database: Databa
         claimed = store_claims.claim(connection, "embed", batch=3, lease_seconds=60, max_attempts=3)
     assert len(claimed.rows) == 3
     pass_time(database)  # the worker died without a word
-    sizes = [ledger.run(database, "embed", done(database), POLICY).claimed for _ in range(3)]
+    sizes = [runner.run(database, "embed", done(database), POLICY).claimed for _ in range(3)]
     assert sizes == [1, 1, 1]
 
 
@@ -157,7 +157,7 @@ def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(da
 
 def test_a_change_revives_what_was_given_up(database: Database) -> None:
     owe(database, "message:1")
-    ledger.run(database, "embed", failing(Permanent("refused")), POLICY)
+    runner.run(database, "embed", failing(Permanent("refused")), POLICY)
     owe(database, "message:1")
     found = row(database, "message:1")
     assert (found["dead_at"], found["attempts"], found["due"]) == (None, 0, True)
@@ -172,7 +172,7 @@ def test_a_tenant_with_a_flood_does_not_starve_a_small_one(database: Database) -
         tenants.extend([tenant] * len(claims))
         return done(database)(tenant, claims)  # type: ignore[return-value]
 
-    ledger.run(database, "embed", handle, POLICY)
+    runner.run(database, "embed", handle, POLICY)
     assert sorted(tenants) == ["loud"] * 9 + ["quiet"]
 
 
@@ -185,7 +185,7 @@ def test_one_tenants_failure_leaves_the_others_of_the_batch_alone(database: Data
             raise ValueError("broken")
         return done(database)(tenant, claims)  # type: ignore[return-value]
 
-    outcome = ledger.run(database, "embed", handle, POLICY)
+    outcome = runner.run(database, "embed", handle, POLICY)
     assert (outcome.finished, outcome.failed) == (1, 1)
     assert not rows(database, "message:1", tenant="b")
 
@@ -197,11 +197,11 @@ def test_what_follows_is_told_before_the_rest_of_the_batch_is_done(database: Dat
     def one_by_one(tenant: str, claims: Sequence[Claim]) -> Iterator[str]:
         for claim in claims:
             with database.tenant(tenant) as connection:
-                ledger.finish(connection, [claim])
+                runner.finish(connection, [claim])
             happened.append(claim.key)
             yield "embed"
 
-    outcome = ledger.run(database, "ingest", one_by_one, POLICY, happened.append)
+    outcome = runner.run(database, "ingest", one_by_one, POLICY, happened.append)
     assert happened == ["test:1", "embed", "test:2", "embed"]
     assert outcome.follows == {"embed"}
 
@@ -212,11 +212,11 @@ def test_what_follows_is_told_even_if_the_rest_of_the_batch_fails(database: Data
 
     def half(tenant: str, claims: Sequence[Claim]) -> Iterator[str]:
         with database.tenant(tenant) as connection:
-            ledger.finish(connection, claims[:1])
+            runner.finish(connection, claims[:1])
         yield "embed"
         raise ProviderUnavailable("it is away")
 
-    ledger.run(database, "ingest", half, POLICY, told.append)
+    runner.run(database, "ingest", half, POLICY, told.append)
     assert told == ["embed"]
     assert row(database, "test:1")["due_at"] is None
     assert row(database, "test:2")["due_at"] is not None
@@ -231,5 +231,5 @@ def test_of_a_batch_those_are_served_first_who_have_little_in_it(database: Datab
         served.append(tenant)
         return done(database)(tenant, claims)
 
-    ledger.run(database, "embed", handle, POLICY)
+    runner.run(database, "embed", handle, POLICY)
     assert served == ["small", "a-big-one"]

@@ -4,8 +4,9 @@ import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-from pipeline import forget, ingest, ledger, members
-from pipeline.ledger import Policy
+from pipeline import forget, ingest, members
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import Retryable
@@ -61,7 +62,7 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(
     with ThreadPoolExecutor(1) as pool:
         speaking = pool.submit(speak)
         forget.start(shared, tenant, Subject(kind="user", sender_id="test:ann"))
-        while ledger.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
+        while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
             pass
         speaking.result()
     assert "test:ann" in members.show(shared, tenant, CHAT.chat_id).members
@@ -74,7 +75,7 @@ def test_a_forgotten_chats_speakers_are_named_no_more_when_others_talk_on(
     forget.start(shared, tenant, Subject(kind="chat", chat_id=CHAT.chat_id))
     later = message(2, id="later", sender_id="test:bob", sent_at="2126-01-01T00:00:00Z")
     accepted(shared, tenant, [later])
-    while ledger.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
+    while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
         pass
     found = members.show(shared, tenant, CHAT.chat_id)
     assert (found.members, found.unnamed) == (["test:bob"], True)

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, text
 
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline import ingest
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn

@@ -11,10 +11,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import changes, context, embed, forget, ingest, ledger, moving, search
+from pipeline import changes, context, embed, forget, ingest, moving, search
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.forgetting import Forgetting
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
 from pipeline.store import messages
@@ -42,7 +43,7 @@ def accept(database: Database, chat: ChatIn, *said: MessageIn) -> ingest.Accepte
 
 
 def finish(database: Database, rules: Rules, policy: Policy) -> None:
-    while ledger.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
+    while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
         pass
 
 
@@ -365,14 +366,14 @@ def test_forgetting_waits_until_a_chat_is_where_it_goes(
     assert accept(database, OLD, *talk(0)).kept_out == 6
 
 
-def _claims(database: Database, policy: Policy) -> Sequence[ledger.Claim]:
-    taken: list[ledger.Claim] = []
+def _claims(database: Database, policy: Policy) -> Sequence[runner.Claim]:
+    taken: list[runner.Claim] = []
 
-    def take(_: str, claims: Sequence[ledger.Claim]) -> set[str]:
+    def take(_: str, claims: Sequence[runner.Claim]) -> set[str]:
         taken.extend(claims)
         return set()
 
-    ledger.run(database, "forget", take, policy)
+    runner.run(database, "forget", take, policy)
     return taken
 
 
@@ -431,7 +432,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
 
     def go_on(kind: str) -> None:
         while not over.is_set():
-            if not ledger.run(database, kind, handlers[kind], small).claimed:
+            if not runner.run(database, kind, handlers[kind], small).claimed:
                 time.sleep(0.01)
 
     with ThreadPoolExecutor(len(handlers)) as pool, pytest.MonkeyPatch.context() as patch:

@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill, embed, ingest, ledger, ranges, summarize
+from pipeline import backfill, embed, ingest, ranges, summarize
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ledger import Handler, Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Handler, Policy
 from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
 from pipeline.store import jobs
@@ -43,7 +44,7 @@ class Counting(DeterministicEmbedder):
 def run(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
     """Do everything of a kind that is due; how many rows."""
     done = 0
-    while (outcome := ledger.run(database, kind, handler, policy)).claimed:
+    while (outcome := runner.run(database, kind, handler, policy)).claimed:
         done += outcome.finished
     return done
 
@@ -206,7 +207,7 @@ class Away(DeterministicEmbedder):
 
 
 def test_a_provider_that_is_away_leaves_vectors_owed(two_sessions: Database, policy: Policy) -> None:
-    outcome = ledger.run(two_sessions, "embed", embed.embedder(two_sessions, Away()), policy)
+    outcome = runner.run(two_sessions, "embed", embed.embedder(two_sessions, Away()), policy)
     assert (outcome.finished, outcome.failed) == (0, 7)
     assert rows(two_sessions, "SELECT max(attempts), count(due_at) FROM work WHERE kind = 'embed'") == [
         (0, 7)
@@ -258,7 +259,7 @@ def finish(database: Database, rules: Rules, policy: Policy, version: int = 1) -
 
 
 def run_once(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
-    return ledger.run(database, kind, handler, policy).claimed
+    return runner.run(database, kind, handler, policy).claimed
 
 
 def state(database: Database) -> tuple[object, ...]:
@@ -291,7 +292,7 @@ def test_a_backfill_is_complete_when_nothing_is_missing_whoever_asked_for_it_las
     def step() -> object:
         with two_sessions.maintenance() as connection:
             connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
-        ledger.run(two_sessions, "backfill", window, policy)
+        runner.run(two_sessions, "backfill", window, policy)
         return state(two_sessions)[0]
 
     for _ in range(4):
@@ -313,7 +314,7 @@ def test_a_backfill_does_not_wait_for_what_came_after_it(
     for _ in range(4):
         with two_sessions.maintenance() as connection:
             connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
-        ledger.run(two_sessions, "backfill", window, policy)
+        runner.run(two_sessions, "backfill", window, policy)
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     # Given that something it has looked at is asked for once more, later
     with two_sessions.tenant(TENANT) as connection:
@@ -321,7 +322,7 @@ def test_a_backfill_does_not_wait_for_what_came_after_it(
         connection.execute(text("UPDATE work SET owed_since = now() + interval '1 min' WHERE kind = 'embed'"))
     with two_sessions.maintenance() as connection:
         connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
-    ledger.run(two_sessions, "backfill", window, policy)
+    runner.run(two_sessions, "backfill", window, policy)
     assert state(two_sessions)[0] == "completed"
 
 

@@ -10,8 +10,9 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline import ingest, ledger
-from pipeline.ledger import Policy
+from pipeline import ingest
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -76,8 +77,8 @@ def locked(settings: Settings, chat_id: str) -> Iterator[None]:
         yield
 
 
-def once(database: Database, rules: Rules, policy: Policy) -> ledger.Outcome:
-    return ledger.run(database, "ingest", ingest.placer(database, rules), policy)
+def once(database: Database, rules: Rules, policy: Policy) -> runner.Outcome:
+    return runner.run(database, "ingest", ingest.placer(database, rules), policy)
 
 
 # What it costs
@@ -256,12 +257,12 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
         ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     placer = ingest.placer(database, rules)
 
-    def late(tenant_id: str, claims: Sequence[ledger.Claim]) -> Iterator[str]:
+    def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Iterator[str]:
         with database.maintenance() as connection:
             connection.execute(text("UPDATE work SET token = token + 1000 WHERE key = 'test:1'"))
         yield from placer(tenant_id, claims)
 
-    outcome = ledger.run(database, "ingest", late, policy)
+    outcome = runner.run(database, "ingest", late, policy)
     assert outcome.claimed == 3
     assert rows(database, "SELECT chat_id FROM arrivals") == [("test:1",)]
 

@@ -15,7 +15,7 @@ from pipeline import chosen, context, ingest
 from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.found import Remembered
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.profiles import PROFILES, Parameters, parameters_for
 from pipeline.ranking import rerank

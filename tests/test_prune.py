@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from pipeline import forget, ingest, tombstones
 from pipeline import prune as pruning
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.prune import prune, prune_all, retention_of
 from pipeline.retention import Retention
 from pipeline.rules import Rules

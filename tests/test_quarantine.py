@@ -3,8 +3,9 @@
 import pytest
 from sqlalchemy import create_engine, text
 
-from pipeline import ingest, ledger, quarantine
-from pipeline.ledger import Policy
+from pipeline import ingest, quarantine
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.sweep import sweep
@@ -39,9 +40,9 @@ def refuse(settings: Settings, condition: str = "'Mallory' = ANY(NEW.participant
     as_owner(settings, REFUSE.format(condition=condition))
 
 
-def turn(database: Database, rules: Rules, policy: Policy) -> ledger.Outcome:
+def turn(database: Database, rules: Rules, policy: Policy) -> runner.Outcome:
     """One try at what is due, however long a failure would have it wait."""
-    outcome = ledger.run(database, "ingest", ingest.placer(database, rules), policy)
+    outcome = runner.run(database, "ingest", ingest.placer(database, rules), policy)
     pass_time(database)
     return outcome
 

@@ -6,7 +6,7 @@ from sqlalchemy import text
 from pipeline import embed, forget, ingest, querylog, tombstones
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
 from pipeline.store import query_log as store

@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill, embed, ingest, ledger, ranges
+from pipeline import backfill, embed, ingest, ranges
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store import jobs
 from pipeline.store.database import Database
@@ -157,7 +158,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
     longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
     start(database, longer)
     backfiller = backfill.backfiller(database, current(longer))
-    turn = threading.Thread(target=lambda: ledger.run(database, "backfill", backfiller, policy))
+    turn = threading.Thread(target=lambda: runner.run(database, "backfill", backfiller, policy))
     with locked(settings, "test:1"):
         # When they are cut anew
         turn.start()
@@ -168,7 +169,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
         assert chats_cut(database) == [("test:0",)]
         assert rows(database, "SELECT seen, \"cursor\"->>'after' FROM backfills") == [(1, "test:0")]
         ingest.accept(database, TENANT, ChatIn(chat_id="test:0"), [message(1)])
-        assert ledger.run(database, "ingest", ingest.placer(database, longer), policy).finished == 1
+        assert runner.run(database, "ingest", ingest.placer(database, longer), policy).finished == 1
         assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
     turn.join(30)
     assert chats_cut(database) == [("test:0",), ("test:1",), ("test:2",)]
@@ -190,7 +191,7 @@ def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
     start(database, rules)
     backfiller = backfill.backfiller(database, current(rules))
     for done in (1, 2, 3):
-        assert ledger.run(database, "backfill", backfiller, policy).finished == 1
+        assert runner.run(database, "backfill", backfiller, policy).finished == 1
         assert state(database)[2] == done
 
 
@@ -203,12 +204,12 @@ def test_a_backfill_whose_claim_was_lost_saves_nothing(
     start(database, rules)
     backfiller = backfill.backfiller(database, current(rules))
 
-    def late(tenant_id: str, claims: Sequence[ledger.Claim]) -> Iterable[str]:
+    def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Iterable[str]:
         with database.maintenance() as connection:
             connection.execute(text("UPDATE work SET token = token + 1000 WHERE kind = 'backfill'"))
         return backfiller(tenant_id, claims)
 
-    assert ledger.run(database, "backfill", late, policy).failed == 1
+    assert runner.run(database, "backfill", late, policy).failed == 1
     assert state(database)[2] == 0
 
 

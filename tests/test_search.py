@@ -14,7 +14,7 @@ from pipeline import ingest, searching
 from pipeline import search as modes
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store import vector_search
 from pipeline.store.database import Database

@@ -8,8 +8,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import ingest, ledger, sessionize
-from pipeline.ledger import Policy
+from pipeline import ingest, sessionize
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.text import tokens
@@ -21,7 +22,7 @@ CHAT = ChatIn(chat_id="test:1")
 
 
 def place_all(database: Database, rules: Rules, policy: Policy) -> None:
-    while ledger.run(database, "ingest", ingest.placer(database, rules), policy).claimed:
+    while runner.run(database, "ingest", ingest.placer(database, rules), policy).claimed:
         pass
 
 

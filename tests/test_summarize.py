@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, ingest, ledger, summarize
+from pipeline import changes, ingest, summarize
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store import jobs
 from pipeline.store.database import Database
@@ -42,7 +43,7 @@ def rolling(rules: Rules) -> Rules:
     return Rules(**{**rules.__dict__, "rolling_messages": ROLLING, "rolling_tokens": 10**6})
 
 
-def rolls(database: Database, client: Reading) -> ledger.Handler:
+def rolls(database: Database, client: Reading) -> runner.Handler:
     return summarize.summarizer(
         database, client, min_messages=4, version=1, rolling_messages=ROLLING, rolling_tokens=10**6
     )
@@ -90,7 +91,7 @@ def test_a_summary_is_saved_although_its_chat_goes_on_meanwhile(
     chat.say(ROLLING)
     client = Reading(lambda _call: chat.say(2))
     # When its session is summarized
-    ledger.run(database, "summarize", rolls(database, client), policy)
+    runner.run(database, "summarize", rolls(database, client), policy)
     # Then what was read is saved as what was read
     assert stored(database) == [(ROLLING, ROLLING + 2, True, True, "open")]
     assert rows(database, "SELECT kind FROM work WHERE key LIKE 'session:%' AND kind = 'embed'") == [
@@ -145,7 +146,7 @@ def test_a_session_that_closed_and_grew_while_it_was_summarized_is_summarized_ag
     ingest.accept(database, TENANT, CHAT, [message(n, f"the boiler shows E{n}") for n in range(5)])
     place(database, rules, policy)
     client = Reading(more)
-    ledger.run(database, "summarize", summarizer(database, client=client), policy)
+    runner.run(database, "summarize", summarizer(database, client=client), policy)
     assert stored(database) == [(5, 6, True, True, "closed")]
     run(database, "summarize", summarizer(database, client=client), policy)
     assert stored(database) == [(6, 6, False, False, "summarized")]
@@ -179,7 +180,7 @@ def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
             text("UPDATE work SET due_at = NULL WHERE kind = 'summarize' AND key <> :key"),
             {"key": f"session:{session}"},
         )
-    ledger.run(database, "summarize", summarizer(database, client=client), policy)
+    runner.run(database, "summarize", summarizer(database, client=client), policy)
     assert len(client.calls) == 1
     assert rows(database, "SELECT count(*) FROM conversation_sessions WHERE summary_text IS NOT NULL") == [
         (0,)

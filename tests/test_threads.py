@@ -6,7 +6,7 @@ import pytest
 
 from pipeline import changes, context, export, ingest, querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store import messages as store
 from pipeline.store.database import Database

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from pipeline import export, forget, ingest, ledger, memories, tombstones, users
+from pipeline import export, forget, ingest, memories, tombstones, users
 from pipeline.context import build_context, search
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
 from pipeline.store import identities as store
@@ -45,7 +46,7 @@ def shown(database: Database, tenant: str, user: str, chat: str = PHONE.chat_id)
 
 def forgotten(database: Database, tenant: str, sender: str, rules: Rules, policy: Policy) -> dict[str, int]:
     receipt = forget.start(database, tenant, Subject(kind="user", sender_id=sender))
-    while ledger.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
+    while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
         pass
     return forget.get(database, tenant, receipt.id).counts
 
@@ -241,7 +242,7 @@ def test_memories_of_a_chat_that_is_off_or_forgotten_or_not_there_are_not_writte
     with pytest.raises(InvalidInput, match="there is no session 4711"):
         memories.remember(shared, ann, MemoryIn(scope="session", session_id=4711, content="now"))
     forget.start(shared, ann, Subject(kind="chat", chat_id=WORK.chat_id))
-    while ledger.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
+    while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
         pass
     for content in ("likes ink", "likes pens"):
         past = {"learned_in": WORK.chat_id, "said_at": "2026-03-02T18:00:00Z"}

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context, ingest, ledger, retrieve, searching
-from pipeline.ledger import Policy
+from pipeline import context, ingest, retrieve, searching
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.question import parse
 from pipeline.question.parse import Question
 from pipeline.rules import Rules
@@ -144,7 +145,7 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
     ]
     ingest.accept(database, TENANT, CHAT, said)
     placer = ingest.placer(database, Rules.of(settings))
-    while ledger.run(database, "ingest", placer, policy).claimed:
+    while runner.run(database, "ingest", placer, policy).claimed:
         pass
     return database
 

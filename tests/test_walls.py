@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import SchemaOutdated, SettingsError

@@ -8,9 +8,10 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from pipeline import context, forget, ingest, ledger
+from pipeline import context, forget, ingest
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.text import caches
@@ -60,7 +61,7 @@ def test_what_was_forgotten_is_in_no_cache(
         assert word in found.text
     # When they are forgotten
     forget.start(database, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id))
-    while ledger.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
+    while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
         pass
     del said, found, query, asked
     gc.collect()

@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from redis.exceptions import RedisError
 
-from pipeline.owed import Filter, Payload
+from pipeline.jobs.dead_letters import Filter, Payload
 from schemas.errors import NotFound, QueueUnavailable
 from schemas.kinds import PAYLOAD
 from schemas.payloads import TenantId

@@ -14,11 +14,12 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline import backfill, embed, forget, ingest, ledger, summarize
+from pipeline import backfill, embed, forget, ingest, summarize
 from pipeline.clients.extractive import make_summarizer
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
-from pipeline.ledger import Handler, Outcome, Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Handler, Outcome, Policy
 from pipeline.rules import Rules
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
@@ -145,9 +146,9 @@ def run(app: Celery, kind: str, handler: Handler) -> Outcome:
 
     with waiting():
         until = time.monotonic() + ABANDONED_SECONDS
-        outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
+        outcome = runner.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
         while outcome.abandoned and time.monotonic() < until:
-            outcome = ledger.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
+            outcome = runner.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
     for follower in sorted(left):
         queues.hint(app, follower)
     if outcome.more:

@@ -19,10 +19,11 @@ from ops import connection, migrate
 from ops.bench.cases import Case, Say
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.eval.samples import samples
-from pipeline import embed, ingest, ledger
+from pipeline import embed, ingest
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace, Vector
@@ -128,7 +129,7 @@ class _Bench:
         )
         done, started = 0, time.monotonic()
         while done < wanted:
-            outcome = ledger.run(self._held.database, "embed", self._handler, policy)
+            outcome = runner.run(self._held.database, "embed", self._handler, policy)
             if not outcome.finished:
                 raise RuntimeError("nothing was embedded")
             done += outcome.finished
@@ -141,7 +142,7 @@ def _fill(held: Resources) -> None:
     for number in range(CHATS):
         chat = ChatIn(chat_id=f"bench:{number}")
         ingest.accept(held.database, held.settings.tenant, chat, said[number * EACH : (number + 1) * EACH])
-    while ledger.run(held.database, "ingest", held.placer, held.policy("ingest")).claimed:
+    while runner.run(held.database, "ingest", held.placer, held.policy("ingest")).claimed:
         pass
 
 

@@ -22,8 +22,9 @@ from ops.bench.cases import Case, Say
 from ops.bench.talk import VOCABULARY
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import changes, forget, ingest, ledger
-from pipeline.ledger import Policy
+from pipeline import changes, forget, ingest
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
@@ -123,8 +124,8 @@ def _talk(database: Database, rules: Rules) -> None:
     _work(database, "ingest", ingest.placer(database, rules))
 
 
-def _work(database: Database, kind: str, handler: ledger.Handler) -> None:
-    while ledger.run(database, kind, handler, Policy(batch=10, lease_seconds=600, max_attempts=3)).claimed:
+def _work(database: Database, kind: str, handler: runner.Handler) -> None:
+    while runner.run(database, kind, handler, Policy(batch=10, lease_seconds=600, max_attempts=3)).claimed:
         pass
 
 

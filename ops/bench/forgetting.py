@@ -13,8 +13,9 @@ from sqlalchemy import text
 from ops.bench.talk import START, VOCABULARY
 from ops.eval import shipped
 from ops.eval.shipped import Shipped
-from pipeline import forget, ledger, querylog
+from pipeline import forget, querylog
 from pipeline.context import build_context
+from pipeline.jobs import runner
 from pipeline.memories import remember
 from pipeline.rules import Rules
 from pipeline.store.database import Database
@@ -163,7 +164,7 @@ def _forget(backscroll: Shipped) -> Receipt:
     receipt = forget.start(database, tenant, Subject(kind="user", sender_id="bench:1"))
     handler = forget.forgetter(database, Rules.of(backscroll.settings))
     while receipt.finished_at is None:
-        ledger.run(database, "forget", handler, resources.policy("forget"))
+        runner.run(database, "forget", handler, resources.policy("forget"))
         receipt = forget.get(database, tenant, receipt.id)
     return receipt
 
@@ -173,7 +174,7 @@ def _again(backscroll: Shipped) -> int:
     resources = backscroll.resources
     before = _clock(resources.database, backscroll.settings.tenant)
     for kind, handler in (("summarize", resources.summarizer), ("embed", resources.embed)):
-        while ledger.run(resources.database, kind, handler, resources.policy(kind)).claimed:
+        while runner.run(resources.database, kind, handler, resources.policy(kind)).claimed:
             pass
     with resources.database.tenant(backscroll.settings.tenant) as connection:
         return int(

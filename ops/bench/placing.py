@@ -21,7 +21,8 @@ from ops import migrate
 from ops.bench.cases import Case, Say
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import ingest, ledger
+from pipeline import ingest
+from pipeline.jobs import runner
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.settings import Settings
 from workers.logging import configure_logging
@@ -153,7 +154,7 @@ def _work(settings: Settings, ready: Event, go: Event, end: Event) -> None:
     ready.set()
     go.wait()
     while not end.is_set():
-        if not ledger.run(resources.database, "ingest", resources.placer, policy).claimed:
+        if not runner.run(resources.database, "ingest", resources.placer, policy).claimed:
             time.sleep(0.02)
     resources.database.close()
 
@@ -200,7 +201,7 @@ def _backlog(resources: Resources, say: Say) -> Iterator[Case]:
     took = []
     while True:
         began = time.monotonic()
-        if not ledger.run(resources.database, "ingest", resources.placer, resources.policy("ingest")).claimed:
+        if not runner.run(resources.database, "ingest", resources.placer, resources.policy("ingest")).claimed:
             break
         took.append(time.monotonic() - began)
         say(f"turns of placing: {len(took)}")
@@ -215,7 +216,7 @@ def _backlog(resources: Resources, say: Say) -> Iterator[Case]:
 
 
 def _place_all(resources: Resources) -> None:
-    while ledger.run(resources.database, "ingest", resources.placer, resources.policy("ingest")).claimed:
+    while runner.run(resources.database, "ingest", resources.placer, resources.policy("ingest")).claimed:
         pass
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from pipeline.ledger import OUTAGE_SECONDS
+from pipeline.jobs.runner import OUTAGE_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)

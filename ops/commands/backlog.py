@@ -20,7 +20,7 @@ from schemas.settings import Settings
 if TYPE_CHECKING:
     from celery import Celery
 
-    from pipeline.owed import Changed, Filter, Item
+    from pipeline.jobs.dead_letters import Changed, Filter, Item
     from pipeline.store.database import Database
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -57,9 +57,9 @@ class Backlog:
 
         Without Redis that of the ledger, and it says so; raises `QueueUnavailable` where payloads are asked for.
         """
-        from pipeline import owed
+        from pipeline.jobs import dead_letters
 
-        items, total = owed.listing(self._database, self._scope, wanted, limit)
+        items, total = dead_letters.listing(self._database, self._scope, wanted, limit)
         letters = self._payloads(wanted)
         both = sorted([*items, *letters], key=lambda item: item.since or _LONG_AGO)
         return both[:limit], total + len(letters)
@@ -82,7 +82,7 @@ class Backlog:
 
     def find(self, kind: str, key: str) -> Item:
         """One piece of work. Raises `NotFound`, and `InvalidInput` when several tenants have it."""
-        from pipeline.owed import Filter
+        from pipeline.jobs.dead_letters import Filter
 
         items, _ = self.listing(Filter(kind=kind, key=key))
         if not items:
@@ -99,9 +99,9 @@ class Backlog:
 
     def chat_of(self, item: Item) -> str | None:
         """The chat that it is about; None: of no chat, or what it is about is gone."""
-        from pipeline import owed
+        from pipeline.jobs import dead_letters
 
-        return owed.chat_of(self._database, item)
+        return dead_letters.chat_of(self._database, item)
 
     def text_of(self, item: Item) -> str | None:
         """What a payload says, as JSON; None: it is none."""
@@ -114,10 +114,10 @@ class Backlog:
 
     def replay(self, items: Sequence[Item]) -> Changed:
         """Have work done again, and tell the workers."""
-        from pipeline import owed
+        from pipeline.jobs import dead_letters
 
         work, payloads = _parted(items)
-        changed = owed.replay(self._database, work)
+        changed = dead_letters.replay(self._database, work)
         kinds = {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}
         with opened_hints(self._settings, rendering.err()) as hints:
             for each in sorted(kinds & set(KINDS)):
@@ -130,10 +130,10 @@ class Backlog:
 
     def drop(self, items: Sequence[Item], *, payloads_too: bool) -> Changed:
         """Give work up for good; payloads, whose messages are stored nowhere else, only where it is said."""
-        from pipeline import owed
+        from pipeline.jobs import dead_letters
 
         work, payloads = _parted(items)
-        changed = owed.drop(self._database, work)
+        changed = dead_letters.drop(self._database, work)
         if not payloads or not payloads_too:
             return _with(changed, payloads, set())
         from workers import letters
@@ -162,7 +162,7 @@ def _parted(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
 
 
 def _with(changed: Changed, payloads: Sequence[Item], done: set[str]) -> Changed:
-    from pipeline.owed import Changed
+    from pipeline.jobs.dead_letters import Changed
 
     return Changed(
         items=changed.items + [item for item in payloads if item.key in done],

@@ -20,7 +20,7 @@ from schemas.errors import InvalidInput
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
 
 if TYPE_CHECKING:
-    from pipeline.owed import Changed, Filter, Item
+    from pipeline.jobs.dead_letters import Changed, Filter, Item
 
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -207,7 +207,7 @@ def drop(
     cannot be given up: replay it, or forget the messages. A payload's messages are stored nowhere else: `--all`
     drops none without `--kind payload`.
     """
-    from pipeline.owed import DROPPABLE
+    from pipeline.jobs.dead_letters import DROPPABLE
 
     wanted = _filter(state, of_kind, error, older_than)
     kind, key = _named(kind, key)
@@ -226,7 +226,7 @@ def drop(
 
 
 def _filter(state: str, kind: str | None, error: str | None, older_than: str | None) -> Filter:
-    from pipeline.owed import Filter
+    from pipeline.jobs.dead_letters import Filter
 
     return Filter(
         state=state,
@@ -257,7 +257,7 @@ def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
 
 def _why(item: Item) -> str:
     """Its error; of a payload what it is, too."""
-    from pipeline.owed import Payload
+    from pipeline.jobs.dead_letters import Payload
 
     if not isinstance(item, Payload):
         return item.error or ""

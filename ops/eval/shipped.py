@@ -11,10 +11,11 @@ from sqlalchemy import NullPool, create_engine, text
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import checkup, ingest, ledger
+from pipeline import checkup, ingest
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
-from pipeline.ledger import Handler
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Handler
 from schemas.context import Context
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -47,7 +48,7 @@ class Shipped:
         ]
         for kind, handler in work[:1] if only_place else work:
             progress(f"{chat.chat_id}: {kind}")
-            while ledger.run(self.resources.database, kind, handler, self.resources.policy(kind)).claimed:
+            while runner.run(self.resources.database, kind, handler, self.resources.policy(kind)).claimed:
                 pass
 
     def vacuum(self) -> None:

@@ -5,7 +5,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from schemas.tables.columns import TIME, may, metadata, need, refers
 
-# what is owed: see pipeline/ledger.py
+# what is owed: see pipeline/jobs/runner.py
 work = Table(
     "work",
     metadata,

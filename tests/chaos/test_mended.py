@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import embed, ledger
+from pipeline import embed
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Claim, Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim, Policy
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable
@@ -54,7 +55,7 @@ def test_what_postgres_interrupted_is_tried_again_soon_and_what_a_provider_did_a
     with database.tenant(TENANT) as connection:
         connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:tenant)"), {"tenant": TENANT})
         jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
-    ledger.run(database, "embed", interrupted, policy)
+    runner.run(database, "embed", interrupted, policy)
     with database.tenant(TENANT) as connection:
         row = connection.execute(
             text("SELECT extract(epoch FROM due_at - now()) AS seconds, attempts FROM work")

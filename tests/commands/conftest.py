@@ -17,10 +17,11 @@ from ops import cli
 from ops.commands.sources import open_source
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import environment
-from pipeline import backfill, embed, importing, ingest, ledger, summarize
+from pipeline import backfill, embed, importing, ingest, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.platforms.records import ImportOptions
 from pipeline.rules import Rules
 from pipeline.store.database import Database
@@ -98,14 +99,14 @@ class Workers:
         """Do a batch of each kind; how many rows were claimed."""
         policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
         return sum(
-            ledger.run(self._database, kind, handler, policy).claimed
+            runner.run(self._database, kind, handler, policy).claimed
             for kind, handler in self._handlers.items()
         )
 
     def run_only(self, kind: str) -> None:
         """Do what is due of one kind."""
         policy = Policy(batch=200, lease_seconds=60, max_attempts=3)
-        while ledger.run(self._database, kind, self._handlers[kind], policy).claimed:
+        while runner.run(self._database, kind, self._handlers[kind], policy).claimed:
             pass
 
     def finish(self) -> None:

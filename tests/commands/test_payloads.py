@@ -9,7 +9,7 @@ import pytest
 import redis as redis_client
 from celery import Celery
 
-from pipeline.owed import Filter
+from pipeline.jobs.dead_letters import Filter
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import Run

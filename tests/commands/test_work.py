@@ -5,10 +5,10 @@ import io
 import pytest
 from sqlalchemy import text
 
-from pipeline import ledger
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.ingest import accept
-from pipeline.ledger import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from pipeline.summarize import summarizer
 from schemas.messages import ChatIn
@@ -29,7 +29,7 @@ def talk(database: Database, chat_id: str = CHAT, count: int = 6, tenant: str = 
 
 def kill(database: Database, kind: str) -> None:
     """Let everything owed of a kind fail until it is given up."""
-    while ledger.run(database, kind, failing(ValueError("model fell over")), POLICY).claimed:
+    while runner.run(database, kind, failing(ValueError("model fell over")), POLICY).claimed:
         pass_time(database)
 
 
@@ -167,7 +167,7 @@ def test_work_that_is_being_done_is_left_to_its_worker(run: Run, database: Datab
         assert (left["replayed"], len(left["left"])) == ([], 1)
         raise ValueError("and then it failed")
 
-    ledger.run(database, "ingest", handle, POLICY)
+    runner.run(database, "ingest", handle, POLICY)
     (item,) = run("work", "list", "--state", "retrying", "--json").json["work"]
     assert item["attempts"] == 1
 
@@ -185,7 +185,7 @@ def test_a_result_in_flight_is_thrown_away_when_its_work_is_dropped(
             return super().summarize(*arguments, **options)  # type: ignore[arg-type]
 
     handler = summarizer(database, Slow(), min_messages=4, version=settings.session_summary_version)
-    ledger.run(database, "summarize", handler, POLICY)
+    runner.run(database, "summarize", handler, POLICY)
     assert statuses(database) == [("failed", "dropped by an operator")]
 
 

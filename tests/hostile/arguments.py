@@ -11,13 +11,14 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from pipeline import backfill, checkup, owed, retrieve, searching, themes
+from pipeline import backfill, checkup, retrieve, searching, themes
 from pipeline.audience import Visible
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
 from pipeline.importing import ChatTally, Tally
-from pipeline.ledger import Policy
+from pipeline.jobs import dead_letters
+from pipeline.jobs.runner import Policy
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
 from pipeline.question import parse
@@ -325,7 +326,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "claims": lambda a: a.claims,
     "items": lambda a: a.items,
     "item": lambda a: a.items[0],
-    "wanted": lambda a: owed.Filter(error=None if a.theme.empty else a.theme.text),
+    "wanted": lambda a: dead_letters.Filter(error=None if a.theme.empty else a.theme.text),
     "request": lambda a: BackfillRequest(
         kind="embed", chat_id=None if a.theme.empty else a.chat_id, missing_only=False
     ),

@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipeline import asking, owed, searching
+from pipeline import asking, searching
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ledger import Claim
+from pipeline.jobs import dead_letters
+from pipeline.jobs.runner import Claim
 from pipeline.profiles import PROFILES
 from pipeline.store import filters, spaces
 from pipeline.store.chats import Chat
@@ -152,10 +153,10 @@ class Caller:
         ]
 
     @property
-    def items(self) -> list[owed.Item]:
+    def items(self) -> list[dead_letters.Item]:
         """What an operator of the hostile tenant may name: pieces of work with the victim's keys."""
         return [
-            owed.Item(
+            dead_letters.Item(
                 tenant_id=MALLORY,
                 kind=kind,
                 key=key,

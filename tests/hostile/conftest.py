@@ -8,7 +8,7 @@ import pytest
 
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.redis import EmbeddedRedis
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings

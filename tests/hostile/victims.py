@@ -11,7 +11,7 @@ from pipeline import backfill, changes, embed, forget, ingest, memories, tombsto
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
-from pipeline.ledger import Policy
+from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.rules import Rules
 from pipeline.store import jobs, sessions

@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery
 
 from ops.commands import broker
-from pipeline.owed import Filter
+from pipeline.jobs.dead_letters import Filter
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SWEEP_SECONDS, Deployment, clock, talk

@@ -6,7 +6,7 @@ import pytest
 
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import ROOT
-from pipeline.owed import Filter
+from pipeline.jobs.dead_letters import Filter
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes import venom

@@ -7,8 +7,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from pipeline import forget, ledger
-from pipeline.ledger import Policy
+from pipeline import forget
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings
@@ -27,7 +28,7 @@ def contents(database: Database) -> list[str]:
 def do_forget(database: Database, settings: Settings) -> None:
     """What a worker does."""
     policy = Policy(batch=10, lease_seconds=60, max_attempts=3)
-    while ledger.run(database, "forget", forget.forgetter(database, Rules.of(settings)), policy).claimed:
+    while runner.run(database, "forget", forget.forgetter(database, Rules.of(settings)), policy).claimed:
         pass
 
 

@@ -1,0 +1,1 @@
+"""Durable work in Postgres: enqueue, claim under a lease, retry, give up."""
