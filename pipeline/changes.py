@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row
 
-from pipeline import derived, ranges, tombstones
+from pipeline import derived, ranges
+from pipeline.people import suppression
 from pipeline.rules import Rules
 from pipeline.store import chat_moves, chats, counters, receipts
 from pipeline.store import edits as store
@@ -123,18 +124,18 @@ def _edited_at(
     connection: Connection, chat_id: str, external_id: str, edited_at: datetime | None
 ) -> datetime | None:
     """When an edit was made; None: its message was deleted, or its chat or all was forgotten since."""
-    if tombstones.stands(connection, "message", chat_id, external_id):
+    if suppression.stands(connection, "message", chat_id, external_id):
         return None
     now = chats.database_now(connection)
     at = now if edited_at is None or edited_at > now + AHEAD else edited_at
-    return None if tombstones.stopped(connection, at, ("chat", chat_id), ("tenant",)) else at
+    return None if suppression.stopped(connection, at, ("chat", chat_id), ("tenant",)) else at
 
 
 def _outcome(
     connection: Connection, message: Row[Any], content: str, at: datetime
 ) -> Literal["edited", "unchanged", "kept_out"]:
     """What becomes of an edit of a message that is there."""
-    if tombstones.stands(connection, "unremembered", message.sender_id):
+    if suppression.stands(connection, "unremembered", message.sender_id):
         return "kept_out"
     if message.content == content or (message.edited_at is not None and message.edited_at > at):
         return "unchanged"
@@ -162,7 +163,7 @@ def delete(
         chat_id, external_id = chat_moves.address(connection, chat_id, external_id)
         if chat_id != given:
             stones.lock(connection, tenant_id, chat_id, alone=True)
-        stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
+        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
         stones.put(connection, tenant_id, "message", [stone], None)
         store.drop_pending(connection, chat_id, [external_id])
         message = store.find(connection, chat_id, external_id, locked=False)

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipeline import tombstones
 from pipeline.forgetting import Forgetting
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
+from pipeline.people import suppression
 from pipeline.rules import Rules
 from pipeline.store import chat_moves, chats, identities, jobs, receipts
 from pipeline.store import erasure as store
@@ -46,10 +46,10 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
             known["senders"] = identities.ids_of(connection, subject.sender_id)
             called = [(each,) for each in known["senders"]]
         key = stones.ensure_key(connection, tenant_id)
-        stone = tombstones.hash_of(key, subject.kind, *subject.names)
+        stone = suppression.hash_of(key, subject.kind, *subject.names)
         until = store.clock(connection)
         ever = subject.kind == "message"
-        hashes = [tombstones.hash_of(key, subject.kind, *names) for names in called]
+        hashes = [suppression.hash_of(key, subject.kind, *names) for names in called]
         stones.put(connection, tenant_id, subject.kind, hashes, None if ever else until)
         receipt_id = receipts.insert(connection, tenant_id, subject.kind, known, stone, until)
         jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
@@ -74,7 +74,7 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
         # what is being accepted there comes to its end first, and goes too
         stones.lock(connection, tenant_id, chat_id, alone=True)
         chats.require_unmoved(chats.get(connection, chat_id))
-        stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
+        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
         receipt_id = receipts.insert(connection, tenant_id, "removal", known, stone, store.clock(connection))
         jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)

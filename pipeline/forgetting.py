@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, derived, moving, probes, ranges, tombstones
+from pipeline import changes, derived, moving, probes, ranges
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
+from pipeline.people import suppression
 from pipeline.probes import Probes
 from pipeline.rules import Rules
 from pipeline.store import chat_moves as store_moving
@@ -186,7 +187,7 @@ class Forgetting:
             return
         key = stones.ensure_key(connection, self.tenant_id)
         externals = store.external_ids(connection, ids, until)
-        hashes = [tombstones.hash_of(key, "message", chat_id, external) for external in externals]
+        hashes = [suppression.hash_of(key, "message", chat_id, external) for external in externals]
         stones.put(connection, self.tenant_id, "message", hashes, None)
 
     def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
@@ -270,7 +271,7 @@ class Forgetting:
                 )
                 if not self.again:
                     key = stones.ensure_key(connection, self.tenant_id)
-                    hashes = [tombstones.hash_of(key, "memory", *names) for names in self._called(gone)]
+                    hashes = [suppression.hash_of(key, "memory", *names) for names in self._called(gone)]
                     stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
                 taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
                 receipts.add(
@@ -286,7 +287,7 @@ class Forgetting:
         """What the memories that go were called, or might be under another id of the same person."""
         for row in gone:
             for user_id in self.senders or [row.user_id]:
-                yield tombstones.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
+                yield suppression.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
 
     def _count(self, connection: Connection, erased: changes.Erased) -> None:
         """Add to the receipt, in the transaction that deletes."""

@@ -13,9 +13,10 @@ from functools import partial
 
 import structlog
 
-from pipeline import moving, placing, suspects, tombstones
+from pipeline import moving, placing, suspects
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
+from pipeline.people import suppression
 from pipeline.rules import Rules
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
 from pipeline.store.database import Database
@@ -118,7 +119,7 @@ def _accept(
                 chat,
                 _sized(given),
                 key=key,
-                hashes=tombstones.hashes_of(key, chat.chat_id, given),
+                hashes=suppression.hashes_of(key, chat.chat_id, given),
                 priority=jobs.LIVE,
                 trace_id=trace_id,
             )
@@ -153,7 +154,7 @@ def _accept_step_by_step(
             # what is said of a chat under its former id is not said of the other one
             chat = ChatIn(chat_id=stored.moved_to)
             key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
-        admitted = tombstones.admit(connection, key, chat.chat_id, given)
+        admitted = suppression.admit(connection, key, chat.chat_id, given)
         if admitted.kept_out:
             edits.drop_pending(connection, chat.chat_id, admitted.kept_out)
         if admitted.unnamed or unnamed:

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import audience
 from pipeline.asking import Asked
 from pipeline.found import Remembered
+from pipeline.people import visibility
 from pipeline.store import memories
 from pipeline.store.scope import Scope
 from schemas.payloads import ContextQuery
@@ -29,7 +29,7 @@ def memories_for(
     # without this, who may see what is looked up for nothing: that takes a tenth of a context's time
     if not wanted or not memories.any_there(connection):
         return [], 0
-    seen = audience.seen(connection, asked.chat.chat_id, asked.chat.kind, query.user_id)
+    seen = visibility.seen(connection, asked.chat.chat_id, asked.chat.kind, query.user_id)
     scope = Scope(chat_id=asked.chat.chat_id, language=asked.chat.language, session_key=query.session_key)
     rows = memories.relevant(
         connection,

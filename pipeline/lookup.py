@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import tombstones
+from pipeline.people import suppression
 from pipeline.store import chat_moves, chats, edits, identities, messages, sessions
 from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
@@ -171,10 +171,10 @@ def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFo
     return NotFound(f"{called or given} was never seen" + (f"; {hint}" if hint else ""))
 
 
-def _has_tombstone(connection: Connection, *named: tombstones.Named) -> bool:
+def _has_tombstone(connection: Connection, *named: suppression.Named) -> bool:
     key = stones.key(connection)
     return key is not None and bool(
-        stones.among(connection, [tombstones.hash_of(key, *each) for each in named])
+        stones.among(connection, [suppression.hash_of(key, *each) for each in named])
     )
 
 

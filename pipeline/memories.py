@@ -9,7 +9,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from pipeline import audience, derived, tombstones
+from pipeline import derived
+from pipeline.people import suppression, visibility
 from pipeline.store import chats, identities, jobs, tenants
 from pipeline.store import memories as store
 from pipeline.store import suppression as stones
@@ -50,7 +51,7 @@ def write(
     words = " ".join(memory.content.split()).casefold()
     digest = blake2b(words.encode(), digest_size=16).digest()
     memory = _placed(connection, memory)
-    if tombstones.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
+    if suppression.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
         return Written(outcome="kept_out")
     tenants.ensure(connection, tenant_id)
     identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language)
@@ -101,7 +102,7 @@ def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Mem
             chat = chats.followed(connection, given.chat_id)
             if chat is None:
                 raise NotFound(f"there is no chat {given.chat_id}: see `backscroll chats`")
-            visible = audience.seen(connection, chat.chat_id, chat.kind, given.user_id).visible
+            visible = visibility.seen(connection, chat.chat_id, chat.kind, given.user_id).visible
         ids = None if given.user_id is None else identities.ids_of(connection, given.user_id)
         return store.listing(connection, given, ids, visible)
 

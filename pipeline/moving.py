@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from pipeline import ranges, sessionize, tombstones
+from pipeline import ranges, sessionize
+from pipeline.people import suppression
+from pipeline.people.suppression import Admitted
 from pipeline.ranges import Rewrite
 from pipeline.rules import Rules
 from pipeline.store import chat_moves as store
@@ -24,7 +26,6 @@ from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.erasure import clock
 from pipeline.store.ranges import Shape, Window
-from pipeline.tombstones import Admitted
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Receipt
 from schemas.messages import ChatIn, MessageIn
@@ -51,7 +52,7 @@ def start(
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-        stone = tombstones.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
+        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
         if chat.moved_to == into and (known := receipts.latest(connection, "move", stone)) is not None:
             return known
         chats.require_unmoved(chat)
@@ -96,11 +97,11 @@ def admit(
     Those that have not been moved yet are left out: they are stored already. To be called under the chat's lock; what
     keeps them out under the present id is for the caller to look at.
     """
-    admitted = tombstones.admit(connection, key, chat_id, given)
+    admitted = suppression.admit(connection, key, chat_id, given)
     messages, kept_out = _renamed(connection, chat_id, into, admitted.messages), admitted.kept_out
     for other in store.former(connection, into):
         if other != chat_id:
-            again = tombstones.admit(connection, key, other, messages)
+            again = suppression.admit(connection, key, other, messages)
             messages, kept_out = again.messages, kept_out + again.kept_out
     return Admitted(messages=messages, kept_out=kept_out, unnamed=admitted.unnamed)
 

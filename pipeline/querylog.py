@@ -12,13 +12,13 @@ from uuid import UUID
 from sqlalchemy import Connection, Row
 
 from pipeline import memories as remembering
-from pipeline import tombstones
+from pipeline.people import suppression
+from pipeline.people.suppression import Named
 from pipeline.store import chats, counters, memories
 from pipeline.store import query_log as store
 from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
-from pipeline.tombstones import Named
 from schemas.context import BlockKind, Context
 from schemas.errors import InvalidInput, NotFound
 from schemas.memories import MemoryIn
@@ -71,11 +71,11 @@ def record(
 
     Where memory is off (not `remembered`), or whoever asks is not to be remembered, the figures alone.
     """
-    if tombstones.stopped(connection, asked_at, ("tenant",), ("chat", query.chat_id)):
+    if suppression.stopped(connection, asked_at, ("tenant",), ("chat", query.chat_id)):
         return
     asker = query.user_id or None
     if asker and remembered:
-        remembered = not tombstones.stopped(connection, asked_at, ("user", asker), ("unremembered", asker))
+        remembered = not suppression.stopped(connection, asked_at, ("user", asker), ("unremembered", asker))
     tokens, chars = by_source(context)
     row: dict[str, Any] = {
         "context_id": context.context_id,
@@ -145,7 +145,7 @@ def report(
         row = store.get(connection, context_id, locked=True)
         if row is None or row.redacted_at is not None or held < len(messages) + len(remembered):
             return Answered(outcome="kept_out")
-        if tombstones.stopped(connection, row.asked_at, *_names(row.chat_id, row.user_id)):
+        if suppression.stopped(connection, row.asked_at, *_names(row.chat_id, row.user_id)):
             return Answered(outcome="kept_out")
         known = row.answer is not None
         if not known:

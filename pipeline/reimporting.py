@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from pipeline import redating, tombstones
+from pipeline import redating
+from pipeline.people import suppression
 from pipeline.platforms.records import Record
 from pipeline.redating import Move
 from pipeline.store import chat_moves, chats
@@ -103,8 +104,8 @@ class _Stored:
 
     def deleted(self, connection: Connection, ids: Sequence[str]) -> set[str]:
         """Those of these ids whose messages were deleted, before or after they came where they are."""
-        gone = tombstones.deleted(connection, self.chat_id, [self.called[each] for each in ids])
-        before = tombstones.deleted(connection, self.given, ids) if self.given != self.chat_id else set()
+        gone = suppression.deleted(connection, self.chat_id, [self.called[each] for each in ids])
+        before = suppression.deleted(connection, self.given, ids) if self.given != self.chat_id else set()
         return {each for each in ids if each in before or self.called[each] in gone}
 
     def move(self, there: Known, record: Record) -> Move:

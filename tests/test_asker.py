@@ -10,9 +10,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
-from pipeline import context, ingest, users
+from pipeline import context, ingest
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.memories import remember
+from pipeline.people import identities
 from pipeline.store.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import ChatMessage, Context
@@ -95,10 +96,10 @@ def test_whoever_asks_is_called_by_their_newest_name_here_else_as_the_user_else_
     ingest.accept(trip, TENANT, CHAT, [said(2 * DAY + 1, "", "hi", sender_id="test:ben")])
     assert called("test:ben") == "Benjamin"
     # a person is who is linked, by whichever id
-    users.link(trip, TENANT, "test:ben", "benjamin.b")
-    users.link(trip, TENANT, "slack:U1", "benjamin.b")
+    identities.link(trip, TENANT, "test:ben", "benjamin.b")
+    identities.link(trip, TENANT, "slack:U1", "benjamin.b")
     assert {called(each) for each in ("test:ben", "slack:U1", "benjamin.b")} == {"Benjamin"}
-    users.link(trip, TENANT, "slack:U2", "dora")
+    identities.link(trip, TENANT, "slack:U2", "dora")
     assert called("slack:U2") == "dora"
     # what was said in another chat names nobody here
     elsewhere = ChatIn(chat_id="test:elsewhere")

@@ -5,7 +5,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audience import Place, Policy, asked_in, may_show, visible
+from pipeline.people.visibility import Place, Policy, asked_in, may_show, visible
 
 PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))
 KINDS = st.sampled_from(["group", "direct", "thread"])

@@ -12,11 +12,12 @@ import httpx
 import pytest
 
 from ops.embedded.redis import EmbeddedRedis
-from pipeline import embed, ingest, members, memories, tombstones, users
+from pipeline import embed, ingest, memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.people import identities, membership, suppression
 from pipeline.rules import Rules
 from pipeline.store import tenants
 from pipeline.store.database import Database
@@ -120,7 +121,7 @@ def said(name: str) -> str:
 
 
 def plant(database: Database) -> None:
-    tombstones.remember_user(database, TENANT, "telegram:dee", remembered=False)
+    suppression.remember_user(database, TENANT, "telegram:dee", remembered=False)
     for name, (kind, senders) in CHATS.items():
         chat = ChatIn.model_validate({"chat_id": chat_id(name), "kind": kind})
         bot = message(0, "Noted.", id="bot", sender_id="telegram:bot", sender_name="Bot", role="assistant")
@@ -139,7 +140,7 @@ def plant(database: Database) -> None:
             memory = MemoryIn.model_validate(owner | {"content": content, "learned_in": chat_id(name)})
             assert memories.remember(database, TENANT, memory).outcome == "new"
     for sender in ("telegram:ann", "slack:ann"):
-        users.link(database, TENANT, sender, "ann")
+        identities.link(database, TENANT, sender, "ann")
 
 
 @pytest.fixture(scope="module")
@@ -268,8 +269,8 @@ def test_while_links_change_every_answer_is_that_of_before_or_after(walked: Data
     def change() -> None:
         try:
             for _ in range(15):
-                users.unlink(walked, TENANT, "slack:ann")
-                users.merge(walked, TENANT, "slack:ann", "ann")
+                identities.unlink(walked, TENANT, "slack:ann")
+                identities.merge(walked, TENANT, "slack:ann", "ann")
         finally:
             done.set()
 
@@ -319,16 +320,16 @@ def test_a_bot_that_knows_who_is_there_may_say_so(walked: Database) -> None:
 
     try:
         # somebody who reads along and has never spoken
-        members.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob", "telegram:cy"])
+        membership.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob", "telegram:cy"])
         assert shown_in("small") == {"small", "large"}
         # Dee has left; while she is there her name is not kept
-        assert members.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:dee"]).unnamed
+        assert membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:dee"]).unnamed
         assert shown_in("with-dee") == {"with-dee"}
-        members.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob"])
+        membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob"])
         assert shown_in("with-dee") == {"with-dee", "small", "small-at-work", "large"}
-        members.tell(walked, TENANT, chat_id("silent"), ["telegram:bob", "slack:ann"])
+        membership.tell(walked, TENANT, chat_id("silent"), ["telegram:bob", "slack:ann"])
         assert shown_in("silent") == {"silent", "small", "small-at-work", "large", "with-dee"}
     finally:
-        members.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob"])
-        members.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob", "telegram:dee"])
-        members.tell(walked, TENANT, chat_id("silent"), [])
+        membership.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob"])
+        membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob", "telegram:dee"])
+        membership.tell(walked, TENANT, chat_id("silent"), [])

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, ingest, summarize, tombstones
+from pipeline import changes, embed, ingest, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.people import suppression
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -317,17 +318,17 @@ def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(
 def test_nothing_of_a_user_who_is_not_to_be_remembered_is_kept_until_they_are_again(
     remembered: Database, rules: Rules
 ) -> None:
-    tombstones.remember_user(remembered, TENANT, "test:ann", remembered=False)
-    assert not tombstones.is_remembered(remembered, TENANT, "test:ann")
+    suppression.remember_user(remembered, TENANT, "test:ann", remembered=False)
+    assert not suppression.is_remembered(remembered, TENANT, "test:ann")
     assert ingest.accept(remembered, TENANT, CHAT, [message(50)]).kept_out == 1
     assert ingest.accept(remembered, TENANT, CHAT, [message(51, sender_id="test:bob")]).new == 1
     assert edit(remembered, rules, "m4", "an edit", 60).outcome == "kept_out"
-    tombstones.remember_user(remembered, TENANT, "test:ann", remembered=True)
+    suppression.remember_user(remembered, TENANT, "test:ann", remembered=True)
     assert ingest.accept(remembered, TENANT, CHAT, [message(50)]).new == 1
 
 
 def test_tombstones_name_nobody(database: Database, rules: Rules) -> None:
-    tombstones.remember_user(database, TENANT, "test:ann", remembered=False)
+    suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     delete(database, rules, "m77")
     shown = str(rows(database, "SELECT kind, encode(hash, 'escape') FROM tombstones"))
     assert "ann" not in shown
@@ -336,7 +337,7 @@ def test_tombstones_name_nobody(database: Database, rules: Rules) -> None:
 
 def test_the_same_name_has_another_tombstone_with_every_tenant(database: Database) -> None:
     for tenant in ("one", "two"):
-        tombstones.remember_user(database, tenant, "test:ann", remembered=False)
+        suppression.remember_user(database, tenant, "test:ann", remembered=False)
     hashes = set()
     for tenant in ("one", "two"):
         with database.tenant(tenant) as connection:

@@ -9,9 +9,10 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline import changes, derived, export, forget, forgetting, ingest, members, memories, users
+from pipeline import changes, derived, export, forget, forgetting, ingest, memories
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.people import identities, membership
 from pipeline.rules import Rules
 from pipeline.store import chats, query_log
 from pipeline.store import erasure as store
@@ -123,7 +124,7 @@ IN_ONE_CHAT: dict[str, Callable[[Database, Rules], object]] = {
         db, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="m1")
     ),
     "forgetting a chat": lambda db, _: forget.start(db, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id)),
-    "saying who is in a chat": lambda db, _: members.tell(db, TENANT, CHAT.chat_id, ["test:ann"]),
+    "saying who is in a chat": lambda db, _: membership.tell(db, TENANT, CHAT.chat_id, ["test:ann"]),
 }
 
 
@@ -456,7 +457,7 @@ def test_linking_somebody_while_a_tenant_is_forgotten_fails_nobody(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     # Given a person whom a sender is being linked to, and a forgetting of the tenant that comes to the people
-    users.link(database, TENANT, "test:ann", "ann")
+    identities.link(database, TENANT, "test:ann", "ann")
     forget.start(database, TENANT, Subject(kind="tenant", confirm=TENANT))
     reached = threading.Event()
 
@@ -484,7 +485,7 @@ def test_linking_somebody_while_a_tenant_is_forgotten_fails_nobody(
 
     try:
         # When both meet
-        linked = users.link(database, TENANT, "test:bob", "ann")
+        linked = identities.link(database, TENANT, "test:bob", "ann")
     finally:
         event.remove(Engine, "before_cursor_execute", _met)
     # Then neither fails

@@ -4,9 +4,10 @@ import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-from pipeline import forget, ingest, members
+from pipeline import forget, ingest
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.people import membership
 from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import Retryable
@@ -37,14 +38,14 @@ def test_bots_and_systems_are_not_members(shared: Database, tenant: str) -> None
     ingest.accept(
         shared, tenant, CHAT, [message(n, sender_id=f"test:{r}", role=r) for n, r in enumerate(roles)]
     )
-    assert members.show(shared, tenant, CHAT.chat_id).members == ["test:user"]
+    assert membership.show(shared, tenant, CHAT.chat_id).members == ["test:user"]
 
 
 def test_many_at_once_note_everybody_once(shared: Database, tenant: str) -> None:
     with ThreadPoolExecutor(5) as pool:
         new = pool.map(lambda part: accepted(shared, tenant, talk(part)), range(5))
     assert list(new) == [40] * 5
-    found = members.show(shared, tenant, CHAT.chat_id)
+    found = membership.show(shared, tenant, CHAT.chat_id)
     assert (sorted(found.members), found.unnamed) == (sorted(f"test:{n}" for n in range(40)), False)
 
 
@@ -65,7 +66,7 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(
         while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
             pass
         speaking.result()
-    assert "test:ann" in members.show(shared, tenant, CHAT.chat_id).members
+    assert "test:ann" in membership.show(shared, tenant, CHAT.chat_id).members
 
 
 def test_a_forgotten_chats_speakers_are_named_no_more_when_others_talk_on(
@@ -77,5 +78,5 @@ def test_a_forgotten_chats_speakers_are_named_no_more_when_others_talk_on(
     accepted(shared, tenant, [later])
     while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
         pass
-    found = members.show(shared, tenant, CHAT.chat_id)
+    found = membership.show(shared, tenant, CHAT.chat_id)
     assert (found.members, found.unnamed) == (["test:bob"], True)

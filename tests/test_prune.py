@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import forget, ingest, tombstones
+from pipeline import forget, ingest
 from pipeline import prune as pruning
 from pipeline.jobs.runner import Policy
+from pipeline.people import suppression
 from pipeline.prune import prune, prune_all, retention_of
 from pipeline.retention import Retention
 from pipeline.rules import Rules
@@ -174,7 +175,7 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(
     for external in ("a", "b"):
         forget.start(database, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id=external))
     run(database, "forget", forget.forgetter(database, rules), policy)
-    tombstones.remember_user(database, TENANT, "test:ann", remembered=False)
+    suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     said = [
         message(n, id=f"{key}{n}", sender_id="test:bob", session_key=key, closes_session=n == 1)
         for key in ("gone", "kept")

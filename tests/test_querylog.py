@@ -3,11 +3,12 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline import embed, forget, ingest, querylog, tombstones
+from pipeline import embed, forget, ingest, querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
+from pipeline.people import suppression
 from pipeline.rules import Rules
 from pipeline.store import query_log as store
 from pipeline.store.database import Database
@@ -85,7 +86,7 @@ def test_where_memory_is_off_the_figures_alone_are_recorded(
     filled: Database, settings: Settings, rules: Rules
 ) -> None:
     quiet = settings.model_copy(update={"session_memory_enabled": False})
-    tombstones.remember_user(filled, TENANT, "test:bob", remembered=False)
+    suppression.remember_user(filled, TENANT, "test:bob", remembered=False)
     for context in (ask(filled, quiet), ask(filled, settings, user_id="test:bob")):
         row = logged(filled, context)
         assert row is not None

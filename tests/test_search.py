@@ -15,11 +15,11 @@ from pipeline import search as modes
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.jobs.runner import Policy
+from pipeline.people.identities import link
 from pipeline.rules import Rules
 from pipeline.store import vector_search
 from pipeline.store.database import Database
 from pipeline.store.text_search import pattern
-from pipeline.users import link
 from schemas.errors import InvalidInput, NotFound
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery, parse_payload

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from pipeline import export, forget, ingest, memories, tombstones, users
+from pipeline import export, forget, ingest, memories
 from pipeline.context import build_context, search
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.people import identities, suppression
 from pipeline.prune import prune, retention_of
 from pipeline.rules import Rules
 from pipeline.store import identities as store
@@ -63,70 +64,70 @@ def ann(shared: Database, tenant: str) -> str:
 
 def test_without_links_everybody_is_a_user_of_their_own(shared: Database, ann: str) -> None:
     assert shown(shared, ann, "telegram:ann") == {"likes tea"}
-    user = users.show(shared, ann, "slack:ann")
+    user = identities.show(shared, ann, "slack:ann")
     assert (user.user_id, user.senders, user.chats, user.memories) == ("slack:ann", [], 1, 1)
-    assert users.listing(shared, ann) == []
+    assert identities.listing(shared, ann) == []
 
 
 def test_memories_follow_the_person_and_part_again_as_they_came(shared: Database, ann: str) -> None:
     for sender in ("telegram:ann", "slack:ann"):
-        assert users.link(shared, ann, sender, "ann").outcome == "linked"
-        assert users.link(shared, ann, sender, "ann").outcome == "unchanged"
+        assert identities.link(shared, ann, sender, "ann").outcome == "linked"
+        assert identities.link(shared, ann, sender, "ann").outcome == "unchanged"
     knows(shared, ann, "ann", "likes to be called Annie")
     everything = {"likes tea", "likes ink", "likes to be called Annie"}
     for any_id in ("ann", "telegram:ann", "slack:ann"):
         assert shown(shared, ann, any_id) == shown(shared, ann, any_id, WORK.chat_id) == everything
-    user = users.unlink(shared, ann, "slack:ann").user
+    user = identities.unlink(shared, ann, "slack:ann").user
     assert (user.user_id, user.senders) == ("ann", ["telegram:ann"])
     assert shown(shared, ann, "telegram:ann") == {"likes tea", "likes to be called Annie"}
     assert shown(shared, ann, "slack:ann", WORK.chat_id) == {"likes ink"}
-    assert users.unlink(shared, ann, "slack:ann").outcome == "unchanged"
-    users.unlink(shared, ann, "telegram:ann")
+    assert identities.unlink(shared, ann, "slack:ann").outcome == "unchanged"
+    identities.unlink(shared, ann, "telegram:ann")
     with shared.tenant(ann) as connection:
         assert connection.scalar(text("SELECT count(*) FROM users")) == 0
 
 
 def test_merged_users_are_one_by_either_id(shared: Database, ann: str) -> None:
-    users.link(shared, ann, "telegram:ann", "ann")
-    users.link(shared, ann, "slack:ann", "annie")
-    assert users.merge(shared, ann, "annie", "ann").outcome == "merged"
-    assert users.merge(shared, ann, "slack:ann", "telegram:ann").outcome == "unchanged"
+    identities.link(shared, ann, "telegram:ann", "ann")
+    identities.link(shared, ann, "slack:ann", "annie")
+    assert identities.merge(shared, ann, "annie", "ann").outcome == "merged"
+    assert identities.merge(shared, ann, "slack:ann", "telegram:ann").outcome == "unchanged"
     for any_id in ("ann", "annie", "telegram:ann", "slack:ann"):
-        assert users.show(shared, ann, any_id).senders == ["annie", "slack:ann", "telegram:ann"]
+        assert identities.show(shared, ann, any_id).senders == ["annie", "slack:ann", "telegram:ann"]
         assert shown(shared, ann, any_id) == {"likes tea", "likes ink"}
 
 
 def test_a_sender_can_be_the_user_that_others_are_linked_to(shared: Database, ann: str) -> None:
-    users.link(shared, ann, "slack:ann", "telegram:ann")
+    identities.link(shared, ann, "slack:ann", "telegram:ann")
     # either way round it is the same person already
-    assert users.link(shared, ann, "telegram:ann", "slack:ann").outcome == "unchanged"
+    assert identities.link(shared, ann, "telegram:ann", "slack:ann").outcome == "unchanged"
     assert shown(shared, ann, "slack:ann") == {"likes tea", "likes ink"}
     with pytest.raises(InvalidInput, match="unlink the others from it"):
-        users.unlink(shared, ann, "telegram:ann")
+        identities.unlink(shared, ann, "telegram:ann")
     # whoever is linked to her comes along when she is linked
-    users.link(shared, ann, "telegram:ann", "ann")
-    assert users.show(shared, ann, "slack:ann").user_id == "ann"
+    identities.link(shared, ann, "telegram:ann", "ann")
+    assert identities.show(shared, ann, "slack:ann").user_id == "ann"
 
 
 def test_a_sender_moves_from_one_user_to_another_alone(shared: Database, ann: str) -> None:
-    users.link(shared, ann, "telegram:ann", "ann")
-    users.link(shared, ann, "slack:ann", "ann")
-    users.link(shared, ann, "slack:ann", "bob")
-    assert users.show(shared, ann, "ann").senders == ["telegram:ann"]
-    assert users.unlink(shared, ann, "slack:ann", "ann").outcome == "unchanged"
-    assert users.show(shared, ann, "slack:ann").user_id == "bob"
-    assert [user.user_id for user in users.listing(shared, ann)] == ["ann", "bob"]
-    assert [user.user_id for user in users.listing(shared, ann, after="ann")] == ["bob"]
+    identities.link(shared, ann, "telegram:ann", "ann")
+    identities.link(shared, ann, "slack:ann", "ann")
+    identities.link(shared, ann, "slack:ann", "bob")
+    assert identities.show(shared, ann, "ann").senders == ["telegram:ann"]
+    assert identities.unlink(shared, ann, "slack:ann", "ann").outcome == "unchanged"
+    assert identities.show(shared, ann, "slack:ann").user_id == "bob"
+    assert [user.user_id for user in identities.listing(shared, ann)] == ["ann", "bob"]
+    assert [user.user_id for user in identities.listing(shared, ann, after="ann")] == ["bob"]
 
 
 def test_a_person_has_a_bounded_number_of_ids(
     shared: Database, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(users, "MAX_IDS", 3)
+    monkeypatch.setattr(identities, "MAX_IDS", 3)
     for sender in ("a:1", "a:2"):
-        users.link(shared, tenant, sender, "ann")
+        identities.link(shared, tenant, sender, "ann")
     with pytest.raises(InvalidInput, match="one person may have 3"):
-        users.link(shared, tenant, "a:3", "ann")
+        identities.link(shared, tenant, "a:3", "ann")
 
 
 def test_a_merge_that_is_killed_half_way_has_not_happened(
@@ -141,23 +142,23 @@ def test_a_merge_that_is_killed_half_way_has_not_happened(
         move(*given)  # type: ignore[arg-type]
         raise Killed
 
-    users.link(shared, ann, "telegram:ann", "ann")
+    identities.link(shared, ann, "telegram:ann", "ann")
     monkeypatch.setattr(store, "move", killed)
     with pytest.raises(Killed):
-        users.merge(shared, ann, "ann", "bob")
-    assert users.show(shared, ann, "telegram:ann").user_id == "ann"
+        identities.merge(shared, ann, "ann", "bob")
+    assert identities.show(shared, ann, "telegram:ann").user_id == "ann"
     assert shown(shared, ann, "telegram:ann") == {"likes tea"}
 
 
 def test_what_is_learned_twice_under_two_ids_is_shown_once(shared: Database, ann: str) -> None:
     knows(shared, ann, "slack:ann", "Likes  tea")
-    users.link(shared, ann, "slack:ann", "telegram:ann")
+    identities.link(shared, ann, "slack:ann", "telegram:ann")
     assert len(shown(shared, ann, "slack:ann")) == 2
 
 
 def test_an_export_holds_all_senders_of_the_person(shared: Database, ann: str) -> None:
-    users.link(shared, ann, "telegram:ann", "ann")
-    users.link(shared, ann, "slack:ann", "ann")
+    identities.link(shared, ann, "telegram:ann", "ann")
+    identities.link(shared, ann, "slack:ann", "ann")
     records = list(export.of_user(shared, ann, "slack:ann"))
     assert [r["senders"] for r in records if r["record"] == "user"] == [["slack:ann", "telegram:ann"]]
     assert {r["content"] for r in records if r["record"] == "message"} == {"I like tea", "I like ink"}
@@ -167,7 +168,7 @@ def test_an_export_holds_all_senders_of_the_person(shared: Database, ann: str) -
 
 def test_a_search_by_user_finds_what_any_of_their_senders_said(shared: Database, ann: str) -> None:
     speaks(shared, ann, PHONE, "telegram:annie", "I like tea, too", 1)
-    users.link(shared, ann, "telegram:annie", "telegram:ann")
+    identities.link(shared, ann, "telegram:annie", "telegram:ann")
     for user, among, count in (("telegram:annie", None, 2), ("telegram:ann", ["telegram:annie"], 1)):
         query = SearchQuery(chat_id=PHONE.chat_id, query="tea", mode="exact", user_id=user, sender_ids=among)
         assert len(search(shared, ann, query, embedder=None, settings=DEFAULTS).hits) == count
@@ -176,8 +177,8 @@ def test_a_search_by_user_finds_what_any_of_their_senders_said(shared: Database,
 def test_forgetting_takes_the_whole_person_and_keeps_all_their_senders_out(
     shared: Database, ann: str, rules: Rules, policy: Policy
 ) -> None:
-    users.link(shared, ann, "telegram:ann", "ann")
-    users.link(shared, ann, "slack:ann", "ann")
+    identities.link(shared, ann, "telegram:ann", "ann")
+    identities.link(shared, ann, "slack:ann", "ann")
     assert forget.plan(shared, ann, Subject(kind="user", sender_id="slack:ann"))["messages"] == 2
     counts = forgotten(shared, ann, "slack:ann", rules, policy)
     assert (counts["messages"], counts["memories"], counts["links"]) == (2, 2, 3)
@@ -190,7 +191,7 @@ def test_forgetting_takes_the_whole_person_and_keeps_all_their_senders_out(
         assert knows(shared, ann, sender, "likes anything", said_at="2026-03-02T18:00:00Z") == "kept_out"
         # what she says from now on is hers, and learned anew
         assert knows(shared, ann, sender, f"likes coffee, says {sender}") == "new"
-        assert users.show(shared, ann, sender).senders == []
+        assert identities.show(shared, ann, sender).senders == []
     assert knows(shared, ann, "telegram:ann", "likes tea", said_at="2126-01-01T00:00:00Z") == "new"
 
 
@@ -218,15 +219,15 @@ def test_a_forgotten_persons_chats_know_that_somebody_may_be_there_still(
 def test_who_is_switched_off_is_so_under_every_id_and_stays_so_when_linked(
     shared: Database, ann: str
 ) -> None:
-    users.link(shared, ann, "telegram:ann", "ann")
-    tombstones.remember_user(shared, ann, "telegram:ann", remembered=False)
+    identities.link(shared, ann, "telegram:ann", "ann")
+    suppression.remember_user(shared, ann, "telegram:ann", remembered=False)
     assert knows(shared, ann, "ann", "likes cake") == "kept_out"
     # whoever turns out to be the same person is off as well
-    users.link(shared, ann, "slack:ann", "ann")
+    identities.link(shared, ann, "slack:ann", "ann")
     assert speaks(shared, ann, WORK, "slack:ann", "and cake", 2) == 0
-    assert not tombstones.is_remembered(shared, ann, "slack:ann")
-    assert not users.show(shared, ann, "ann").remembered
-    tombstones.remember_user(shared, ann, "ann", remembered=True)
+    assert not suppression.is_remembered(shared, ann, "slack:ann")
+    assert not identities.show(shared, ann, "ann").remembered
+    suppression.remember_user(shared, ann, "ann", remembered=True)
     assert speaks(shared, ann, WORK, "slack:ann", "and cake", 2) == 1
     assert knows(shared, ann, "telegram:ann", "likes cake") == "new"
 
@@ -254,7 +255,7 @@ def test_the_cap_of_memories_is_the_persons(shared: Database, ann: str) -> None:
     for n in range(5):
         knows(shared, ann, "telegram:ann", f"fact {n}", importance=n)
         knows(shared, ann, "slack:ann", f"other fact {n}", importance=n)
-    users.link(shared, ann, "slack:ann", "telegram:ann")
+    identities.link(shared, ann, "slack:ann", "telegram:ann")
     keep = replace(retention_of(DEFAULTS), memories_per_user=4)
     assert prune(shared, ann, keep)["memories_over_user_cap"] == 8
     kept = memories.listing(shared, ann, MemoryFilter(user_id="slack:ann"))

@@ -227,7 +227,7 @@ def members(
     seen ends it with 3, before anything is changed.
     """
     from pipeline import lookup
-    from pipeline import members as pipeline_members
+    from pipeline.people import membership as pipeline_members
 
     with opened(data_dir, tenant) as (settings, database):
         with database.tenant(settings.tenant) as connection:

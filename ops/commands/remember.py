@@ -37,14 +37,15 @@ def user(
     While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`. An id that
     was never seen ends it with 3, before anything is switched.
     """
-    from pipeline import lookup, tombstones
+    from pipeline import lookup
+    from pipeline.people import suppression
 
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):
         require_seen(lambda: lookup.require_user(database, settings.tenant, user_id), unseen=unseen)
         if switch is not None:
-            tombstones.remember_user(database, settings.tenant, user_id, remembered=switch == "on")
-        remembered = tombstones.is_remembered(database, settings.tenant, user_id)
+            suppression.remember_user(database, settings.tenant, user_id, remembered=switch == "on")
+        remembered = suppression.is_remembered(database, settings.tenant, user_id)
     if as_json:
         rendering.print_json({"sender_id": user_id, "remembered": remembered})
     else:

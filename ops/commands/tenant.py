@@ -8,7 +8,7 @@ from ops.commands import rendering
 from ops.commands.opening import opened
 from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
-from pipeline.audience import Policy, policy_of
+from pipeline.people.visibility import Policy, policy_of
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ from schemas.payloads import parse_payload
 from schemas.users import User, UserAddress
 
 if TYPE_CHECKING:
-    from pipeline.users import Linked
+    from pipeline.people.identities import Linked
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
@@ -51,7 +51,7 @@ def link(
 ) -> None:
     """Let a sender belong to a user, whomever they belonged to before. The user may be a new name; the sender not."""
     from pipeline import lookup
-    from pipeline import users as pipeline_users
+    from pipeline.people import identities as pipeline_users
 
     who = _both(user, sender)
     with opened(data_dir, tenant) as (settings, database):
@@ -70,7 +70,7 @@ def unlink(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a sender be their own user again; what was learned under their id goes with them."""
-    from pipeline import users as pipeline_users
+    from pipeline.people import identities as pipeline_users
 
     with opened(data_dir, tenant) as (settings, database):
         linked = pipeline_users.unlink(database, settings.tenant, _both(sender).user_id)
@@ -88,7 +88,7 @@ def merge(
 ) -> None:
     """Let a user, with all their senders, be another one; either id names the person then."""
     from pipeline import lookup
-    from pipeline import users as pipeline_users
+    from pipeline.people import identities as pipeline_users
 
     who = _both(user, into)
     with opened(data_dir, tenant) as (settings, database):
@@ -106,7 +106,7 @@ def show(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show the person whom an id belongs to."""
-    from pipeline import users as pipeline_users
+    from pipeline.people import identities as pipeline_users
 
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_users.show(database, settings.tenant, _both(user).user_id)
@@ -124,7 +124,7 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List the users that have linked senders, up to 1,000 at once."""
-    from pipeline import users as pipeline_users
+    from pipeline.people import identities as pipeline_users
 
     with opened(data_dir, tenant) as (settings, database):
         found = pipeline_users.listing(database, settings.tenant, after=after, limit=LISTED)

@@ -15,7 +15,7 @@ tenant_keys = Table(
     refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
 )
 
-# what must not come back: see pipeline/tombstones.py
+# what must not come back: see pipeline/people/suppression.py
 tombstones = Table(
     "tombstones",
     metadata,

@@ -12,13 +12,13 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from pipeline import backfill, checkup, retrieve, searching, themes
-from pipeline.audience import Visible
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
 from pipeline.importing import ChatTally, Tally
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
+from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
 from pipeline.prune import retention_of
 from pipeline.question import parse

@@ -7,12 +7,13 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import backfill, changes, embed, forget, ingest, memories, tombstones, users
+from pipeline import backfill, changes, embed, forget, ingest, memories
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
+from pipeline.people import identities, suppression
 from pipeline.rules import Rules
 from pipeline.store import jobs, sessions
 from pipeline.store.database import Database
@@ -101,8 +102,8 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> Non
     changes.delete(database, tenant, alone, "never comes", rules)
     asked = ContextQuery(chat_id=SHARED_CHAT, query=f"the {word} of the lighthouse?", user_id=sender)
     build_context(database, tenant, asked, embedder=None, settings=Settings(_env_file=None))
-    users.link(database, tenant, sender, f"{tenant}-person")
-    tombstones.remember_user(database, tenant, f"{tenant}:shy", remembered=False)
+    identities.link(database, tenant, sender, f"{tenant}-person")
+    suppression.remember_user(database, tenant, f"{tenant}:shy", remembered=False)
     # begun, and not yet done: the receipt still says whom it is about
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
     with database.tenant(tenant) as connection:

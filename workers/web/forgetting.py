@@ -9,7 +9,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from pipeline import export, forget, lookup, moving, tombstones
+from pipeline import export, forget, lookup, moving
+from pipeline.people import suppression
 from pipeline.store import chats
 from pipeline.store.retry import persistently
 from schemas.forgetting import Receipt, Subject
@@ -195,5 +196,5 @@ def put_user_memory(door: HeldDoor, tenant: Tenant, user_id: str, body: Body) ->
     address = parse_payload(UserAddress, {"user_id": user_id})
     wanted = parse(MemorySwitch, body).memory
     seen = persistently(lambda: lookup.seen_users(door.database, tenant, address.user_id))
-    persistently(lambda: tombstones.remember_user(door.database, tenant, address.user_id, remembered=wanted))
+    persistently(lambda: suppression.remember_user(door.database, tenant, address.user_id, remembered=wanted))
     return Switched(memory=wanted, seen=seen, request_id=request_id())

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from pipeline import members
+from pipeline.people import membership
 from pipeline.store.retry import persistently
 from schemas.payloads import ChatAddress, parse_payload
 from schemas.users import Members, MembersPayload
@@ -22,7 +22,7 @@ ADDRESS = "/v1/chats/{chat_id}/members"
 def get_members(door: HeldDoor, tenant: Tenant, chat_id: str) -> Members:
     """Whoever has spoken in the chat, or was named."""
     address = parse_payload(ChatAddress, {"chat_id": chat_id})
-    return persistently(lambda: members.show(door.database, tenant, address.chat_id))
+    return persistently(lambda: membership.show(door.database, tenant, address.chat_id))
 
 
 @router.put(
@@ -38,4 +38,4 @@ def put_members(door: HeldDoor, tenant: Tenant, chat_id: str, body: Body) -> Mem
     """
     address = parse_payload(ChatAddress, {"chat_id": chat_id})
     payload = parse(MembersPayload, body)
-    return persistently(lambda: members.tell(door.database, tenant, address.chat_id, payload.members))
+    return persistently(lambda: membership.tell(door.database, tenant, address.chat_id, payload.members))

@@ -5,9 +5,10 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from pipeline import lookup, users
+from pipeline import lookup
+from pipeline.people import identities
+from pipeline.people.identities import Linked
 from pipeline.store.retry import persistently
-from pipeline.users import Linked
 from schemas.payloads import parse_payload
 from schemas.users import MergePayload, User, UserAddress
 from workers.web.auth import Tenant
@@ -37,7 +38,7 @@ class LinkChange(BaseModel):
 def get_user(door: HeldDoor, tenant: Tenant, user_id: str) -> User:
     """The person whom a user's or a sender's id belongs to; somebody unknown is a user of their own."""
     address = parse_payload(UserAddress, {"user_id": user_id})
-    return persistently(lambda: users.show(door.database, tenant, address.user_id))
+    return persistently(lambda: identities.show(door.database, tenant, address.user_id))
 
 
 @router.put(SENDER, summary="Link a sender to a user", responses=responses(401, 422, 503))
@@ -46,7 +47,7 @@ def put_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) -> 
     user, sender = _both(user_id, sender_id)
     # the user may be a name of the bot's own
     seen = persistently(lambda: lookup.seen_users(door.database, tenant, sender))
-    return _told(persistently(lambda: users.link(door.database, tenant, sender, user)), seen)
+    return _told(persistently(lambda: identities.link(door.database, tenant, sender, user)), seen)
 
 
 @router.delete(SENDER, summary="Unlink a sender from a user", responses=responses(401, 422, 503))
@@ -57,7 +58,7 @@ def delete_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) 
     """
     user, sender = _both(user_id, sender_id)
     seen = persistently(lambda: lookup.seen_users(door.database, tenant, sender))
-    return _told(persistently(lambda: users.unlink(door.database, tenant, sender, user)), seen)
+    return _told(persistently(lambda: identities.unlink(door.database, tenant, sender, user)), seen)
 
 
 @router.post(
@@ -75,7 +76,7 @@ def post_merge(door: HeldDoor, tenant: Tenant, user_id: str, body: Body) -> Link
     payload = parse(MergePayload, body)
     both = (address.user_id, payload.into)
     seen = persistently(lambda: lookup.seen_users(door.database, tenant, *both))
-    return _told(persistently(lambda: users.merge(door.database, tenant, *both)), seen)
+    return _told(persistently(lambda: identities.merge(door.database, tenant, *both)), seen)
 
 
 def _both(user_id: str, sender_id: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline import tombstones
+from pipeline.people import suppression
 from pipeline.store import chats
 from pipeline.store import membership as store
 from pipeline.store import suppression as stones
@@ -22,7 +22,7 @@ def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str
         chats.require_unmoved(chat)
         if chat is None:
             raise _unknown(chat_id)
-        hidden = tombstones.unremembered(connection, senders)
+        hidden = suppression.unremembered(connection, senders)
         named = sorted({store.UNKNOWN if each in hidden else each for each in senders})
         store.replace(connection, tenant_id, chat_id, named)
     return show(database, tenant_id, chat_id)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
-from pipeline import tombstones
+from pipeline.people import suppression
 from pipeline.store import identities as store
 from pipeline.store import suppression as stones
 from pipeline.store.database import Database
@@ -103,8 +103,8 @@ def _move(connection: Connection, tenant_id: str, ids: list[str], user: str) -> 
     store.move(connection, tenant_id, ids, user)
     everyone = [*there, *ids]
     # whoever will not be remembered will not be so under any of their ids
-    if tombstones.unremembered(connection, everyone):
-        tombstones.put_unremembered(connection, tenant_id, everyone)
+    if suppression.unremembered(connection, everyone):
+        suppression.put_unremembered(connection, tenant_id, everyone)
 
 
 def _user(connection: Connection, user: str) -> User:
@@ -115,5 +115,5 @@ def _user(connection: Connection, user: str) -> User:
         senders=ids[1:],
         chats=counts.chats,
         memories=counts.memories,
-        remembered=not tombstones.unremembered(connection, ids),
+        remembered=not suppression.unremembered(connection, ids),
     )
