@@ -18,10 +18,11 @@ from ops.commands.rendering import preview
 from ops.commands.sources import open_source
 from ops.commands.waiting import await_memory
 from ops.launch import Launched
-from pipeline import importing, status
-from pipeline.importing import Tally
+from pipeline import status
+from pipeline.ingest import history
+from pipeline.ingest.history import Tally
+from pipeline.ingest.policy import Rules
 from pipeline.platforms.records import ImportOptions
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
@@ -83,11 +84,11 @@ def _import(launched: Launched, database: Database, console: Console) -> Tally:
         as_file(SAMPLES / "harbour_house.jsonl") as path,
         open_source(path, ImportOptions()) as source,
     ):
-        for event in importing.store(
+        for event in history.store(
             database, launched.settings.tenant, source.records(), rules, settle=SETTLE
         ):
             tally.add(event)
-            if isinstance(event, importing.Stored) and event.new:
+            if isinstance(event, history.Stored) and event.new:
                 hints.send("ingest")
     if tally.broken:
         raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")

@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from pipeline import ranges
+from pipeline.ingest import session_ranges
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.rules import Rules
 from pipeline.store import backfills, chats, jobs, spaces, vectors
 from pipeline.store.database import Database
 from pipeline.store.jobs import Owed
@@ -177,7 +177,7 @@ def _do(
     """Do anew, or owe, what these keys stand for, each with its chat."""
     if backfill.request.kind == "sessionize":
         for chat_id in asked:
-            ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
+            session_ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
         return
     if backfill.request.kind == "summarize" and not backfill.request.missing_only:
         connection.execute(

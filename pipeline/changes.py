@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row
 
-from pipeline import derived, ranges
+from pipeline import derived
+from pipeline.ingest import session_ranges
+from pipeline.ingest.policy import Rules
 from pipeline.people import suppression
-from pipeline.rules import Rules
 from pipeline.store import chat_moves, chats, counters, receipts
 from pipeline.store import edits as store
 from pipeline.store import jobs as work
@@ -115,7 +116,7 @@ def edit(
         if content and rules.memory:
             work.raise_wanted(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
             follows.add("embed")
-        if ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
+        if session_ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
             follows.add("summarize")
     return Changed(outcome="edited", follows=frozenset(follows))
 
@@ -250,13 +251,13 @@ def erase(
     )
     summaries = store.clear(connection, ids)
     for session in touched:
-        ranges.split_anew(connection, tenant_id, session, chat.language, rules)
+        session_ranges.split_anew(connection, tenant_id, session, chat.language, rules)
 
     owed = store.drop_work(connection, tenant_id, [f"message:{row.id}" for row in gone])
     keys = [f"session:{session_id}" for session_id in ids]
     store.fence(connection, tenant_id, keys)
     store.forget_errors(connection, tenant_id, keys)
-    closed = ranges.close_sessions(
+    closed = session_ranges.close_sessions(
         connection, tenant_id, chat.chat_id, rules.for_chat(chat), trace_id=trace_id
     )
     return Erased(

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
-from pipeline import ranges, sessionize
 from pipeline.diagnosis.embedding import Spaces
 from pipeline.diagnosis.postgres import Server
 from pipeline.diagnosis.stored import Tenant, Work
-from pipeline.ranges import FOREVER
-from pipeline.rules import Rules
+from pipeline.ingest import session_ranges, sessionize
+from pipeline.ingest.policy import Rules
+from pipeline.ingest.session_ranges import FOREVER
 from pipeline.store import chats, checks, jobs, messages, retention, sessions, spaces, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.database import Database
@@ -226,7 +226,7 @@ def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
 def _cut_anew(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
     for chat_id in tenant.differing:
         with database.tenant(tenant.tenant_id) as connection:
-            ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
+            session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
         yield f"cut chat {chat_id} into sessions anew"
 
 

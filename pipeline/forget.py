@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.forgetting import Forgetting
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
-from pipeline.rules import Rules
 from pipeline.store import chat_moves, chats, identities, jobs, receipts
 from pipeline.store import erasure as store
 from pipeline.store import suppression as stones

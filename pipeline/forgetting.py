@@ -11,12 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, derived, moving, probes, ranges
+from pipeline import changes, derived, probes
+from pipeline.ingest import chat_moves, session_ranges
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
 from pipeline.probes import Probes
-from pipeline.rules import Rules
 from pipeline.store import chat_moves as store_moving
 from pipeline.store import chats, counters, identities, membership, query_log, receipts
 from pipeline.store import edits as store_changes
@@ -99,7 +100,7 @@ class Forgetting:
 
     def _move(self, subject: Subject, into: str) -> Iterator[None]:
         chat_id = str(subject.chat_id)
-        for summaries in moving.steps(self.database, self.tenant_id, self.id, chat_id, into, self.rules):
+        for summaries in chat_moves.steps(self.database, self.tenant_id, self.id, chat_id, into, self.rules):
             self.follows |= {"ingest", "summarize"} if summaries else {"ingest"}
             yield
 
@@ -202,11 +203,11 @@ class Forgetting:
                 taken = derived.take_back(connection, self.tenant_id, chat_id, session_ids=ids)
                 summaries = store_changes.clear(connection, ids)
                 for session in found:
-                    ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
+                    session_ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
                 keys = [f"session:{session_id}" for session_id in ids]
                 store_changes.fence(connection, self.tenant_id, keys)
                 store_changes.forget_errors(connection, self.tenant_id, keys)
-                if found and ranges.close_sessions(
+                if found and session_ranges.close_sessions(
                     connection,
                     self.tenant_id,
                     chat_id,

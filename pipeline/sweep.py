@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import text
 
-from pipeline import ranges
-from pipeline.rules import Rules
+from pipeline.ingest import session_ranges
+from pipeline.ingest.policy import Rules
 from pipeline.store import chats, jobs, sessions
 from pipeline.store.database import Database
 
@@ -41,7 +41,7 @@ def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int 
             # Whoever holds the chat is placing messages in it, and closes what has ended.
             chat = chats.lock(connection, chat_id, wait=False)
             if chat is not None:
-                closed += ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
+                closed += session_ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:
         due = jobs.due_by_kind(connection, count_up_to)
     return Swept(sessions_closed=closed, given_up=given_up, due=due)

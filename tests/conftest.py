@@ -20,8 +20,8 @@ from sqlalchemy import create_engine
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store import spaces
 from pipeline.store.database import Database
 from schemas.messages import MessageIn

@@ -12,9 +12,10 @@ from psycopg import _queries
 from sqlalchemy import text
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import changes, ingest
-from pipeline.ingest import Accepted
-from pipeline.rules import Rules
+from pipeline import changes
+from pipeline.ingest import accept as ingest
+from pipeline.ingest.accept import Accepted
+from pipeline.ingest.policy import Rules
 from pipeline.store import accepting as store
 from pipeline.store import counters, jobs
 from pipeline.store.database import Database

@@ -12,13 +12,14 @@ import httpx
 import pytest
 
 from ops.embedded.redis import EmbeddedRedis
-from pipeline import embed, ingest, memories
+from pipeline import embed, memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import identities, membership, suppression
-from pipeline.rules import Rules
 from pipeline.store import tenants
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
@@ -130,9 +131,9 @@ def plant(database: Database) -> None:
             for n, sender in enumerate(senders, start=1)
         ]
         # the bot first, so that the chat is there before Dee speaks
-        ingest.accept(database, TENANT, chat, [bot])
+        accept.accept(database, TENANT, chat, [bot])
         if talk:
-            ingest.accept(database, TENANT, chat, talk)
+            accept.accept(database, TENANT, chat, talk)
         owners: list[dict[str, str]] = [{"scope": "organization"}, {"scope": "agent", "agent_id": "bot"}]
         owners += [{"scope": "user", "user_id": user} for user in PERSON]
         for owner in owners:
@@ -148,7 +149,7 @@ def walked(shared: Database) -> Database:
     plant(shared)
     rules, policy = Rules.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
     for kind, handler in {
-        "ingest": ingest.placer(shared, rules),
+        "ingest": accept.placer(shared, rules),
         "embed": embed.embedder(shared, EMBEDDER),
     }.items():
         while runner.run(shared, kind, handler, policy).claimed:

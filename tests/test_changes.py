@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, ingest, summarize
+from pipeline import changes, embed, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import suppression
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.sessions import Message
@@ -49,7 +50,7 @@ def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
     """One session of nine messages, summarized and embedded; the plumber is in the middle of it."""
     said = [message(n, f"the boiler shows error E{40 + n} again", id=f"m{n}") for n in range(9)]
     said[4] = message(4, "the plumber is called Beatriz and costs 90 euros", id="m4")
-    ingest.accept(database, TENANT, CHAT, said)
+    accept.accept(database, TENANT, CHAT, said)
     work(database, rules, policy)
     assert "Beatriz" in str(rows(database, "SELECT summary_text FROM conversation_sessions"))
     return database
@@ -103,7 +104,7 @@ def test_an_edit_that_comes_before_its_message_waits_for_it(
     assert edit(database, rules, "m1", "the second version", 5).outcome == "pending"
     assert edit(database, rules, "m1", "the third version", 9).outcome == "pending"
     edit(database, rules, "m1", "the second version, late", 7)
-    ingest.accept(database, TENANT, CHAT, [message(1, "the first version", id="m1")])
+    accept.accept(database, TENANT, CHAT, [message(1, "the first version", id="m1")])
     assert rows(database, "SELECT content, edited_at FROM messages") == [("the third version", at(9))]
     assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
     work(database, rules, policy)
@@ -118,7 +119,7 @@ def test_edits_and_the_message_give_the_same_in_every_order(
         chat = ChatIn(chat_id=f"test:{number}")
         for step in order:
             if step == "message":
-                ingest.accept(database, TENANT, chat, [message(0, "first", id="m")])
+                accept.accept(database, TENANT, chat, [message(0, "first", id="m")])
                 if number % 2:
                     place(database, rules, policy)
             else:
@@ -173,7 +174,7 @@ class Interrupted(DeterministicEmbedder):
 def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0, "the old text", id="m")])
+    accept.accept(database, TENANT, CHAT, [message(0, "the old text", id="m")])
     place(database, rules, policy)
     client = Interrupted(database, rules, lambda: edit(database, rules, "m", "the new text", 5))
     outcome = runner.run(database, "embed", embed.embedder(database, client), policy)
@@ -206,7 +207,7 @@ def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
 ) -> None:
     said = [message(n, f"the boiler shows error E{40 + n} again", id=f"m{n}") for n in range(8)]
     said[4] = message(4, "the plumber is called Beatriz", id="m4")
-    ingest.accept(database, TENANT, CHAT, said)
+    accept.accept(database, TENANT, CHAT, said)
     place(database, rules, policy)
     client = Deleting(database, rules)
     handler = summarize.summarizer(database, client, min_messages=4, version=1)
@@ -247,7 +248,7 @@ def test_deleting_twice_is_deleting_once(remembered: Database, rules: Rules, pol
 def test_a_deletion_splits_the_session_that_the_message_held_together(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(n, id=f"m{n}") for n in (0, 20, 40, 60)])
+    accept.accept(database, TENANT, CHAT, [message(n, id=f"m{n}") for n in (0, 20, 40, 60)])
     place(database, rules, policy)
     assert len(stored(database)) == 1
     delete(database, rules, "m20")
@@ -258,7 +259,7 @@ def test_a_deletion_splits_the_session_that_the_message_held_together(
 def test_a_session_whose_last_message_is_deleted_goes(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [*talk(5), message(100, "alone", id="alone")])  # type: ignore[list-item]
+    accept.accept(database, TENANT, CHAT, [*talk(5), message(100, "alone", id="alone")])  # type: ignore[list-item]
     work(database, rules, policy)
     delete(database, rules, "alone")
     assert rows(database, "SELECT message_count FROM conversation_sessions") == [(5,)]
@@ -272,7 +273,7 @@ def test_a_message_deleted_before_it_comes_never_comes(
     delete(database, rules, "m1")
     assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
     assert edit(database, rules, "m1", "secret again", 6).outcome == "kept_out"
-    accepted = ingest.accept(database, TENANT, CHAT, [message(1, "secret", id="m1"), message(2)])
+    accepted = accept.accept(database, TENANT, CHAT, [message(1, "secret", id="m1"), message(2)])
     assert (accepted.new, accepted.duplicates, accepted.kept_out) == (1, 0, 1)
     assert rows(database, "SELECT external_id FROM messages") == [("m2",)]
 
@@ -280,7 +281,7 @@ def test_a_message_deleted_before_it_comes_never_comes(
 def test_a_message_that_waits_for_its_place_can_be_deleted(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0), message(1)])
+    accept.accept(database, TENANT, CHAT, [message(0), message(1)])
     delete(database, rules, "m1")
     place(database, rules, policy)
     assert rows(database, "SELECT message_count FROM chats") == [(1,)]
@@ -301,7 +302,7 @@ def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(
             if isinstance(step, str):
                 changes.delete(database, TENANT, chat.chat_id, step, rules)
             else:
-                ingest.accept(database, TENANT, chat, step)  # type: ignore[arg-type]
+                accept.accept(database, TENANT, chat, step)  # type: ignore[arg-type]
             if chance.random() < 0.3:
                 place(database, rules, policy)
         place(database, rules, policy)
@@ -320,11 +321,11 @@ def test_nothing_of_a_user_who_is_not_to_be_remembered_is_kept_until_they_are_ag
 ) -> None:
     suppression.remember_user(remembered, TENANT, "test:ann", remembered=False)
     assert not suppression.is_remembered(remembered, TENANT, "test:ann")
-    assert ingest.accept(remembered, TENANT, CHAT, [message(50)]).kept_out == 1
-    assert ingest.accept(remembered, TENANT, CHAT, [message(51, sender_id="test:bob")]).new == 1
+    assert accept.accept(remembered, TENANT, CHAT, [message(50)]).kept_out == 1
+    assert accept.accept(remembered, TENANT, CHAT, [message(51, sender_id="test:bob")]).new == 1
     assert edit(remembered, rules, "m4", "an edit", 60).outcome == "kept_out"
     suppression.remember_user(remembered, TENANT, "test:ann", remembered=True)
-    assert ingest.accept(remembered, TENANT, CHAT, [message(50)]).new == 1
+    assert accept.accept(remembered, TENANT, CHAT, [message(50)]).new == 1
 
 
 def test_tombstones_name_nobody(database: Database, rules: Rules) -> None:

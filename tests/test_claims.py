@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim, Policy
 from pipeline.store import jobs
@@ -361,11 +361,11 @@ def test_placing_that_fails_for_the_last_time_is_given_up_though_more_has_come(d
 def test_what_an_import_brings_is_placed_later_than_live_talk_and_in_its_chats_lane(
     database: Database,
 ) -> None:
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(1)], settle=timedelta(minutes=1))
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:now"), [message(1)])
+    accept.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(1)], settle=timedelta(minutes=1))
+    accept.accept(database, TENANT, ChatIn(chat_id="test:now"), [message(1)])
     old, now = row(database, "test:old"), row(database, "test:now")
     assert (old["priority"], now["priority"]) == (jobs.LATER, jobs.LIVE)
     assert old["lane"] != now["lane"]
     # and a live message in a chat that is being imported makes it urgent
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(2)])
+    accept.accept(database, TENANT, ChatIn(chat_id="test:old"), [message(2)])
     assert row(database, "test:old")["priority"] == jobs.LIVE

@@ -4,11 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline import decided, ingest, retrieve
+from pipeline import decided, retrieve
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
-from pipeline.rules import Rules
 from pipeline.search import search
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -65,7 +66,7 @@ def exchanges(found: Context) -> str:
 def test_the_question_is_not_shown_twice_where_the_bots_mention_was_cut_off(
     filled: Database, settings: Settings, rules: Rules, policy: Policy, posted: str
 ) -> None:
-    ingest.accept(filled, TENANT, CHAT, [said(3 * DAY, posted)])
+    accept.accept(filled, TENANT, CHAT, [said(3 * DAY, posted)])
     do_all(filled, rules, policy)
     # When the bot asks without its mention
     found = ask(filled, settings, "how much is the boat?")
@@ -91,7 +92,7 @@ def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
     # Given more questions to the bot than there are places for candidates
     monkeypatch.setattr(retrieve, "WHOLE_UP_TO", whole_up_to)
     monkeypatch.setattr(retrieve, "CANDIDATES_PER_ARM", 4)
-    ingest.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 12))
+    accept.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 12))
     do_all(filled, rules, policy)
     # When something like them is asked
     found = ask(filled, settings, "plumber from Almada cost", include_history=False, budget_tokens=300)
@@ -107,7 +108,7 @@ def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
 def test_they_are_messages_still_said_lately_and_found_by_search(
     filled: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 2))
+    accept.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 2))
     do_all(filled, rules, policy)
     assert "@housebot what did the plumber" in ask(filled, settings, "coffee?").text
     found = search(
@@ -137,9 +138,9 @@ def test_a_question_that_the_log_has_is_known_among_the_messages(
             sent_at=now - timedelta(minutes=5),
         ),
     ]
-    ingest.accept(database, TENANT, ChatIn(chat_id=CHAT.chat_id), posted[:1])
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT.chat_id), posted[:1])
     ask(database, settings, question)
-    ingest.accept(database, TENANT, ChatIn(chat_id=CHAT.chat_id), posted[1:])
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT.chat_id), posted[1:])
     do_all(database, rules, policy)
     # When the same is asked in other words
     found = ask(database, settings, "cost of the plumber from Almada", include_history=False)
@@ -191,7 +192,7 @@ def test_in_a_large_chat_too_the_decision_that_stands_is_found_by_what_it_is_abo
         for number, lines in enumerate(talks)
         for minute, content in enumerate(lines)
     ]
-    ingest.accept(filled, TENANT, CHAT, said_then)
+    accept.accept(filled, TENANT, CHAT, said_then)
     do_all(filled, rules, policy)
     monkeypatch.setattr(retrieve, "WHOLE_UP_TO", 0)
     monkeypatch.setattr(decided, "WHOLE_UP_TO", 0)

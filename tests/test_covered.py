@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import context, ingest
+from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.covered import shown_whole
 from pipeline.found import SessionCard
-from pipeline.rules import Rules
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.store.database import Database
 from schemas.context import Context, Item
 from schemas.messages import ChatIn
@@ -112,7 +113,7 @@ def test_a_message_without_text_and_the_question_itself_do_not_count(
         message(3, "thanks", id="d"),
         message(4, "Who is called?", id="e"),
     ]
-    ingest.accept(database, TENANT, ChatIn(chat_id=CHAT.chat_id), talk)
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT.chat_id), talk)
     do_all(database, rules, POLICY)
     found = ask(database, settings, "who is called?")
     assert sessions_shown(found) == []

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
-from pipeline import documents, embed, ingest, memories
+from pipeline import documents, embed, memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
+from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
@@ -66,7 +67,7 @@ def contents(database: Database, document_id: str = "handbook") -> Sequence[str]
 @pytest.fixture
 def asked_in(database: Database) -> Database:
     """A database with a chat in which questions are asked."""
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:house"), [message(0)])
+    accept.accept(database, TENANT, ChatIn(chat_id="test:house"), [message(0)])
     return database
 
 

@@ -11,12 +11,13 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import changes, embed, ingest
+from pipeline import changes, embed
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import Filter, listing
 from pipeline.jobs.runner import Outcome, Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import Vector
@@ -53,7 +54,7 @@ def raising(error: Exception) -> Callable[[list[Vector]], list[Vector]]:
 def owe(database: Database, rules: Rules, policy: Policy, *contents: str) -> None:
     """Messages of these contents that are placed and owed their vectors."""
     said = [message(n / 10, content, id=f"m{n}") for n, content in enumerate(contents)]
-    ingest.accept(database, TENANT, CHAT, said)
+    accept.accept(database, TENANT, CHAT, said)
     place(database, rules, policy)
 
 
@@ -168,8 +169,8 @@ def test_what_people_say_now_reaches_the_model_before_the_rest_of_a_claim(
 ) -> None:
     # Given more imported messages than the model is given at once, each longer than the live one
     imported = [message(n / 10, f"imported message number {n}", id=f"i{n}") for n in range(embed.PORTION + 1)]
-    ingest.accept(database, TENANT, CHAT, imported, settle=timedelta(seconds=1))
-    ingest.accept(database, TENANT, CHAT, [message(60, "now", id="live")])
+    accept.accept(database, TENANT, CHAT, imported, settle=timedelta(seconds=1))
+    accept.accept(database, TENANT, CHAT, [message(60, "now", id="live")])
     place(database, rules, policy)
     # When all of them are claimed together
     client = Model(raising(AssertionError()))

@@ -9,11 +9,12 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline import changes, derived, export, forget, forgetting, ingest, memories
+from pipeline import changes, derived, export, forget, forgetting, memories
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import identities, membership
-from pipeline.rules import Rules
 from pipeline.store import chats, query_log
 from pipeline.store import erasure as store
 from pipeline.store import identities as users_store
@@ -38,7 +39,7 @@ def talked(database: Database, rules: Rules, policy: Policy) -> Database:
     for chat in (CHAT, OTHER):
         said = [message(n, f"the boiler shows error number {n} again", id=f"m{n}") for n in range(9)]
         zora = message(9, "my zebrafish lives in the bath", id="z", sender_id="test:zora", sender_name="Zora")
-        ingest.accept(database, TENANT, chat, [*said, zora])
+        accept.accept(database, TENANT, chat, [*said, zora])
     place(database, rules, policy)
     return database
 
@@ -139,7 +140,7 @@ def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_acce
         thread, errors = in_thread(lambda: IN_ONE_CHAT[what](talked, rules))
         until_somebody_waits(talked)
         # Then another chat's messages are accepted meanwhile
-        assert ingest.accept(impatient, TENANT, OTHER, [message(60, id="new")]).new == 1
+        assert accept.accept(impatient, TENANT, OTHER, [message(60, id="new")]).new == 1
     thread.join()
     assert errors == []
 
@@ -149,7 +150,7 @@ CHECKS_A_CHAT: dict[str, Callable[[Database, Rules, str], object]] = {
     "a memory learned there": lambda db, _, chat: memories.remember(
         db, TENANT, MemoryIn(scope="organization", content="old boiler", learned_in=chat)
     ),
-    "a message": lambda db, _, chat: ingest.accept(db, TENANT, ChatIn(chat_id=chat), [message(70, id="n")]),
+    "a message": lambda db, _, chat: accept.accept(db, TENANT, ChatIn(chat_id=chat), [message(70, id="n")]),
 }
 
 
@@ -344,7 +345,7 @@ def test_a_persons_messages_are_found_by_an_index(talked: Database, settings: Se
     # Given many messages of others, in the same chats
     for chat in (CHAT, OTHER):
         others = [message(n, id=f"o{n}", sender_id=f"test:{n % 20}") for n in range(1000)]
-        ingest.accept(talked, TENANT, chat, others)
+        accept.accept(talked, TENANT, chat, others)
     analyze(settings)
     # When somebody's names, chats and messages are looked up, and who is to be named no more
     with talked.tenant(TENANT) as connection, reading(connection) as read:

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, forget, forgetting, ingest
+from pipeline import changes, embed, forget, forgetting
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.prune import prune, retention_of
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.forgetting import Receipt, Subject
@@ -54,12 +55,12 @@ def work(database: Database, rules: Rules, policy: Policy) -> None:
 def fill(database: Database) -> None:
     """Twenty sessions of a group with Zora in all of them, a chat of hers alone, and memories of her."""
     rules = Rules.of(Settings(_env_file=None, summarize_debounce_seconds=0))
-    ingest.accept(database, TENANT, GROUP, [m for hour in range(20) for m in conversation(2 * hour)])
+    accept.accept(database, TENANT, GROUP, [m for hour in range(20) for m in conversation(2 * hour)])
     zora = [
         message(n, f"zebrafish diary, page {n}", id=f"d{n}", sender_id="test:zora", sender_name="Zora")
         for n in range(5)
     ]
-    ingest.accept(database, TENANT, DIRECT, zora)
+    accept.accept(database, TENANT, DIRECT, zora)
     remember(database, TENANT, MemoryIn(scope="user", user_id="test:zora", content="keeps zebrafish"))
     remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
     work(database, rules, POLICY)
@@ -161,11 +162,11 @@ def test_what_a_forgotten_user_had_sent_never_comes_back_and_what_they_say_later
     remembered: Database, rules: Rules, policy: Policy
 ) -> None:
     forgotten(remembered, ZORA, rules, policy)
-    again = ingest.accept(remembered, TENANT, GROUP, conversation(0))
+    again = accept.accept(remembered, TENANT, GROUP, conversation(0))
     assert (again.new, again.duplicates, again.kept_out) == (0, 6, 2)
     # nor by another id, nor by an edit
     renamed = conversation(0)[2].model_copy(update={"external_id": "imported"})
-    assert ingest.accept(remembered, TENANT, GROUP, [renamed]).kept_out == 1
+    assert accept.accept(remembered, TENANT, GROUP, [renamed]).kept_out == 1
     assert (
         changes.edit(remembered, TENANT, GROUP.chat_id, "g0-2", "zebrafish", None, rules).outcome
         == "kept_out"
@@ -173,17 +174,17 @@ def test_what_a_forgotten_user_had_sent_never_comes_back_and_what_they_say_later
     assert everywhere(remembered, "zebrafish") == []
     now = rows(remembered, "SELECT now()")[0][0]
     later = renamed.model_copy(update={"external_id": "later", "sent_at": now, "content": "hello again"})
-    assert ingest.accept(remembered, TENANT, GROUP, [later]).new == 1
+    assert accept.accept(remembered, TENANT, GROUP, [later]).new == 1
 
 
 def test_a_message_that_said_it_was_sent_in_the_future_stays_forgotten(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     ahead = message(60 * 24 * 365 * 50, "zebrafish of the future", id="f", sender_id="test:zora")
-    ingest.accept(database, TENANT, GROUP, [ahead])
+    accept.accept(database, TENANT, GROUP, [ahead])
     for subject in (Subject(kind="chat", chat_id=GROUP.chat_id), ZORA):
         forgotten(database, subject, rules, policy)
-        assert ingest.accept(database, TENANT, GROUP, [ahead]).kept_out == 1
+        assert accept.accept(database, TENANT, GROUP, [ahead]).kept_out == 1
 
 
 class Killed(BaseException):
@@ -210,7 +211,7 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
     left = rows(remembered, "SELECT count(*) FROM messages WHERE sender_id = 'test:zora'")[0][0]
     assert 0 < left < 45  # type: ignore[operator]
     # meanwhile nothing comes back
-    assert ingest.accept(remembered, TENANT, GROUP, conversation(0)).kept_out == 2
+    assert accept.accept(remembered, TENANT, GROUP, conversation(0)).kept_out == 2
     finish(remembered, rules, policy)
     work(remembered, rules, policy)
     assert everywhere(remembered, "zora") == everywhere(remembered, "zebrafish") == []
@@ -248,7 +249,7 @@ class Forgetful(DeterministicEmbedder):
 def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, GROUP, conversation(0))
+    accept.accept(database, TENANT, GROUP, conversation(0))
     place(database, rules, policy)
     client = Forgetful(database, rules, policy)
     assert runner.run(database, "embed", embed.embedder(database, client), policy).failed == 0
@@ -279,19 +280,19 @@ def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(
     assert (receipt.counts["messages"], receipt.counts["chats"]) == (5, 1)
     assert everywhere(remembered, "test:direct") == everywhere(remembered, "secret") == []
     assert rows(remembered, "SELECT count(*) FROM messages") == [(160,)]
-    again = ingest.accept(remembered, TENANT, DIRECT, [message(1, "an old message", id="d1")])
+    again = accept.accept(remembered, TENANT, DIRECT, [message(1, "an old message", id="d1")])
     assert again.kept_out == 1
     late = changes.edit(remembered, TENANT, DIRECT.chat_id, "d1", "an old edit", at(2), rules)
     assert late.outcome == "kept_out"
     assert everywhere(remembered, "test:direct") == []
     now = rows(remembered, "SELECT now()")[0][0]
-    assert ingest.accept(remembered, TENANT, DIRECT, [message(0, "new", sent_at=now)]).new == 1
+    assert accept.accept(remembered, TENANT, DIRECT, [message(0, "new", sent_at=now)]).new == 1
 
 
 def test_a_forgotten_tenant_keeps_its_receipts_alone(
     remembered: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(remembered, "other", GROUP, conversation(0))
+    accept.accept(remembered, "other", GROUP, conversation(0))
     receipt = forgotten(remembered, Subject(kind="tenant"), rules, policy)
     assert receipt.counts["messages"] == 165
     left = {

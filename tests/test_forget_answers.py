@@ -3,12 +3,13 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, forget, ingest, querylog
+from pipeline import changes, embed, forget, querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.forgetting import Subject
@@ -45,8 +46,8 @@ def asked(database: Database, settings: Settings, rules: Rules, policy: Policy) 
     talk = [message(n, f"the boiler shows E{40 + n}", id=f"g{n}") for n in range(6)]
     talk[3] = message(3, SECRET, id="g3", **BY_ZORA)
     talk[4] = message(4, "where does my zebrafish live?", id="g4", **BY_ZORA)
-    ingest.accept(database, TENANT, GROUP, talk)
-    ingest.accept(database, TENANT, GROUP, [message(600 + n, f"the tea is cold {n}") for n in range(5)])
+    accept.accept(database, TENANT, GROUP, talk)
+    accept.accept(database, TENANT, GROUP, [message(600 + n, f"the tea is cold {n}") for n in range(5)])
     remember(
         database,
         TENANT,
@@ -136,7 +137,7 @@ def test_an_edit_takes_what_rests_on_the_old_text(asked: Database, rules: Rules,
 def test_a_forgetting_that_is_none_of_theirs_leaves_questions_and_answers_alone(
     asked: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(asked, TENANT, GROUP, [message(6000, "unheard", id="b", sender_id="test:bob")])
+    accept.accept(asked, TENANT, GROUP, [message(6000, "unheard", id="b", sender_id="test:bob")])
     work(asked, rules, policy)
     before = rows(asked, "SELECT query, answer, shown FROM query_log ORDER BY asked_at")
     receipt = forgotten(asked, Subject(kind="user", sender_id="test:bob"), rules, policy)

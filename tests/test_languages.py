@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from pipeline import languages
+from pipeline.ingest import languages
 from pipeline.store import languages as store
 from pipeline.store.database import Database
 from tests.conftest import TENANT

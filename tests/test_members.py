@@ -4,11 +4,12 @@ import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-from pipeline import forget, ingest
+from pipeline import forget
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import membership
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.errors import Retryable
 from schemas.forgetting import Subject
@@ -28,14 +29,14 @@ def talk(part: int) -> list[MessageIn]:
 def accepted(database: Database, tenant: str, messages: list[MessageIn]) -> int:
     while True:
         try:
-            return ingest.accept(database, tenant, CHAT, messages).new
+            return accept.accept(database, tenant, CHAT, messages).new
         except Retryable:
             continue
 
 
 def test_bots_and_systems_are_not_members(shared: Database, tenant: str) -> None:
     roles = ("user", "assistant", "system", "tool")
-    ingest.accept(
+    accept.accept(
         shared, tenant, CHAT, [message(n, sender_id=f"test:{r}", role=r) for n, r in enumerate(roles)]
     )
     assert membership.show(shared, tenant, CHAT.chat_id).members == ["test:user"]

@@ -12,9 +12,9 @@ from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import Engine, event, text
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.revision import REVISION
@@ -51,7 +51,7 @@ def test_every_migration_can_be_reverted_and_applied_again_on_an_empty_database(
 def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
     settings: Settings, database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(n) for n in range(5)])
+    accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(n) for n in range(5)])
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
     config = alembic_config(owner_url(settings))
@@ -60,7 +60,7 @@ def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
         command.downgrade(config, "-1")
     command.upgrade(config, "head")
     command.check(config)
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
+    accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 1
 
@@ -105,11 +105,11 @@ def test_whoever_spoke_before_chats_had_members_is_one_of_them(
     for tenant in ("one", "two"):
         talk = [message(n, sender_id=f"{tenant}:{n % 3}") for n in range(6)]
         bot = message(9, sender_id="bot", role="assistant")
-        ingest.accept(database, tenant, ChatIn(chat_id="test:1"), [*talk, bot])
+        accept.accept(database, tenant, ChatIn(chat_id="test:1"), [*talk, bot])
     config = alembic_config(owner_url(settings))
     command.downgrade(config, "0004")
     command.upgrade(config, "head")
-    ingest.accept(database, "one", ChatIn(chat_id="test:1"), [message(10, sender_id="one:late")])
+    accept.accept(database, "one", ChatIn(chat_id="test:1"), [message(10, sender_id="one:late")])
     for tenant, late in (("one", ["one:late"]), ("two", [])):
         with database.tenant(tenant) as connection:
             found = connection.scalars(text("SELECT sender_id FROM chat_members ORDER BY 1")).all()

@@ -11,13 +11,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import changes, context, embed, forget, ingest, moving, search
+from pipeline import changes, context, embed, forget, search
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.forgetting import Forgetting
+from pipeline.ingest import accept as ingest
+from pipeline.ingest import chat_moves
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
-from pipeline.rules import Rules
 from pipeline.store import messages
 from pipeline.store.database import Database
 from pipeline.store.retry import persistently
@@ -48,7 +50,7 @@ def finish(database: Database, rules: Rules, policy: Policy) -> None:
 
 
 def move(database: Database, rules: Rules, policy: Policy, chat: str, into: str) -> None:
-    moving.start(database, TENANT, chat, into)
+    chat_moves.start(database, TENANT, chat, into)
     finish(database, rules, policy)
 
 
@@ -255,7 +257,7 @@ def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
         if placed:
             place_all(database, rules, policy)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moving, "MESSAGES_AT_ONCE", at_once)
+        patch.setattr(chat_moves, "MESSAGES_AT_ONCE", at_once)
         move(database, rules, policy, OLD.chat_id, NEW.chat_id)
     place_all(database, rules, policy)
     assert stored(database, NEW.chat_id) == expected([*chats[0], *chats[1]], rules)
@@ -294,11 +296,11 @@ def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summarie
 def test_messages_may_come_under_both_ids_while_a_chat_is_moved(
     database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, "MESSAGES_AT_ONCE", 3)
+    monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 3)
     said = [message(n * 40, f"number {n}", id=str(n)) for n in range(40)]
     accept(database, OLD, *said)
     place_all(database, rules, policy)
-    moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
 
     def come() -> None:
         for n in range(40):
@@ -322,9 +324,9 @@ def test_edits_and_deletions_reach_a_message_wherever_it_is_on_its_way(
 ) -> None:
     accept(database, OLD, *(message(n * 40, "one by one", id=str(n)) for n in range(4)))
     place_all(database, rules, policy)
-    receipt = moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
-    steps = moving.steps(database, TENANT, receipt.id, OLD.chat_id, NEW.chat_id, rules)
-    monkeypatch.setattr(moving, "MESSAGES_AT_ONCE", 1)
+    receipt = chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    steps = chat_moves.steps(database, TENANT, receipt.id, OLD.chat_id, NEW.chat_id, rules)
+    monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 1)
     next(steps)
     next(steps)
     for each in ("0", "3"):
@@ -345,16 +347,16 @@ def test_forgetting_waits_until_a_chat_is_where_it_goes(
 ) -> None:
     accept(database, OLD, *talk(0))
     place_all(database, rules, policy)
-    moved = moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    moved = chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     with pytest.raises(Busy):
-        moving.start(database, TENANT, NEW.chat_id, FINAL)
+        chat_moves.start(database, TENANT, NEW.chat_id, FINAL)
     with pytest.raises(NotFound, match=f"is {NEW.chat_id} now"):
         forget.start(database, TENANT, Subject(kind="chat", chat_id=OLD.chat_id))
     receipt = forget.start(database, TENANT, Subject(kind="user", sender_id="test:ann"))
     claims = [claim for claim in _claims(database, policy) if claim.key == str(receipt.id)]
     assert Forgetting(database, TENANT, claims[0], rules).run() == set()
     assert forget.get(database, TENANT, receipt.id).finished_at is None
-    for _ in moving.steps(database, TENANT, moved.id, OLD.chat_id, NEW.chat_id, rules):
+    for _ in chat_moves.steps(database, TENANT, moved.id, OLD.chat_id, NEW.chat_id, rules):
         pass
     with database.tenant(TENANT) as connection:
         connection.execute(text("UPDATE work SET due_at = now(), claimed = NULL WHERE kind = 'forget'"))
@@ -390,15 +392,15 @@ def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(
 
 def test_what_leads_nowhere_is_refused(database: Database, rules: Rules, policy: Policy) -> None:
     with pytest.raises(NotFound):
-        moving.start(database, TENANT, "test:nowhere", NEW.chat_id)
+        chat_moves.start(database, TENANT, "test:nowhere", NEW.chat_id)
     accept(database, OLD, message(0))
     with pytest.raises(InvalidInput):
-        moving.start(database, TENANT, OLD.chat_id, OLD.chat_id)
-    first = moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+        chat_moves.start(database, TENANT, OLD.chat_id, OLD.chat_id)
+    first = chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     # a bot is told twice that a group has become a supergroup
-    assert moving.start(database, TENANT, OLD.chat_id, NEW.chat_id).id == first.id
+    assert chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id).id == first.id
     finish(database, rules, policy)
-    assert moving.start(database, TENANT, OLD.chat_id, NEW.chat_id).finished_at is not None
+    assert chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id).finished_at is not None
 
 
 def test_everything_else_goes_on_while_chats_are_merged(
@@ -420,7 +422,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
     for chat in (OLD, NEW):
         accept(database, chat, *said[chat.chat_id][:120])
     place_all(database, rules, policy)
-    moving.start(database, TENANT, OLD.chat_id, NEW.chat_id)
+    chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     over = threading.Event()
     handlers = {
         "ingest": ingest.placer(database, rules),
@@ -436,7 +438,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
                 time.sleep(0.01)
 
     with ThreadPoolExecutor(len(handlers)) as pool, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moving, "MESSAGES_AT_ONCE", 5)
+        patch.setattr(chat_moves, "MESSAGES_AT_ONCE", 5)
         working = [pool.submit(go_on, kind) for kind in handlers]
         try:
             for n in range(120, 150):

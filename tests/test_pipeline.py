@@ -6,14 +6,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill, embed, ingest, ranges, summarize
+from pipeline import backfill, embed, summarize
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import accept, session_ranges
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.prune import prune, retention_of
-from pipeline.rules import Rules
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from pipeline.sweep import sweep
@@ -50,7 +51,7 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
 
 
 def place(database: Database, rules: Rules, policy: Policy) -> None:
-    run(database, "ingest", ingest.placer(database, rules), policy)
+    run(database, "ingest", accept.placer(database, rules), policy)
 
 
 def summarizer(database: Database, version: int = 1, client: object = None) -> Handler:
@@ -69,7 +70,7 @@ def talk(count: int, start: float = 0) -> list[object]:
 @pytest.fixture
 def two_sessions(database: Database, rules: Rules, policy: Policy) -> Database:
     """One of five messages, one of two."""
-    ingest.accept(database, TENANT, CHAT, [*talk(5), *talk(2, 100)])  # type: ignore[list-item]
+    accept.accept(database, TENANT, CHAT, [*talk(5), *talk(2, 100)])  # type: ignore[list-item]
     place(database, rules, policy)
     return database
 
@@ -99,7 +100,7 @@ def test_a_late_message_makes_its_session_summarized_again(
     two_sessions: Database, rules: Rules, policy: Policy
 ) -> None:
     run(two_sessions, "summarize", summarizer(two_sessions), policy)
-    ingest.accept(two_sessions, TENANT, CHAT, [message(2.5, "and the plumber is Beatriz", id="late")])
+    accept.accept(two_sessions, TENANT, CHAT, [message(2.5, "and the plumber is Beatriz", id="late")])
     place(two_sessions, rules, policy)
     assert run(two_sessions, "summarize", summarizer(two_sessions), policy) == 1
     found = rows(
@@ -122,7 +123,7 @@ class Changing(ExtractiveSummarizer):
         self.calls += 1
         if self.calls == 1:
             database, rules, policy = self.between
-            ingest.accept(database, TENANT, CHAT, [message(1.5, "wait, it was the fan", id="meanwhile")])
+            accept.accept(database, TENANT, CHAT, [message(1.5, "wait, it was the fan", id="meanwhile")])
             place(database, rules, policy)
         return super().summarize(messages, previous, **options)  # type: ignore[arg-type]
 
@@ -166,7 +167,7 @@ def test_every_message_and_summary_gets_one_vector_and_equal_text_is_embedded_on
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     same = [message(n, "ok", id=f"same{n}") for n in range(4)]
-    ingest.accept(database, TENANT, CHAT, [*talk(4, 10), *same])  # type: ignore[list-item]
+    accept.accept(database, TENANT, CHAT, [*talk(4, 10), *same])  # type: ignore[list-item]
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
     client = Counting()
@@ -174,7 +175,7 @@ def test_every_message_and_summary_gets_one_vector_and_equal_text_is_embedded_on
     assert len(client.texts) == 4 + 1 + 1
     assert rows(database, "SELECT count(*), count(DISTINCT embedding::text) FROM message_vectors") == [(8, 5)]
     assert rows(database, "SELECT count(*) FROM session_vectors") == [(1,)]
-    ingest.accept(database, TENANT, CHAT, [message(3, "ok", id="once more")])
+    accept.accept(database, TENANT, CHAT, [message(3, "ok", id="once more")])
     place(database, rules, policy)
     before = len(client.texts)
     run(database, "embed", embed.embedder(database, client), policy)
@@ -193,7 +194,7 @@ class Choosy(DeterministicEmbedder):
 def test_a_text_that_the_model_refuses_does_not_take_its_batch_with_it(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0, "short"), message(1, "long " * 1000)])
+    accept.accept(database, TENANT, CHAT, [message(0, "short"), message(1, "long " * 1000)])
     place(database, rules, policy)
     run(database, "embed", embed.embedder(database, Choosy()), policy)
     assert rows(database, "SELECT count(*) FROM message_vectors") == [(2,)]
@@ -217,7 +218,7 @@ def test_a_provider_that_is_away_leaves_vectors_owed(two_sessions: Database, pol
 def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
+    accept.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
     place(database, rules, policy)
     with database.tenant(TENANT) as connection:
         connection.execute(text("UPDATE conversation_sessions SET status = 'open'"))
@@ -231,7 +232,7 @@ def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
 def test_arrivals_whose_hint_and_work_were_lost_are_owed_again_by_the_sweep(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
+    accept.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
     with database.maintenance() as connection:
         connection.execute(text("UPDATE work SET due_at = NULL"))
     assert sweep(database, rules, policy.max_attempts).due == {"ingest": 1}
@@ -480,7 +481,7 @@ def test_cutting_anew_keeps_the_sessions_whose_messages_retention_has_removed(
     database: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:
     given = [message(n) for n in (0, 1, 2, 3, 60, 61, 62, 63, 120, 121, 122, 123)]
-    ingest.accept(database, TENANT, CHAT, given)
+    accept.accept(database, TENANT, CHAT, given)
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
     kept = "SELECT id, status, started_at, message_count, summary_text FROM conversation_sessions ORDER BY id"
@@ -489,5 +490,5 @@ def test_cutting_anew_keeps_the_sessions_whose_messages_retention_has_removed(
     # the first session has lost all its messages, the second some
     prune(database, TENANT, retention_of(settings.model_copy(update={"retention_messages_per_chat": 6})))
     with database.tenant(TENANT) as connection:
-        ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
+        session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, rules)
     assert rows(database, kept) == before

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline import ingest
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -78,7 +78,7 @@ def locked(settings: Settings, chat_id: str) -> Iterator[None]:
 
 
 def once(database: Database, rules: Rules, policy: Policy) -> runner.Outcome:
-    return runner.run(database, "ingest", ingest.placer(database, rules), policy)
+    return runner.run(database, "ingest", accept.placer(database, rules), policy)
 
 
 # What it costs
@@ -90,7 +90,7 @@ def test_five_hundred_session_keys_cost_the_statements_of_one(
     counted = {}
     for keys in (1, 500):
         said = [message(n, session_key=f"k{n % keys}") for n in range(500)]
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{keys}"), said)
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{keys}"), said)
         with sent() as statements:
             once(database, rules, policy)
         counted[keys] = len(statements)
@@ -105,7 +105,7 @@ def test_many_chats_are_placed_by_the_statements_of_one(
     counted = {}
     for chats in (1, 50):
         for number in range(chats):
-            ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{chats}-{number}"), [message(0)])
+            accept.accept(database, TENANT, ChatIn(chat_id=f"test:{chats}-{number}"), [message(0)])
         with sent() as statements:
             assert once(database, rules, policy).finished == chats
         counted[chats] = len(statements)
@@ -117,7 +117,7 @@ def test_what_waits_behind_the_next_messages_is_not_read(
     database: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:
     for start in range(0, 20_000, 1000):
-        ingest.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
+        accept.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
     with read(settings) as counted:
         once(database, rules, policy)
     assert rows(database, "SELECT count(*) FROM arrivals") == [(19_500,)]
@@ -132,10 +132,10 @@ def test_messages_far_apart_in_time_leave_alone_what_lies_between(
     # Given a chat of many sessions
     hours = 3000
     for start in range(0, hours, 1000):
-        ingest.accept(database, TENANT, CHAT, [message(60 * n) for n in range(start, start + 1000)])
+        accept.accept(database, TENANT, CHAT, [message(60 * n) for n in range(start, start + 1000)])
     place(database, rules, policy)
     # When one message belongs to the first and one to the last of them
-    ingest.accept(database, TENANT, CHAT, [message(1, id="old"), message(60 * hours - 59, id="new")])
+    accept.accept(database, TENANT, CHAT, [message(1, id="old"), message(60 * hours - 59, id="new")])
     with read(settings) as counted:
         once(database, rules, policy)
     # Then those two are read, some times over, and not the others
@@ -151,11 +151,11 @@ def test_a_session_between_two_clusters_that_nobody_reads_is_not_joined_over(
 ) -> None:
     # Given sessions that a shorter gap has cut, of which the middle one is out of reach of what comes
     short = Rules(**{**rules.__dict__, "gap": timedelta(minutes=2)})
-    ingest.accept(database, TENANT, CHAT, [message(n) for n in (0, 13, 26)])
+    accept.accept(database, TENANT, CHAT, [message(n) for n in (0, 13, 26)])
     place(database, short, policy)
     # When the gap has grown, and messages come before the first and after the last
     longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=12)})
-    ingest.accept(database, TENANT, CHAT, [message(-11), message(37)])
+    accept.accept(database, TENANT, CHAT, [message(-11), message(37)])
     place(database, longer, policy)
     # Then each joins its neighbour alone
     found = rows(database, "SELECT message_count FROM conversation_sessions ORDER BY started_at")
@@ -169,9 +169,9 @@ def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     for start in (0, 1000):
-        ingest.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
+        accept.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
     for number in range(20):
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:small-{number}"), [message(0), message(1)])
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:small-{number}"), [message(0), message(1)])
     outcome = once(database, rules, policy)
     assert outcome.finished == 21
     assert rows(database, "SELECT chat_id, count(*) FROM arrivals GROUP BY chat_id") == [
@@ -184,10 +184,10 @@ def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
 def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(n) for n in range(600)])
+    accept.accept(database, TENANT, CHAT, [message(n) for n in range(600)])
     with database.tenant(TENANT) as connection:
         connection.execute(text("UPDATE arrivals SET priority = 1"))
-    ingest.accept(database, TENANT, CHAT, [message(9000, id="live")])
+    accept.accept(database, TENANT, CHAT, [message(9000, id="live")])
     once(database, rules, policy)
     assert rows(
         database,
@@ -199,7 +199,7 @@ def test_what_follows_has_the_message_s_priority_and_the_chat_s_lane(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     for number in (1, 2):
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(100)])
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(100)])
     with database.tenant(TENANT) as connection:
         connection.execute(text("UPDATE arrivals SET priority = 1 WHERE chat_id = 'test:2'"))
         connection.execute(
@@ -231,7 +231,7 @@ def test_a_locked_chat_is_put_off_and_the_others_are_placed(
 ) -> None:
     # Given five chats, one of which somebody else has
     for number in range(5):
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     with locked(settings, "test:2"):
         # When they are placed
         outcome = once(database, rules, policy)
@@ -254,8 +254,8 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     for number in range(3):
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
-    placer = ingest.placer(database, rules)
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+    placer = accept.placer(database, rules)
 
     def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Iterator[str]:
         with database.maintenance() as connection:
@@ -271,7 +271,7 @@ def test_figures_are_written_once_and_when_nothing_else_is_waited_for(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     said = [message(n, session_key=f"k{n}") for n in range(10)]
-    ingest.accept(database, TENANT, CHAT, said)
+    accept.accept(database, TENANT, CHAT, said)
     with sent() as statements:
         once(database, rules, policy)
     [at] = [n for n, each in enumerate(statements) if each.startswith("INSERT INTO daily_counters")]
@@ -304,7 +304,7 @@ def test_two_workers_place_chats_of_many_session_keys_without_a_deadlock(
     # Given chats with ten session keys each
     for number in range(60):
         said = [message(n, session_key=f"k{n}") for n in range(10)]
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), said)
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), said)
     # When two workers place them at the same time, in small turns
     few = Policy(batch=3, lease_seconds=60, max_attempts=3)
     failed: list[int] = []

@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import chosen, context, ingest
+from pipeline import chosen, context
 from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.found import Remembered
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.profiles import PROFILES, Parameters, parameters_for
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Weights
 from pipeline.ranking.similarity import Scale
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
@@ -124,7 +125,7 @@ def test_what_is_quoted_or_has_no_vector_yet_is_never_too_unlike(
     strict = {"min_similarity": 1.0, "messages": 12, "duplicate_jaccard": 1.0}
     found = ask(filled, settings, 'who said "count me in"?', parameters=strict)
     assert lines(found, "exchanges") == ["Bob: count me in"]
-    ingest.accept(filled, TENANT, CHAT, [message(3 * DAY, "the parrot is called Vasco", id="fresh")])
+    accept.accept(filled, TENANT, CHAT, [message(3 * DAY, "the parrot is called Vasco", id="fresh")])
     assert any(
         "Vasco" in each for each in lines(ask(filled, settings, "parrot", parameters=strict), "exchanges")
     )
@@ -340,7 +341,7 @@ def thread(database: Database, chat_id: str, key: str, day: int) -> int:
     said = [
         message(day * DAY + n, f"step {n} of {key}", id=f"{key}-{day}-{n}", session_key=key) for n in range(4)
     ]
-    ingest.accept(database, TENANT, ChatIn(chat_id=chat_id), said)
+    accept.accept(database, TENANT, ChatIn(chat_id=chat_id), said)
     do_all(
         database,
         Rules.of(Settings(_env_file=None, summarize_debounce_seconds=0)),

@@ -7,13 +7,14 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import forget, ingest
+from pipeline import forget
 from pipeline import prune as pruning
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.people import suppression
 from pipeline.prune import prune, prune_all, retention_of
 from pipeline.retention import Retention
-from pipeline.rules import Rules
 from pipeline.store import chats, counters, ranges
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable
@@ -37,10 +38,10 @@ def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_g
     database: Database, rules: Rules, policy: Policy, keep: Retention
 ) -> None:
     # Given old messages that are placed, and more and older ones that are not
-    ingest.accept(database, TENANT, OLD, [message(n, id=f"p{n}") for n in range(8)])
+    accept.accept(database, TENANT, OLD, [message(n, id=f"p{n}") for n in range(8)])
     place(database, rules, policy)
-    ingest.accept(database, TENANT, OLDER, [message(n - 100, id=f"w{n}") for n in range(8)])
-    ingest.accept(database, TENANT, OLD, [message(n - 50, id=f"v{n}") for n in range(8)])
+    accept.accept(database, TENANT, OLDER, [message(n - 100, id=f"w{n}") for n in range(8)])
+    accept.accept(database, TENANT, OLD, [message(n - 50, id=f"v{n}") for n in range(8)])
     # When they are pruned in batches that these would fill
     assert prune(database, TENANT, keep, dry_run=True, batch=5)["messages_by_age"] == 8
     assert prune(database, TENANT, keep, batch=5)["messages_by_age"] == 8
@@ -52,7 +53,7 @@ def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_g
 def test_a_chat_is_locked_before_its_messages_as_whoever_edits_one_does(
     database: Database, rules: Rules, policy: Policy, keep: Retention
 ) -> None:
-    ingest.accept(database, TENANT, OLD, [message(n) for n in range(3)])
+    accept.accept(database, TENANT, OLD, [message(n) for n in range(3)])
     place(database, rules, policy)
     pruned: list[int] = []
     with database.tenant(TENANT) as editing:
@@ -74,7 +75,7 @@ def test_a_tenant_that_cannot_be_pruned_costs_the_others_nothing_and_is_told(
     database: Database, keep: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for tenant in ("a", "b", "c"):
-        ingest.accept(database, tenant, OLD, [message(0)])
+        accept.accept(database, tenant, OLD, [message(0)])
     whole = pruning.prune
 
     def failing(database: Database, tenant_id: str, *given: object, **options: object) -> dict[str, int]:
@@ -93,7 +94,7 @@ def test_a_run_that_is_out_of_time_is_gone_on_with_from_the_next_tenant(
     database: Database, keep: Retention
 ) -> None:
     for tenant in ("a", "b", "c"):
-        ingest.accept(database, tenant, OLD, [message(0)])
+        accept.accept(database, tenant, OLD, [message(0)])
     looked_at: list[str] = []
     after: str | None = ""
     while after is not None:
@@ -130,7 +131,7 @@ def test_the_task_asks_for_the_rest_and_fails_in_the_end_when_a_tenant_did(
 def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_that_is(
     database: Database, rules: Rules, policy: Policy, keep: Retention
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(n * 600, id=f"m{n}") for n in range(3)])
+    accept.accept(database, TENANT, CHAT, [message(n * 600, id=f"m{n}") for n in range(3)])
     place(database, rules, policy)
     with database.tenant(TENANT) as connection:
         connection.execute(
@@ -147,7 +148,7 @@ def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_th
 def test_figures_of_past_days_become_one_row_each_and_old_ones_go(
     database: Database, keep: Retention
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0)])
+    accept.accept(database, TENANT, CHAT, [message(0)])
     with database.tenant(TENANT) as connection:
         counters.add(connection, TENANT, {"contexts": 1})
         connection.execute(
@@ -181,7 +182,7 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(
         for key in ("gone", "kept")
         for n in range(2)
     ]
-    ingest.accept(database, TENANT, CHAT, said)
+    accept.accept(database, TENANT, CHAT, said)
     place(database, rules, policy)
     with database.tenant(TENANT) as connection:
         for statement in (

@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import create_engine, text
 
-from pipeline import ingest, quarantine
+from pipeline.ingest import accept, poison
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.sweep import sweep
 from schemas.messages import ChatIn
@@ -42,7 +42,7 @@ def refuse(settings: Settings, condition: str = "'Mallory' = ANY(NEW.participant
 
 def turn(database: Database, rules: Rules, policy: Policy) -> runner.Outcome:
     """One try at what is due, however long a failure would have it wait."""
-    outcome = runner.run(database, "ingest", ingest.placer(database, rules), policy)
+    outcome = runner.run(database, "ingest", accept.placer(database, rules), policy)
     pass_time(database)
     return outcome
 
@@ -65,7 +65,7 @@ def test_a_message_that_cannot_be_placed_stands_aside_and_the_others_are_placed(
 ) -> None:
     refuse(settings)
     given = [message(n, sender_name="Mallory" if n == position else "Ann") for n in range(10)]
-    ingest.accept(database, TENANT, CHAT, given, trace_id="the-request")
+    accept.accept(database, TENANT, CHAT, given, trace_id="the-request")
     assert turn(database, rules, policy).failed == 1  # everything is tried together first
     assert aside(database) == []
     assert turn(database, rules, policy).finished == 1
@@ -81,13 +81,13 @@ def test_later_messages_are_placed_at_once_and_no_sweep_tries_the_one_aside_agai
 ) -> None:
     refuse(settings)
     first = [message(0), message(1, sender_name="Mallory")]
-    ingest.accept(database, TENANT, CHAT, first)
+    accept.accept(database, TENANT, CHAT, first)
     while turn(database, rules, policy).claimed:
         pass
     sweep(database, rules, max_attempts=3)
     assert turn(database, rules, policy).claimed == 0
     later = message(2)
-    ingest.accept(database, TENANT, CHAT, [later])
+    accept.accept(database, TENANT, CHAT, [later])
     assert turn(database, rules, policy).finished == 1
     sweep(database, rules, max_attempts=3)
     assert stored(database) == expected([first[0], later], rules)
@@ -101,7 +101,7 @@ def test_messages_in_the_same_chat_are_all_placed_while_several_stand_aside(
         message(20 * n, sender_name="Mallory" if n % 40 == 7 else "Ann", session_key="k" if n % 3 else "")
         for n in range(300)
     ]
-    ingest.accept(database, TENANT, CHAT, given)
+    accept.accept(database, TENANT, CHAT, given)
     while turn(database, rules, policy).claimed:
         pass
     assert len(aside(database)) == sum(m.sender_name == "Mallory" for m in given) == 8
@@ -115,7 +115,7 @@ def test_a_fault_that_befalls_every_message_blames_none(
     database: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:
     refuse(settings, "true")
-    ingest.accept(database, TENANT, CHAT, [message(n) for n in range(3 * quarantine.AT_MOST)])
+    accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.AT_MOST)])
     while turn(database, rules, policy).claimed:
         pass
     assert aside(database) == []
@@ -128,7 +128,7 @@ def test_a_fault_of_the_database_itself_blames_none(
     database: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:
     as_owner(settings, "REVOKE INSERT ON conversation_sessions FROM backscroll_app")
-    ingest.accept(database, TENANT, CHAT, [message(0)])
+    accept.accept(database, TENANT, CHAT, [message(0)])
     while turn(database, rules, policy).claimed:
         pass
     assert aside(database) == []
@@ -141,7 +141,7 @@ def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
     refuse(settings)
     for number in range(3):
         bad = [message(0, sender_name="Mallory" if number == 0 else "Ann")]
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), bad)
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), bad)
     outcome = turn(database, rules, policy)
     assert (outcome.claimed, outcome.finished, outcome.failed) == (3, 2, 1)
     assert [row(database, f"test:{n}")["attempts"] for n in range(3)] == [1, 0, 0]

@@ -3,13 +3,14 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline import embed, forget, ingest, querylog
+from pipeline import embed, forget, querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.people import suppression
-from pipeline.rules import Rules
 from pipeline.store import query_log as store
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -33,7 +34,7 @@ def filled(database: Database, rules: Rules, policy: Policy) -> Database:
     """Two sessions with summaries and vectors, and a memory."""
     for day in (0, 1):
         talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
-        ingest.accept(database, TENANT, CHAT, talk)
+        accept.accept(database, TENANT, CHAT, talk)
     remember(database, TENANT, MemoryIn(scope="organization", content="The boiler is old."))
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)

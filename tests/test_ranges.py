@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill, embed, ingest, ranges
+from pipeline import backfill, embed
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept, session_ranges
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
@@ -37,7 +38,7 @@ FIRST, SECOND, OTHER, ANSWER = (f"00000000-0000-0000-0000-00000000000{n}" for n 
 @pytest.fixture
 def same_memory(database: Database, rules: Rules, policy: Policy) -> Database:
     """Two sessions that hold the same memory, embedded; the later one holds another one too."""
-    ingest.accept(database, TENANT, CHAT, [message(0), message(50)])
+    accept.accept(database, TENANT, CHAT, [message(0), message(50)])
     place(database, rules, policy)
     (first,), (second,) = rows(database, "SELECT id FROM conversation_sessions ORDER BY id")
     with database.tenant(TENANT) as connection:
@@ -73,7 +74,7 @@ BOTH = [("Has a boat.", 3.0, False, [3], 1), ("Prefers tea.", 7.0, True, [1, 2],
 def test_a_message_joins_two_sessions_that_hold_the_same_memory(
     same_memory: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(same_memory, TENANT, CHAT, [message(25)])
+    accept.accept(same_memory, TENANT, CHAT, [message(25)])
     place(same_memory, rules, policy)
     assert rows(same_memory, "SELECT status, message_count FROM conversation_sessions ORDER BY id") == [
         ("closed", 3),
@@ -89,7 +90,7 @@ def test_a_longer_gap_joins_two_sessions_that_hold_the_same_memory(
 ) -> None:
     longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
     with same_memory.tenant(TENANT) as connection:
-        ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, longer)
+        session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, longer)
     assert kept(same_memory) == BOTH
 
 
@@ -120,7 +121,7 @@ def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
             {"id": SECOND, "other": OTHER},
         )
     # When the sessions are joined
-    ingest.accept(same_memory, TENANT, CHAT, [message(25)])
+    accept.accept(same_memory, TENANT, CHAT, [message(25)])
     place(same_memory, rules, policy)
     # Then all of it leads to the memory that is kept
     assert rows(same_memory, "SELECT shown FROM query_log") == [({f"memory:{FIRST}": "memories"},)]
@@ -152,7 +153,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
 ) -> None:
     # Given three chats, the second of which somebody else has
     for number in range(3):
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(60)])
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(60)])
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
     longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
@@ -168,8 +169,8 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
         # Then the first is done, its cursor saved and its lock gone while the second one is waited for
         assert chats_cut(database) == [("test:0",)]
         assert rows(database, "SELECT seen, \"cursor\"->>'after' FROM backfills") == [(1, "test:0")]
-        ingest.accept(database, TENANT, ChatIn(chat_id="test:0"), [message(1)])
-        assert runner.run(database, "ingest", ingest.placer(database, longer), policy).finished == 1
+        accept.accept(database, TENANT, ChatIn(chat_id="test:0"), [message(1)])
+        assert runner.run(database, "ingest", accept.placer(database, longer), policy).finished == 1
         assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
     turn.join(30)
     assert chats_cut(database) == [("test:0",), ("test:1",), ("test:2",)]
@@ -186,7 +187,7 @@ def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
 ) -> None:
     monkeypatch.setattr("pipeline.backfill.TURN_SECONDS", 0.0)
     for number in range(3):
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     place(database, rules, policy)
     start(database, rules)
     backfiller = backfill.backfiller(database, current(rules))
@@ -199,7 +200,7 @@ def test_a_backfill_whose_claim_was_lost_saves_nothing(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     for number in range(2):
-        ingest.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
+        accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     place(database, rules, policy)
     start(database, rules)
     backfiller = backfill.backfiller(database, current(rules))
@@ -220,16 +221,16 @@ def test_a_thousand_sessions_are_cut_by_the_statements_of_two(
     counted = {}
     for count in (2, 1000):
         chat = f"test:{count}"
-        ingest.accept(database, TENANT, ChatIn(chat_id=chat), [message(60 * n) for n in range(count)])
+        accept.accept(database, TENANT, ChatIn(chat_id=chat), [message(60 * n) for n in range(count)])
         place(database, longer, policy)
         with sent() as statements, database.tenant(TENANT) as connection:
-            ranges.sessionize_anew(connection, TENANT, chat, rules)
+            session_ranges.sessionize_anew(connection, TENANT, chat, rules)
         assert rows(
             database,
             f"SELECT count(*) FROM conversation_sessions WHERE status <> 'merged' AND chat_id = '{chat}'",
         ) == [(count,)]
         # and joined again
         with sent() as joining, database.tenant(TENANT) as connection:
-            ranges.sessionize_anew(connection, TENANT, chat, longer)
+            session_ranges.sessionize_anew(connection, TENANT, chat, longer)
         counted[count] = len(statements), len(joining)
     assert counted[1000] == counted[2]

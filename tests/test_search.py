@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest, searching
 from pipeline import search as modes
+from pipeline import searching
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
-from pipeline.rules import Rules
 from pipeline.store import vector_search
 from pipeline.store.database import Database
 from pipeline.store.text_search import pattern
@@ -79,10 +80,10 @@ def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) 
             summarize_debounce_seconds=0,
         )
         database = Database.from_settings(settings)
-        ingest.accept(database, TENANT, CHAT, [*house(), *boilers()])
+        accept.accept(database, TENANT, CHAT, [*house(), *boilers()])
         secret = [message(n, f"the boiler of somebody else {n}", id=f"s{n}") for n in range(5)]
-        ingest.accept(database, TENANT, OTHER, secret)
-        ingest.accept(database, "stranger", CHAT, secret)
+        accept.accept(database, TENANT, OTHER, secret)
+        accept.accept(database, "stranger", CHAT, secret)
         link(database, TENANT, "test:Bob", "bob")
         do_all(database, Rules.of(settings), Policy(batch=1000, lease_seconds=60, max_attempts=3))
         database.close()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import sessionize
+from pipeline.ingest import sessionize
 from schemas.sessions import Range, Session
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -8,10 +8,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import ingest, sessionize
+from pipeline.ingest import accept, sessionize
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.text import tokens
 from schemas.messages import ChatIn, MessageIn
@@ -22,7 +22,7 @@ CHAT = ChatIn(chat_id="test:1")
 
 
 def place_all(database: Database, rules: Rules, policy: Policy) -> None:
-    while runner.run(database, "ingest", ingest.placer(database, rules), policy).claimed:
+    while runner.run(database, "ingest", accept.placer(database, rules), policy).claimed:
         pass
 
 
@@ -94,7 +94,7 @@ def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
         connection.execute(text("DELETE FROM chats"))
         connection.execute(text("DELETE FROM work"))
     for batch in batches:
-        ingest.accept(database, TENANT, CHAT, batch)
+        accept.accept(database, TENANT, CHAT, batch)
         place_all(database, rules, policy)
     everything = [m for batch in batches for m in batch]
     assert stored(database) == expected(everything, rules)
@@ -107,11 +107,11 @@ def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
 def test_a_message_between_two_sessions_joins_them_under_the_older_id(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(database, TENANT, CHAT, [message(0), message(50)])
+    accept.accept(database, TENANT, CHAT, [message(0), message(50)])
     place_all(database, rules, policy)
     with database.tenant(TENANT) as connection:
         older = connection.scalar(text("SELECT min(id) FROM conversation_sessions"))
-    ingest.accept(database, TENANT, CHAT, [message(25)])
+    accept.accept(database, TENANT, CHAT, [message(25)])
     place_all(database, rules, policy)
     with database.tenant(TENANT) as connection:
         rows = connection.execute(
@@ -126,6 +126,6 @@ def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(
     with database.tenant(TENANT) as connection:
         now = connection.scalar(text("SELECT now()"))
     minutes_ago = (now - EPOCH) / timedelta(minutes=1)
-    ingest.accept(database, TENANT, CHAT, [message(minutes_ago - 45), message(minutes_ago - 10)])
+    accept.accept(database, TENANT, CHAT, [message(minutes_ago - 45), message(minutes_ago - 10)])
     place_all(database, rules, policy)
     assert [row[-1] for row in stored(database)] == ["closed", "open"]

@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, ingest, summarize
+from pipeline import changes, summarize
 from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
@@ -66,7 +67,7 @@ class Chat:
             content = f"the boat needs paint, part {self.said}"
             said.append(message(0, content, id=f"s{self.said:04}").model_copy(update={"sent_at": at}))
             self.said += 1
-        ingest.accept(self._database, TENANT, CHAT, said)
+        accept.accept(self._database, TENANT, CHAT, said)
         place(self._database, self._rules, self._policy)
 
 
@@ -140,10 +141,10 @@ def test_a_session_that_closed_and_grew_while_it_was_summarized_is_summarized_ag
 ) -> None:
     def more(call: int) -> None:
         if call == 1:
-            ingest.accept(database, TENANT, CHAT, [message(20, "it was the fan", id="more")])
+            accept.accept(database, TENANT, CHAT, [message(20, "it was the fan", id="more")])
             place(database, rules, policy)
 
-    ingest.accept(database, TENANT, CHAT, [message(n, f"the boiler shows E{n}") for n in range(5)])
+    accept.accept(database, TENANT, CHAT, [message(n, f"the boiler shows E{n}") for n in range(5)])
     place(database, rules, policy)
     client = Reading(more)
     runner.run(database, "summarize", summarizer(database, client=client), policy)
@@ -158,7 +159,7 @@ def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
     database: Database, rules: Rules, policy: Policy, change: str
 ) -> None:
     said = [message(n, f"the boiler shows E{n}", session_key="k") for n in range(5)]
-    ingest.accept(database, TENANT, CHAT, [message(-100, session_key="k", id="before"), *said])
+    accept.accept(database, TENANT, CHAT, [message(-100, session_key="k", id="before"), *said])
     place(database, rules, policy)
 
     def meanwhile(call: int) -> None:
@@ -167,10 +168,10 @@ def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
         if change == "edit":
             changes.edit(database, TENANT, CHAT.chat_id, "m2", "Beatriz", None, rules)
         elif change == "join":
-            ingest.accept(database, TENANT, CHAT, [message(-50, session_key="k", id="between")])
+            accept.accept(database, TENANT, CHAT, [message(-50, session_key="k", id="between")])
         else:
             closing = message(2, session_key="k", id="closing", closes_session=True)
-            ingest.accept(database, TENANT, CHAT, [closing])
+            accept.accept(database, TENANT, CHAT, [closing])
         place(database, rules, policy)
 
     client = Reading(meanwhile)
@@ -196,7 +197,7 @@ def test_messages_of_equal_times_are_all_read_at_the_edge_of_a_page(
     # Given a history that tells minutes alone, a hundred messages in each
     said = [message(n // 100, f"part {n}", id=f"m{n:04}", position=n % 100) for n in range(1500)]
     for start in (0, 1000):
-        ingest.accept(database, TENANT, CHAT, said[start : start + 1000])
+        accept.accept(database, TENANT, CHAT, said[start : start + 1000])
     place(database, rules, policy)
     # When it is summarized by pages whose edges lie inside a minute
     client = Reading()

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipeline import changes, context, export, ingest, querylog
+from pipeline import changes, context, export, querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept as ingest
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store import messages as store
 from pipeline.store.database import Database
 from schemas.context import Context

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from pipeline import export, forget, ingest, memories
+from pipeline import export, forget, memories
 from pipeline.context import build_context, search
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import identities, suppression
 from pipeline.prune import prune, retention_of
-from pipeline.rules import Rules
 from pipeline.store import identities as store
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
@@ -31,7 +32,7 @@ DEFAULTS = Settings(_env_file=None)
 
 def speaks(database: Database, tenant: str, chat: ChatIn, sender: str, content: str, minute: int = 0) -> int:
     said = message(minute, content, id=f"{sender}-{minute}", sender_id=sender, sender_name="Ann Ambler")
-    return ingest.accept(database, tenant, chat, [said]).new
+    return accept.accept(database, tenant, chat, [said]).new
 
 
 def knows(database: Database, tenant: str, user: str, content: str, **fields: object) -> str:
@@ -235,7 +236,7 @@ def test_who_is_switched_off_is_so_under_every_id_and_stays_so_when_linked(
 def test_memories_of_a_chat_that_is_off_or_forgotten_or_not_there_are_not_written(
     shared: Database, ann: str, rules: Rules, policy: Policy
 ) -> None:
-    ingest.accept(shared, ann, ChatIn(chat_id="test:off", memory=False), [message(0)])
+    accept.accept(shared, ann, ChatIn(chat_id="test:off", memory=False), [message(0)])
     assert knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:off") == "kept_out"
     with pytest.raises(InvalidInput, match="there is no chat test:nowhere") as refused:
         knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:nowhere")

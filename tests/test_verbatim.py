@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context, ingest, retrieve, searching
+from pipeline import context, retrieve, searching
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.question import parse
 from pipeline.question.parse import Question
-from pipeline.rules import Rules
 from pipeline.search import search
 from pipeline.store import keyword_search
 from pipeline.store.database import Database
@@ -143,8 +144,8 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
     said: list[MessageIn] = [
         message(60 * number, content, id=f"d{number}") for number, content in enumerate(TALK + noise)
     ]
-    ingest.accept(database, TENANT, CHAT, said)
-    placer = ingest.placer(database, Rules.of(settings))
+    accept.accept(database, TENANT, CHAT, said)
+    placer = accept.placer(database, Rules.of(settings))
     while runner.run(database, "ingest", placer, policy).claimed:
         pass
     return database

@@ -8,11 +8,12 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from pipeline import context, forget, ingest
+from pipeline import context, forget
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from pipeline.text import caches
 from schemas.forgetting import Subject
@@ -51,7 +52,7 @@ def test_what_was_forgotten_is_in_no_cache(
     # Given words that were said, summarized, asked about and quoted
     word = "".join(reversed("gibraltarzebra"))
     said = [message(n, f"the {word}{n} was seen by my sister yesterday?", id=f"m{n}") for n in range(8)]
-    ingest.accept(database, TENANT, CHAT, said)
+    accept.accept(database, TENANT, CHAT, said)
     do_all(database, rules, policy)
     for asked in (f'who saw "the {word}1" last year and when?', f"{word.capitalize()}-42 or {word}3's?"):
         query = ContextQuery(chat_id=CHAT.chat_id, query=asked, explain=True, include_history=True)

@@ -14,13 +14,14 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline import backfill, embed, forget, ingest, summarize
+from pipeline import backfill, embed, forget, summarize
 from pipeline.clients.extractive import make_summarizer
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
-from pipeline.rules import Rules
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, SchemaOutdated
@@ -59,7 +60,7 @@ class Resources:
     @cached_property
     def placer(self) -> Handler:
         """Does `ingest` work."""
-        return ingest.placer(self.database, self.rules, self.settings.work_max_attempts)
+        return accept.placer(self.database, self.rules, self.settings.work_max_attempts)
 
     @cached_property
     def embed(self) -> Handler:

@@ -19,9 +19,10 @@ from ops import connection, migrate
 from ops.bench.cases import Case, Say
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.eval.samples import samples
-from pipeline import embed, ingest
+from pipeline import embed
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
+from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from schemas.messages import ChatIn, MessageIn
@@ -141,7 +142,7 @@ def _fill(held: Resources) -> None:
     said = list(_messages(CHATS * EACH))
     for number in range(CHATS):
         chat = ChatIn(chat_id=f"bench:{number}")
-        ingest.accept(held.database, held.settings.tenant, chat, said[number * EACH : (number + 1) * EACH])
+        accept.accept(held.database, held.settings.tenant, chat, said[number * EACH : (number + 1) * EACH])
     while runner.run(held.database, "ingest", held.placer, held.policy("ingest")).claimed:
         pass
 

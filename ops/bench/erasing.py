@@ -22,10 +22,11 @@ from ops.bench.cases import Case, Say
 from ops.bench.talk import VOCABULARY
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import changes, forget, ingest
+from pipeline import changes, forget
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
@@ -120,8 +121,8 @@ def _talk(database: Database, rules: Rules) -> None:
             )
         )
     for start in range(0, MESSAGES, MAX_BATCH):
-        ingest.accept(database, TENANT, ChatIn(chat_id=CHAT), said[start : start + MAX_BATCH])
-    _work(database, "ingest", ingest.placer(database, rules))
+        accept.accept(database, TENANT, ChatIn(chat_id=CHAT), said[start : start + MAX_BATCH])
+    _work(database, "ingest", accept.placer(database, rules))
 
 
 def _work(database: Database, kind: str, handler: runner.Handler) -> None:

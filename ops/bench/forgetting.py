@@ -15,9 +15,9 @@ from ops.eval import shipped
 from ops.eval.shipped import Shipped
 from pipeline import forget, querylog
 from pipeline.context import build_context
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.memories import remember
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 from schemas.memories import MemoryIn

@@ -22,7 +22,7 @@ from ops.chaos import providers
 from ops.chaos.cast import DOOR_TENANT, PAYLOAD_TENANT, Cast
 from ops.chaos.driver import Driver
 from ops.chaos.traffic import Batch, Traffic
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn
 from workers import queues
@@ -174,7 +174,7 @@ class _Flood:
             for chat in range(FLOOD // BATCH):
                 said = [_message(self.sent + n) for n in range(BATCH)]
                 number = (self.sent // BATCH + chat) % CHATS
-                ingest.accept(self._database, BIG, ChatIn(chat_id=f"{BIG}:{number}"), said)
+                accept.accept(self._database, BIG, ChatIn(chat_id=f"{BIG}:{number}"), said)
                 self.sent += BATCH
             queues.hint(self._app, "ingest")
             due += PROBE_SECONDS
@@ -187,7 +187,7 @@ def _probe(database: Database, app: Celery, connection: psycopg.Connection, name
     for number in range(probes):
         began = time.monotonic()
         chat = f"{SMALL}:{name}"
-        ingest.accept(database, SMALL, ChatIn(chat_id=chat), [_message(number)])
+        accept.accept(database, SMALL, ChatIn(chat_id=chat), [_message(number)])
         queues.hint(app, "ingest")
         placed.append(_until(connection, _PLACED, chat, f"l{number}", began))
         embedded.append(_until(connection, _EMBEDDED, chat, f"l{number}", began))

@@ -21,7 +21,7 @@ from ops import migrate
 from ops.bench.cases import Case, Say
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.jobs import runner
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.settings import Settings
@@ -221,7 +221,7 @@ def _place_all(resources: Resources) -> None:
 
 
 def _accept(resources: Resources, chat_id: str, said: Sequence[MessageIn]) -> None:
-    ingest.accept(resources.database, resources.settings.tenant, ChatIn(chat_id=chat_id), said)
+    accept.accept(resources.database, resources.settings.tenant, ChatIn(chat_id=chat_id), said)
 
 
 def _message(number: int, session_key: str = "") -> MessageIn:

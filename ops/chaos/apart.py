@@ -24,7 +24,7 @@ from ops.chaos.cast import DOOR_TENANT, Cast
 from ops.chaos.driver import Driver
 from ops.chaos.hosts import Hosts
 from ops.chaos.traffic import Change, Traffic
-from pipeline.rules import Rules
+from pipeline.ingest.policy import Rules
 
 Say = Callable[[str], None]
 

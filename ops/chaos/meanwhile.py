@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ops.chaos.cast import DOOR_TENANT, PAYLOAD_TENANT, Cast
 from ops.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
 from pipeline import backfill, forget
-from pipeline.rules import Rules
+from pipeline.ingest.policy import Rules
 from pipeline.store.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.errors import Retryable

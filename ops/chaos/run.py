@@ -17,7 +17,7 @@ from ops.chaos.cast import PAYLOAD_TENANT, Cast
 from ops.chaos.driver import Driver
 from ops.chaos.faults import Faults
 from ops.chaos.report import Payloads, Recovered, Report
-from pipeline.rules import Rules
+from pipeline.ingest.policy import Rules
 
 Say = Callable[[str], None]
 

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import sessionize
-from pipeline.rules import Rules
+from pipeline.ingest import sessionize
+from pipeline.ingest.policy import Rules
 from schemas.messages import MessageIn
 from schemas.sessions import key_of
 

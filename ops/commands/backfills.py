@@ -273,7 +273,7 @@ def _hint(settings: Settings) -> None:
 
 def _current(settings: Settings) -> backfill.Current:
     from pipeline import backfill
-    from pipeline.rules import Rules
+    from pipeline.ingest.policy import Rules
 
     return backfill.Current(
         rules=Rules.of(settings),

@@ -32,7 +32,7 @@ def language(
 
     Everything is found meanwhile, what is not made yet by its old words. May be run again where it was broken off.
     """
-    from pipeline import languages
+    from pipeline.ingest import languages
 
     if to not in LANGUAGES:
         raise InvalidInput(f"LANGUAGE {to!r} is not one of {', '.join(LANGUAGES)}", field="language")

@@ -79,7 +79,7 @@ def _move(
     is_new: bool,
     keep_copies: bool = False,
 ) -> None:
-    from pipeline import moving
+    from pipeline.ingest import chat_moves
     from pipeline.store import chats as store
 
     wanted = parse_payload(NewId, {"to": to})
@@ -103,7 +103,7 @@ def _move(
             typer.confirm(
                 f"Move {found.message_count:,} messages of {found.chat_id} to {wanted.to}?", abort=True
             )
-        receipt = moving.start(database, settings.tenant, chat if again else found.chat_id, wanted.to)
+        receipt = chat_moves.start(database, settings.tenant, chat if again else found.chat_id, wanted.to)
         receipt = forgetting.finished(database, settings, receipt)
     forgetting.print_receipt(receipt, f"{chat} is {wanted.to} now", as_json=as_json)
 

@@ -100,7 +100,7 @@ def examine(
 ) -> tuple[Facts, Sample | None]:
     """Collect all facts, and which chats were looked at closely: those of `sample` if given."""
     from pipeline import checkup
-    from pipeline.rules import Rules
+    from pipeline.ingest.policy import Rules
 
     logins = {name: _login(name, url) for name, url in _urls(settings)}
     asked = _ask_redis(settings)
@@ -233,7 +233,7 @@ def _try_model(settings: Settings) -> str | None:
 def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
     """Mend what is safe to mend; what was done."""
     from pipeline import checkup
-    from pipeline.rules import Rules
+    from pipeline.ingest.policy import Rules
 
     for tenant in facts.tenants:
         yield from checkup.mend(database, tenant, Rules.of(settings))

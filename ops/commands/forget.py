@@ -204,9 +204,9 @@ def not_as_json(as_json: bool, field: str, option: str) -> None:
 def finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
     """The receipt when all is done, by this process or by a worker that was quicker."""
     from pipeline import forget as pipeline_forget
+    from pipeline.ingest.policy import Rules
     from pipeline.jobs import runner
     from pipeline.jobs.runner import Policy
-    from pipeline.rules import Rules
 
     handler = pipeline_forget.forgetter(database, Rules.of(settings))
     policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.work_max_attempts)

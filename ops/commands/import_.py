@@ -28,7 +28,7 @@ from schemas.messages import ChatKind
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.importing import Event, Tally
+    from pipeline.ingest.history import Event, Tally
     from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -118,9 +118,10 @@ def import_(
                 f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
-        from pipeline import importing, lookup
+        from pipeline import lookup
+        from pipeline.ingest import history
 
-        now = importing.now(database, settings.tenant, tally)
+        now = history.now(database, settings.tenant, tally)
         import_report.tell_of_languages(now, report)
         if not as_json:
             import_report.print_summary(tally, now, report)
@@ -217,14 +218,14 @@ def _check(source: Source, report: import_report.Report, shown: bool) -> None:
 def _import(
     source: Source, settings: Settings, database: Database, report: import_report.Report, shown: bool
 ) -> Tally:
-    from pipeline import importing
-    from pipeline.importing import Tally
-    from pipeline.rules import Rules
+    from pipeline.ingest import history
+    from pipeline.ingest.history import Tally
+    from pipeline.ingest.policy import Rules
 
     tally = Tally()
     settle = timedelta(seconds=settings.settle_seconds)
     rules = Rules.of(settings)
-    events = importing.store(database, settings.tenant, source.records(), rules, settle=settle)
+    events = history.store(database, settings.tenant, source.records(), rules, settle=settle)
     try:
         with (
             opened_hints(settings, report.console) as hints,
@@ -235,9 +236,9 @@ def _import(
                 tally.add(event)
                 _warn_of_times(event, report)
                 bar.move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
-                if isinstance(event, importing.Stored) and event.new:
+                if isinstance(event, history.Stored) and event.new:
                     hints.send("ingest")
-                if isinstance(event, importing.Stored) and event.moved:
+                if isinstance(event, history.Stored) and event.moved:
                     hints.send("summarize")
     except import_report.TwoReadings:
         raise
@@ -251,9 +252,9 @@ def _import(
 
 
 def _warn_of_times(event: Event, report: import_report.Report) -> None:
-    from pipeline import importing
+    from pipeline.ingest import history
 
-    if not isinstance(event, importing.Stored) or not event.new:
+    if not isinstance(event, history.Stored) or not event.new:
         return
     if event.ahead:
         report.notice(

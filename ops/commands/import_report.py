@@ -19,7 +19,7 @@ from schemas.errors import InvalidInput
 
 if TYPE_CHECKING:
     from pipeline import status
-    from pipeline.importing import ChatTally, Now, Tally
+    from pipeline.ingest.history import ChatTally, Now, Tally
 
 BROKEN_SHOWN = 20
 CHATS_SHOWN = 50

@@ -11,9 +11,10 @@ from sqlalchemy import NullPool, create_engine, text
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import checkup, ingest
+from pipeline import checkup
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
+from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
 from schemas.context import Context
@@ -40,7 +41,7 @@ class Shipped:
         """Bring a conversation in and let everything that follows be done, or placing alone."""
         for start in range(0, len(messages), MAX_BATCH):
             batch = messages[start : start + MAX_BATCH]
-            ingest.accept(self.resources.database, self.settings.tenant, chat, batch)
+            accept.accept(self.resources.database, self.settings.tenant, chat, batch)
         work: list[tuple[str, Handler]] = [
             ("ingest", self.resources.placer),
             ("summarize", self.resources.summarizer),

@@ -7,9 +7,9 @@ import pytest
 
 from ops.chaos import verdict
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -31,7 +31,7 @@ def right(
     postgres: EmbeddedPostgres, database_name: str, database: Database, settings: Settings, policy: Policy
 ) -> Iterator[psycopg.Connection]:
     """A database in which everything was done, as the superuser sees it."""
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), SAID)
+    accept.accept(database, TENANT, ChatIn(chat_id="test:1"), SAID)
     do_all(database, Rules.of(settings), policy)
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
         yield connection

@@ -17,13 +17,14 @@ from ops import cli
 from ops.commands.sources import open_source
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import environment
-from pipeline import backfill, embed, importing, ingest, summarize
+from pipeline import backfill, embed, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import accept, history
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.platforms.records import ImportOptions
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates, copied
@@ -84,7 +85,7 @@ class Workers:
             min_messages=settings.session_min_messages,
         )
         self._handlers = {
-            "ingest": ingest.placer(database, rules),
+            "ingest": accept.placer(database, rules),
             "summarize": summarize.summarizer(
                 database,
                 ExtractiveSummarizer(),
@@ -152,7 +153,7 @@ def house_template(templates: Templates) -> str:
     def fill(database: Database) -> None:
         rules = Rules.of(Settings(_env_file=None))
         with open_source(SAMPLE, ImportOptions()) as source:
-            for _ in importing.store(database, TENANT, source.records(), rules, settle=timedelta()):
+            for _ in history.store(database, TENANT, source.records(), rules, settle=timedelta()):
                 pass
         Workers(database, Settings(_env_file=None, summarize_debounce_seconds=0.0)).finish()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, SAMPLE, Run, Workers
@@ -37,7 +37,7 @@ def test_a_joined_session_leads_to_the_one_it_went_into(run: Run, workers: Worke
 def test_what_people_wrote_cannot_steer_the_terminal(run: Run, workers: Workers, database: Database) -> None:
     said = "\x1b[2J\x1b]0;owned\x07 [bold]hi[/bold]"
     chat = ChatIn(chat_id="app:1", title="\x1b[31mred")
-    ingest.accept(database, TENANT, chat, [message(n, said, sender_name="\x9bAnn") for n in range(4)])
+    accept.accept(database, TENANT, chat, [message(n, said, sender_name="\x9bAnn") for n in range(4)])
     workers.finish()
     for command in (["chats"], ["chats", "show", "app:1"], ["sessions"], ["sessions", "show", 1]):
         shown = run(*command).out

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, SAMPLE, Run
@@ -71,7 +71,7 @@ def test_a_chat_is_renamed_and_found_under_both_ids(run: Run) -> None:
 
 
 def test_two_chats_are_merged_and_a_rename_never_merges(run: Run, database: Database) -> None:
-    ingest.accept(database, TENANT, ChatIn(chat_id="telegram:-7"), [message(0)])
+    accept.accept(database, TENANT, ChatIn(chat_id="telegram:-7"), [message(0)])
     refused = run("chats", "rename", CHAT, "telegram:-7", "--yes")
     assert (refused.code, "chats merge" in refused.err) == (2, True)
     assert run("chats", "merge", CHAT, "telegram:-8", "--yes").code == 3

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ops.commands import context_page
 from ops.commands.html import tag
 from ops.commands.timeline import Span
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.ranking.model import Weights
 from pipeline.store.database import Database
 from schemas.context import Block, ChatMessage, Context, Dropped, Explanation, Hit, Item
@@ -177,7 +177,7 @@ def test_the_page_tells_all_that_an_explanation_does(run: Run, tmp_path: Path) -
 def test_a_recalled_script_is_no_script(
     run: Run, database: Database, workers: Workers, tmp_path: Path
 ) -> None:
-    ingest.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, f"boiler {HOSTILE}", id="hostile")])
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, f"boiler {HOSTILE}", id="hostile")])
     workers.finish()
     file = tmp_path / "why.html"
     assert run("context", "boiler script alert", "--chat", CHAT, "--html", file).code == 0

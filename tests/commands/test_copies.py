@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import Run
@@ -77,6 +77,6 @@ def test_messages_of_equal_ids_are_no_copies_where_anything_else_differs(
 ) -> None:
     for number, (chat, first) in enumerate({"telegram:-7": message(0), "telegram:-8": message(1)}.items()):
         said = [first.model_copy(update={"external_id": "1"}), message(5, f"welcome {number}", id="2")]
-        ingest.accept(database, TENANT, ChatIn(chat_id=chat), said)
+        accept.accept(database, TENANT, ChatIn(chat_id=chat), said)
     assert run("chats", "merge", "telegram:-7", "telegram:-8", "--yes").code == 0
     assert rows(database, "SELECT count(*) FROM messages WHERE chat_id = 'telegram:-8'") == [(4,)]

@@ -24,7 +24,7 @@ from pipeline.diagnosis.facts import Facts
 from pipeline.diagnosis.finding import worst
 from pipeline.diagnosis.postgres import Login, Server
 from pipeline.diagnosis.stored import Work
-from pipeline.ingest import accept
+from pipeline.ingest.accept import accept
 from pipeline.store import vector_search
 from pipeline.store.database import Database
 from schemas.messages import ChatIn

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from sqlalchemy import text
 
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.memories import remember
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
@@ -41,7 +41,7 @@ def test_an_export_holds_all_of_a_user_and_nothing_that_others_said(run: Run, da
 def test_a_user_can_be_switched_off_and_on(run: Run, database: Database) -> None:
     assert run("remember", "user", "test:ann", "--unseen", "--json").json["remembered"] is True
     assert run("remember", "user", "test:ann", "off", "--unseen", "--json").json["remembered"] is False
-    assert ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)]).kept_out == 1
+    assert accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)]).kept_out == 1
     assert "not remembered" in run("remember", "user", "test:ann").out
     run("remember", "user", "test:ann", "on")
-    assert ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)]).new == 1
+    assert accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)]).new == 1

@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ops.processes import environment
-from pipeline import changes, ingest, memories, redating
-from pipeline.rules import Rules
+from pipeline import changes, memories
+from pipeline.ingest import accept, redate
+from pipeline.ingest.policy import Rules
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
@@ -142,7 +143,7 @@ def test_a_chat_that_also_arrives_live_is_warned_of(run: Run, database: Database
     """Imported and live ids of one WhatsApp message never match."""
     path = whatsapp(*lines(0, 1, 2, 3))
     live = [message(0, id="live-1", sent_at="2024-01-13T10:02:00Z"), message(0, id="live-2")]
-    ingest.accept(database, TENANT, ChatIn(chat_id=CHAT), live)
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), live)
     imported = run("import", path, "--json").json
     assert any("may now be there twice" in notice for notice in imported["notices"])
     assert imported["chats"][0]["overlapping"] == 2
@@ -153,7 +154,7 @@ def test_a_chat_that_also_arrives_live_is_warned_of(run: Run, database: Database
 def test_an_import_that_ends_before_the_bot_came_is_not_warned_of(
     run: Run, database: Database, whatsapp: Write
 ) -> None:
-    ingest.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, id="live-1")])
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), [message(0, id="live-1")])
     imported = run("import", whatsapp(*lines(0, 1)), "--json").json
     assert not any("twice" in notice for notice in imported["notices"])
 
@@ -163,7 +164,7 @@ def test_a_platforms_own_ids_meet_those_of_the_live_bot(run: Run, database: Data
         next(file)
         first = json.loads(next(file))
     live = message(0, id=first["external_id"], sent_at=first["sent_at"])
-    ingest.accept(database, TENANT, ChatIn(chat_id="telegram:-100420"), [live])
+    accept.accept(database, TENANT, ChatIn(chat_id="telegram:-100420"), [live])
     imported = run("import", SAMPLE, "--json").json
     assert (imported["new"], imported["duplicates"], imported["notices"]) == (417, 1, [])
 
@@ -442,7 +443,7 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
     path = whatsapp(*sorted(said))
     run("import", path)
     settled(database, workers, settings)
-    whole, calls = redating._move, []
+    whole, calls = redate._move, []
 
     def break_off(*arguments: Any) -> int:
         calls.append(len(arguments[3]))
@@ -450,13 +451,13 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
             raise KeyboardInterrupt
         return whole(*arguments)
 
-    monkeypatch.setattr(redating, "_move", break_off)
+    monkeypatch.setattr(redate, "_move", break_off)
     assert run("import", path, "--tz", "Asia/Tokyo").code == 130
     # workers go on meanwhile
     workers.finish()
     rest = run("import", path, "--tz", "Asia/Tokyo", "--json").json
     assert (rest["moved"], rest["duplicates"]) == (350, 250)
-    assert max(calls) <= redating.AT_ONCE
+    assert max(calls) <= redate.AT_ONCE
     settled(database, workers, settings)
 
 
@@ -579,7 +580,7 @@ def test_sessions_that_were_named_and_closed_move_with_their_messages(
 def test_a_bots_own_time_is_not_moved_by_an_export_of_seconds(
     run: Run, database: Database, tmp_path: Path
 ) -> None:
-    ingest.accept(
+    accept.accept(
         database, TENANT, ChatIn(chat_id="app:1"), [message(0, id="7", sent_at="2024-05-01T09:00:00.5Z")]
     )
     path = tmp_path / "history.jsonl"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
@@ -12,7 +12,7 @@ from tests.conftest import TENANT, message
 @pytest.fixture
 def chat(database: Database, workers: Workers) -> str:
     """A chat with one session."""
-    ingest.accept(
+    accept.accept(
         database, TENANT, ChatIn(chat_id=CHAT), [message(n, f"step {n}", id=f"{n}") for n in range(4)]
     )
     workers.finish()

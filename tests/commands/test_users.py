@@ -1,6 +1,6 @@
 """What an operator relies on when people are linked and audiences are set."""
 
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from tests.commands.conftest import Run
@@ -25,7 +25,7 @@ def test_audiences_and_members_are_shown_and_set(run: Run, database: Database) -
     assert run("tenant", "audience", "chat").out.startswith("chat: no memory")
     assert run("tenant", "audience", "--json").json["audience"] == "chat"
     assert run("tenant", "audience", "everybody").code == 2
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
+    accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     assert run("chats", "members", "test:1").out == "test:ann\n"
     both = ["--set", "test:bob", "--set", "test:cy", "--unseen"]
     told = run("chats", "members", "test:1", *both, "--json").json

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.extractive import ExtractiveSummarizer
-from pipeline.ingest import accept
+from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database

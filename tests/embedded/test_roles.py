@@ -15,8 +15,8 @@ from sqlalchemy import text
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import LOGIN_ROLES, LoginRole, ProvisioningFailed, RoleNames, provision
-from pipeline import ingest
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.messages import ChatIn
@@ -212,7 +212,7 @@ def test_an_administrator_who_is_no_superuser_makes_a_database_that_everything_w
         urls = {role: url(getattr(RoleNames(), role), passwords[role]) for role in LOGIN_ROLES}
         assert migrate.upgrade(urls["owner"], DeterministicEmbedder().space).vector_tables
         database = Database(urls["app"], urls["maintenance"])
-        ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0, "the lighthouse")])
+        accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0, "the lighthouse")])
         with database.tenant(TENANT) as connection:
             found = connection.execute(
                 text("SELECT scores FROM keyword_search('test:1', NULL, '{lighthous}', 1, 1, 9, 9)")

@@ -15,7 +15,9 @@ from pipeline import backfill, checkup, retrieve, searching, themes
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
-from pipeline.importing import ChatTally, Tally
+from pipeline.ingest.history import ChatTally, Tally
+from pipeline.ingest.policy import Rules
+from pipeline.ingest.redate import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
 from pipeline.people.visibility import Visible
@@ -25,8 +27,6 @@ from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
-from pipeline.redating import Move
-from pipeline.rules import Rules
 from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window

@@ -8,8 +8,8 @@ import pytest
 
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.redis import EmbeddedRedis
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.hostile import victims

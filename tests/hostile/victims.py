@@ -7,14 +7,15 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import backfill, changes, embed, forget, ingest, memories
+from pipeline import backfill, changes, embed, forget, memories
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories import remember
 from pipeline.people import identities, suppression
-from pipeline.rules import Rules
 from pipeline.store import jobs, sessions
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
@@ -70,7 +71,7 @@ def _tell(database: Database, tenant: str, word: str) -> None:
             )
             for n in range(20)
         ]
-        ingest.accept(database, tenant, ChatIn(chat_id=chat, title=f"{word} house", platform="test"), told)
+        accept.accept(database, tenant, ChatIn(chat_id=chat, title=f"{word} house", platform="test"), told)
     for given in (
         {"scope": "organization", "type": "document", "document_id": f"{tenant}-doc", "chunk_index": 0},
         {"scope": "user", "user_id": sender, "learned_in": alone},
@@ -93,7 +94,7 @@ def _note(database: Database, tenant: str, word: str) -> None:
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> None:
     sender, alone = f"{tenant}:ann", f"{tenant}:alone"
-    ingest.accept(
+    accept.accept(
         database, tenant, ChatIn(chat_id=alone), [message(60, f"{word} not placed yet", sender_id=sender)]
     )
     current = Current(rules=rules, summary_version=1, min_messages=4)

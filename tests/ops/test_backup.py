@@ -17,7 +17,7 @@ from ops.embedded.postgres import EmbeddedPostgres
 from ops.stack import LOCK
 from pipeline import forget
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ingest import accept
+from pipeline.ingest.accept import accept
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn

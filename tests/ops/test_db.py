@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import LOGIN_ROLES
-from pipeline.ingest import accept
+from pipeline.ingest.accept import accept
 from pipeline.store import chats
 from pipeline.store.database import Database
 from schemas.messages import ChatIn

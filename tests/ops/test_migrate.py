@@ -8,7 +8,7 @@ from migrations import patience
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ingest import accept
+from pipeline.ingest.accept import accept
 from pipeline.store import chats
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated

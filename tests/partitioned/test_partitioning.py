@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from migrations.concurrently import build, concurrently, drop
 from migrations.partitioning import CannotPartition
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest
+from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -49,7 +49,7 @@ def fill(database: Database) -> None:
     for tenant in (TENANT, "other"):
         for chat in CHATS:
             said = [message(n, f"the boiler of {tenant} in {chat} number {n}") for n in range(10)]
-            ingest.accept(database, tenant, ChatIn(chat_id=chat), said)
+            accept.accept(database, tenant, ChatIn(chat_id=chat), said)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_what_names_a_chat_reads_one_partition_and_numbers_go_on(database: Datab
     with database.tenant(TENANT) as connection:
         newest = connection.scalar(text("SELECT max(id) FROM messages")) or 0
     assert (
-        ingest.accept(database, TENANT, ChatIn(chat_id=CHATS[0]), [message(0), message(99, id="new")]).new
+        accept.accept(database, TENANT, ChatIn(chat_id=CHATS[0]), [message(0), message(99, id="new")]).new
         == 1
     )
     with database.tenant(TENANT) as connection:

@@ -18,8 +18,9 @@ from sqlalchemy import text
 
 from ops import processes
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import ingest, placing
-from pipeline.rules import Rules
+from pipeline.ingest import accept as ingest
+from pipeline.ingest import place as placing
+from pipeline.ingest.policy import Rules
 from pipeline.status import Progress, progress
 from pipeline.store import jobs
 from pipeline.store.database import Database

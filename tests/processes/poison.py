@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
-from pipeline import ingest, placing
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.ingest import accept, place
 from schemas.sessions import Message
 from schemas.summaries import Summary
 from schemas.vectors import Vector
 from tests.processes.venom import ACCEPTED, EMBEDDED, PLACED_BY, SUMMARIZED
 from workers import resources
 
-_put, _accept = placing.put, ingest.accept
+_put, _accept = place.put, accept.accept
 
 
 def _die() -> None:
@@ -31,7 +31,7 @@ def _put_or_die(*args: Any) -> None:
     _put(*args)
 
 
-def _accept_or_die(*args: Any, **named: Any) -> ingest.Accepted:
+def _accept_or_die(*args: Any, **named: Any) -> accept.Accepted:
     if any(ACCEPTED in message.content for message in args[3]):
         _die()
     return _accept(*args, **named)
@@ -58,8 +58,8 @@ class PoisonedSummarizer(ExtractiveSummarizer):
         return super().summarize(messages, previous, time_zone=time_zone)
 
 
-vars(placing).update(put=_put_or_die)
-vars(ingest).update(accept=_accept_or_die)
+vars(place).update(put=_put_or_die)
+vars(accept).update(accept=_accept_or_die)
 vars(resources).update(
     make_embedder=lambda *_args, **_named: PoisonedEmbedder(),
     make_summarizer=lambda *_args, **_named: PoisonedSummarizer(),

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from pipeline import ingest
-from pipeline.rules import Rules
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn
@@ -161,7 +161,7 @@ def test_no_hint_goes_out_for_a_summary_that_waits(
     held.rules = Rules.of(held.settings)
     # Given messages of two sessions, of which the first has ended
     told = [MessageIn.model_validate(one) for one in talk(10)]
-    ingest.accept(database, TENANT, ChatIn(chat_id="test:1"), told)
+    accept.accept(database, TENANT, ChatIn(chat_id="test:1"), told)
     # When they are placed, then the vectors may be made now, the summaries after the debounce
     resources.run(app, "ingest", held.placer)
     with redis_client.Redis.from_url(broker.url) as client:

@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 from ops import processes
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline.rules import Rules
+from pipeline.ingest.policy import Rules
 from pipeline.text import tokens
 from schemas.messages import MessageIn
 from schemas.revision import REVISION

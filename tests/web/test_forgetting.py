@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from pipeline import forget
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.rules import Rules
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.conftest import TENANT

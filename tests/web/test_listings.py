@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from pipeline import status
-from pipeline.rules import Rules
+from pipeline.ingest.policy import Rules
 from pipeline.store import chats, sessions
 from pipeline.store.database import Database
 from schemas.listing import ListedChat, ListedSession

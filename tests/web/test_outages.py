@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from ops.embedded.ports import free_port
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import placing
-from pipeline.rules import Rules
+from pipeline.ingest import place
+from pipeline.ingest.policy import Rules
 from pipeline.store.database import Database
 from pipeline.store.retry import persistently
 from schemas.errors import DatabaseUnavailable, Retryable
@@ -224,7 +224,7 @@ def test_senders_wait_while_the_workers_are_behind(
     assert int(answer.headers["retry-after"]) > 0
     # until they are placed
     with database.tenant(TENANT) as connection:
-        placing.place(connection, TENANT, {CHAT: None}, rules)
+        place.place(connection, TENANT, {CHAT: None}, rules)
     time.sleep(1.1)
     assert client.post("/v1/messages", json=body(said(5))).status_code == 202
 

@@ -10,7 +10,7 @@ from celery import Task, shared_task
 from celery.worker.request import Request
 from kombu.exceptions import OperationalError
 
-from pipeline import ingest as pipeline_ingest
+from pipeline.ingest import accept as pipeline_ingest
 from schemas.errors import InvalidInput, Retryable, SettingsError
 from schemas.payloads import QueuedIngest, parse_payload
 from workers import letters, queues, resources, tries

@@ -9,7 +9,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from pipeline import export, forget, lookup, moving
+from pipeline import export, forget, lookup
+from pipeline.ingest import chat_moves
 from pipeline.people import suppression
 from pipeline.store import chats
 from pipeline.store.retry import persistently
@@ -99,7 +100,7 @@ def post_rename(door: HeldDoor, tenant: Tenant, chat_id: str, body: Body) -> Rec
     wanted = parse(NewId, body).to
     trace_id = request_id()
     receipt = persistently(
-        lambda: moving.start(door.database, tenant, address.chat_id, wanted, trace_id=trace_id)
+        lambda: chat_moves.start(door.database, tenant, address.chat_id, wanted, trace_id=trace_id)
     )
     door.hinter.hint("forget")
     return receipt

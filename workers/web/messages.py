@@ -6,9 +6,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from pipeline import changes, ingest
+from pipeline import changes
 from pipeline.changes import Changed
-from pipeline.rules import Rules
+from pipeline.ingest import accept
+from pipeline.ingest.policy import Rules
 from pipeline.store.retry import persistently
 from schemas.errors import InvalidInput
 from schemas.payloads import EditPayload, IngestPayload, MessageAddress, parse_payload
@@ -69,7 +70,7 @@ def _accept(door: Door, tenant: str, body: bytes) -> Receipt:
         raise InvalidInput(f"tenant: the API key belongs to {tenant}; leave it out", field="tenant")
     door.backlog.require_room()
     trace_id = request_id()
-    accepted = ingest.accept(door.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
+    accepted = accept.accept(door.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
     # For duplicates too: whoever sent them first may have died before the hint.
     door.hinter.hint("ingest")
     return Receipt(

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from pipeline import quarantine, ranges, sessionize
-from pipeline.ranges import Rewrite
-from pipeline.rules import Rules
+from pipeline.ingest import poison, session_ranges, sessionize
+from pipeline.ingest.policy import Rules
+from pipeline.ingest.session_ranges import Rewrite
 from pipeline.store import chats, counters, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chats import Chat
@@ -75,13 +75,13 @@ def place(
     arrived: Sequence[Arrival] = waiting
     if failed_before and remembered:
         [chat_id] = free
-        arrived = quarantine.place_around(connection, chat_id, waiting, put_some, trace_id=traces[chat_id])
+        arrived = poison.place_around(connection, chat_id, waiting, put_some, trace_id=traces[chat_id])
         counters.add(connection, tenant_id, {"messages_quarantined": len(waiting) - len(arrived)})
     else:
         put_some(waiting)
     _leave_the_queue(connection, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
-        ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, rules)
+        session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, rules)
 
     owed = [
         Owed(
@@ -94,7 +94,7 @@ def place(
         for a in arrived
         if a.has_text and a.chat_id in remembered
     ]
-    owed += ranges.closed(
+    owed += session_ranges.closed(
         connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, rules, remembered
     )
     jobs.raise_all(connection, tenant_id, owed)

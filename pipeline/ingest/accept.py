@@ -13,11 +13,12 @@ from functools import partial
 
 import structlog
 
-from pipeline import moving, placing, suspects
+from pipeline.ingest import chat_moves, suspects
+from pipeline.ingest import place as placing
+from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
-from pipeline.rules import Rules
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
 from pipeline.store.database import Database
 from pipeline.store.retry import persistently
@@ -149,7 +150,7 @@ def _accept_step_by_step(
         if key is not None:
             _keys[tenant_id] = key
         if stored is not None and stored.moved_to is not None:
-            before = moving.admit(connection, key, chat.chat_id, stored.moved_to, given)
+            before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, given)
             given, out, unnamed = before.messages, len(before.kept_out), before.unnamed
             # what is said of a chat under its former id is not said of the other one
             chat = ChatIn(chat_id=stored.moved_to)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
-from pipeline import sessionize
-from pipeline.rules import Rules
+from pipeline.ingest import sessionize
+from pipeline.ingest.policy import Rules
 from pipeline.store import chats, counters, edits, jobs, memories, messages, sessions, summaries, vectors
 from pipeline.store import ranges as store
 from pipeline.store.jobs import LATER, LIVE, Owed

@@ -12,8 +12,8 @@ from functools import partial
 
 from sqlalchemy import Connection
 
-from pipeline import placing, ranges
-from pipeline.rules import Rules
+from pipeline.ingest import place, session_ranges
+from pipeline.ingest.policy import Rules
 from pipeline.store import chats, edits, jobs, messages
 from pipeline.store import redate as store
 from pipeline.store import suppression as stones
@@ -96,7 +96,9 @@ def _move(
         )
         _place(connection, tenant_id, chat, placed, touched, rules)
         chats.settle(connection, chat_id, settle)
-        ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat), priority=jobs.LATER)
+        session_ranges.close_sessions(
+            connection, tenant_id, chat_id, rules.for_chat(chat), priority=jobs.LATER
+        )
     return len(moves)
 
 
@@ -116,16 +118,16 @@ def _place(
     emptied = [
         session
         for session in touched
-        if not ranges.split_what_is_left(connection, tenant_id, session, chat.language, rules)
+        if not session_ranges.split_what_is_left(connection, tenant_id, session, chat.language, rules)
     ]
     store.set_aside(connection, [session.id for session in emptied])
     if rules.for_chat(chat).memory:
-        placing.put(connection, tenant_id, {chat.chat_id: chat}, arrived, rules)
+        place.put(connection, tenant_id, {chat.chat_id: chat}, arrived, rules)
     messages.forget_arrivals(connection, [message.id for message in placed])
     into = _homes(
         connection, chat.chat_id, emptied, placed, {each.message_id: each.sent_at for each in arrived}
     )
-    ranges.lead_on(connection, tenant_id, into)
+    session_ranges.lead_on(connection, tenant_id, into)
     for session in emptied:
         if session.id not in into:
             edits.drop_session(connection, tenant_id, session.id)

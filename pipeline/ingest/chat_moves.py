@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from pipeline import ranges, sessionize
+from pipeline.ingest import session_ranges, sessionize
+from pipeline.ingest.policy import Rules
+from pipeline.ingest.session_ranges import Rewrite
 from pipeline.people import suppression
 from pipeline.people.suppression import Admitted
-from pipeline.ranges import Rewrite
-from pipeline.rules import Rules
 from pipeline.store import chat_moves as store
 from pipeline.store import chats, edits, jobs, receipts, sessions
 from pipeline.store import ranges as store_ranges
@@ -159,7 +159,7 @@ def _step(
     store.clear(connection, tenant_id, chat.chat_id)
     # close markers of the former chat may cut sessions of the other
     jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
-    owed = ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into))
+    owed = session_ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into))
     return False, bool(owed)
 
 
@@ -211,10 +211,10 @@ def _sessions(
     # what reads them now has read a part
     edits.fence(connection, tenant_id, [f"session:{each}" for each in ids])
     for session in store_ranges.of_ids(connection, cut):
-        ranges.split_anew(connection, tenant_id, session, into.language, rules)
+        session_ranges.split_anew(connection, tenant_id, session, into.language, rules)
     if not rewrite.grown:
         return False
-    return bool(ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into)))
+    return bool(session_ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into)))
 
 
 def _window(into: Chat, session: Session, rules: Rules) -> Window:

@@ -15,12 +15,12 @@ from heapq import nlargest
 
 import structlog
 
-from pipeline import languages, redating, reimporting
-from pipeline.ingest import Accepted, accept
+from pipeline.ingest import languages, redate, reimport
+from pipeline.ingest.accept import Accepted, accept
+from pipeline.ingest.policy import Rules
+from pipeline.ingest.reimport import SortedOut
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
-from pipeline.reimporting import SortedOut
-from pipeline.rules import Rules
 from pipeline.store import accepting, chats, stats
 from pipeline.store import languages as store_languages
 from pipeline.store.chats import Chat
@@ -224,7 +224,7 @@ def _flush(database: Database, tenant_id: str, rules: Rules, settle: timedelta, 
                 connection, held.chat.chat_id, PREFIX, with_prefix=not derived
             )
     held.names.update(record.message.external_id for record in records if record.aliases)
-    found = reimporting.sort_out(database, tenant_id, held.chat.chat_id, records)
+    found = reimport.sort_out(database, tenant_id, held.chat.chat_id, records)
     held.renamed += found.renamed
     stored = _store(database, tenant_id, rules, settle, held, found)
     times = [record.message.sent_at for record in records]
@@ -240,7 +240,7 @@ def _flush_renamed(
 ) -> Stored:
     """Move what is there by another id, at the end of the source; accept what turned out to be another message."""
     records, held.renamed = held.renamed[:BATCH], held.renamed[BATCH:]
-    found = reimporting.find_renamed(database, tenant_id, held.chat.chat_id, records, held.names)
+    found = reimport.find_renamed(database, tenant_id, held.chat.chat_id, records, held.names)
     stored = _store(database, tenant_id, rules, settle, held, found)
     # what was moved was not accepted
     return replace(stored, duplicates=stored.duplicates + stored.moved)
@@ -258,7 +258,7 @@ def _store(
         # none when all of it was kept out
         if there is not None:
             chats.ensure(connection, tenant_id, _said_of(there, held.chat))
-    moved = redating.move(database, tenant_id, found.chat_id, found.moves, rules, settle=settle)
+    moved = redate.move(database, tenant_id, found.chat_id, found.moves, rules, settle=settle)
     held.stored, held.changed = True, False
     return Stored(
         chat=held.chat,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from pipeline import redating
+from pipeline.ingest import redate
+from pipeline.ingest.redate import Move
 from pipeline.people import suppression
 from pipeline.platforms.records import Record
-from pipeline.redating import Move
 from pipeline.store import chat_moves, chats
 from pipeline.store import redate as store
 from pipeline.store.database import Database
@@ -56,7 +56,7 @@ def sort_out(database: Database, tenant_id: str, chat_id: str, records: Sequence
             deleted += 1
         else:
             accepted.append(record)
-            if there and record.by_clock and redating.is_misread(there.sent_at, record.message.sent_at):
+            if there and record.by_clock and redate.is_misread(there.sent_at, record.message.sent_at):
                 moves.append(stored.move(there, record))
     return SortedOut(chat_id=stored.chat_id, records=accepted, moves=moves, renamed=renamed, deleted=deleted)
 

@@ -1,0 +1,1 @@
+"""A message handed over gets its place in a session."""
