@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from pipeline import derived
+from pipeline.erasure import derived
 from pipeline.people import suppression, visibility
 from pipeline.store import chats, identities, jobs, tenants
 from pipeline.store import memories as store

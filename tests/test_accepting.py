@@ -12,7 +12,7 @@ from psycopg import _queries
 from sqlalchemy import text
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import changes
+from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted
 from pipeline.ingest.policy import Rules
@@ -114,7 +114,7 @@ def test_a_message_with_nothing_in_its_way_is_stored_in_one_trip(
 ) -> None:
     # Given a tenant in which something was deleted, and a chat that is known
     ingest.accept(database, TENANT, CHAT, [message(0)])
-    changes.delete(database, TENANT, CHAT.chat_id, "m0", rules)
+    edits.delete(database, TENANT, CHAT.chat_id, "m0", rules)
     ingest.accept(database, TENANT, CHAT, [message(1)])
     # When nobody may look first
     monkeypatch.setattr(store, "begin", None)
@@ -136,7 +136,7 @@ def test_what_was_forgotten_is_kept_out_whatever_key_a_process_remembers(
     database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch, known: bytes | None
 ) -> None:
     ingest.accept(database, TENANT, CHAT, [message(0)])
-    changes.delete(database, TENANT, CHAT.chat_id, "m0", rules)
+    edits.delete(database, TENANT, CHAT.chat_id, "m0", rules)
     monkeypatch.setattr(ingest, "_keys", {} if known is None else {TENANT: known})
     assert ingest.accept(database, TENANT, CHAT, [message(0)]).kept_out == 1
 
@@ -150,7 +150,7 @@ def test_a_first_deletion_elsewhere_while_a_message_is_stored_takes_nothing_from
 
     def meanwhile(*given: Any) -> Any:
         made = ensure(*given)
-        changes.delete(database, TENANT, "test:elsewhere", "m9", rules)
+        edits.delete(database, TENANT, "test:elsewhere", "m9", rules)
         return made
 
     monkeypatch.setattr(ingest.chats, "ensure", meanwhile)

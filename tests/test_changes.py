@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, summarize
+from pipeline import embed, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -30,12 +31,12 @@ def at(minute: float) -> datetime:
     return EPOCH + timedelta(minutes=minute)
 
 
-def edit(database: Database, rules: Rules, id: str, content: str, minute: float) -> changes.Changed:  # noqa: A002
-    return changes.edit(database, TENANT, CHAT.chat_id, id, content, at(minute), rules)
+def edit(database: Database, rules: Rules, id: str, content: str, minute: float) -> edits.Changed:  # noqa: A002
+    return edits.edit(database, TENANT, CHAT.chat_id, id, content, at(minute), rules)
 
 
-def delete(database: Database, rules: Rules, id: str) -> changes.Changed:  # noqa: A002
-    return changes.delete(database, TENANT, CHAT.chat_id, id, rules)
+def delete(database: Database, rules: Rules, id: str) -> edits.Changed:  # noqa: A002
+    return edits.delete(database, TENANT, CHAT.chat_id, id, rules)
 
 
 def work(database: Database, rules: Rules, policy: Policy) -> None:
@@ -123,7 +124,7 @@ def test_edits_and_the_message_give_the_same_in_every_order(
                 if number % 2:
                     place(database, rules, policy)
             else:
-                changes.edit(database, TENANT, chat.chat_id, "m", f"edited {step}", at(float(step)), rules)  # type: ignore[arg-type]
+                edits.edit(database, TENANT, chat.chat_id, "m", f"edited {step}", at(float(step)), rules)  # type: ignore[arg-type]
     place(database, rules, policy)
     assert rows(database, "SELECT DISTINCT content, edited_at FROM messages") == [("edited 30", at(30))]
     assert rows(database, "SELECT count(*) FROM pending_changes") == [(0,)]
@@ -147,7 +148,7 @@ def test_an_edit_from_a_clock_that_runs_ahead_does_not_win_for_ever(
     remembered: Database, rules: Rules
 ) -> None:
     edit(remembered, rules, "m4", "from the future", 60 * 24 * 365 * 50)
-    changes.edit(remembered, TENANT, CHAT.chat_id, "m4", "from now", None, rules)
+    edits.edit(remembered, TENANT, CHAT.chat_id, "m4", "from now", None, rules)
     assert rows(remembered, "SELECT content FROM messages WHERE external_id = 'm4'") == [("from now",)]
 
 
@@ -300,7 +301,7 @@ def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(
         chance.shuffle(steps)
         for step in steps:
             if isinstance(step, str):
-                changes.delete(database, TENANT, chat.chat_id, step, rules)
+                edits.delete(database, TENANT, chat.chat_id, step, rules)
             else:
                 accept.accept(database, TENANT, chat, step)  # type: ignore[arg-type]
             if chance.random() < 0.3:

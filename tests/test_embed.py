@@ -11,8 +11,9 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import changes, embed
+from pipeline import embed
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -226,7 +227,7 @@ def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     owe(database, rules, policy, "one", "two", "three")
-    client = Meanwhile(lambda: changes.delete(database, TENANT, CHAT.chat_id, "m1", rules))
+    client = Meanwhile(lambda: edits.delete(database, TENANT, CHAT.chat_id, "m1", rules))
     with capture_logs() as logs:
         assert embed_once(database, client, policy).failed == 0
     assert embedded(database) == ["m0", "m2"]

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline import changes, derived, export, forget, forgetting, memories
+from pipeline import memories
+from pipeline.erasure import derived, edits, export, forget, forget_job
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -120,7 +121,7 @@ def log(database: Database, context_id: str, query: str, shown: list[str], chat:
 
 
 IN_ONE_CHAT: dict[str, Callable[[Database, Rules], object]] = {
-    "a deletion": lambda db, rules: changes.delete(db, TENANT, CHAT.chat_id, "m1", rules),
+    "a deletion": lambda db, rules: edits.delete(db, TENANT, CHAT.chat_id, "m1", rules),
     "forgetting a message": lambda db, _: forget.start(
         db, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="m1")
     ),
@@ -146,7 +147,7 @@ def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_acce
 
 
 CHECKS_A_CHAT: dict[str, Callable[[Database, Rules, str], object]] = {
-    "an edit": lambda db, rules, chat: changes.edit(db, TENANT, chat, "m1", "something else", None, rules),
+    "an edit": lambda db, rules, chat: edits.edit(db, TENANT, chat, "m1", "something else", None, rules),
     "a memory learned there": lambda db, _, chat: memories.remember(
         db, TENANT, MemoryIn(scope="organization", content="old boiler", learned_in=chat)
     ),
@@ -184,7 +185,7 @@ def test_the_query_log_is_searched_and_written_before_the_chat_is_locked(
 
     monkeypatch.setattr(chats, "lock_alone", looked)
     # When it is edited
-    changes.edit(talked, TENANT, CHAT.chat_id, "m1", "something else", None, rules)
+    edits.edit(talked, TENANT, CHAT.chat_id, "m1", "something else", None, rules)
     # Then they were taken back when the chat was locked
     assert left == [0]
 
@@ -203,7 +204,7 @@ def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_t
         return taken
 
     monkeypatch.setattr(derived, "take_back_ahead", and_then_somebody_asks)
-    changes.delete(talked, TENANT, CHAT.chat_id, "z", rules)
+    edits.delete(talked, TENANT, CHAT.chat_id, "z", rules)
     assert rows(talked, "SELECT query, answer, shown FROM query_log ORDER BY context_id") == [
         (None, None, {}),
         ("what now?", None, {}),
@@ -329,9 +330,7 @@ def test_whatever_somebody_writes_into_a_memory_can_be_indexed(talked: Database)
             learned_in=CHAT.chat_id,
         )
         assert memories.remember(talked, TENANT, memory).outcome == "new"
-    changes.edit(
-        talked, TENANT, CHAT.chat_id, "m1", "something else", None, Rules.of(Settings(_env_file=None))
-    )
+    edits.edit(talked, TENANT, CHAT.chat_id, "m1", "something else", None, Rules.of(Settings(_env_file=None)))
 
 
 def test_beginning_to_forget_somebody_reads_no_messages(talked: Database) -> None:
@@ -401,9 +400,9 @@ def test_a_deletion_whose_process_ends_half_way_is_finished_by_a_worker(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(changes, "erase", killed)
+        patched.setattr(edits, "erase", killed)
         with pytest.raises(Killed):
-            changes.delete(talked, TENANT, CHAT.chat_id, "z", rules)
+            edits.delete(talked, TENANT, CHAT.chat_id, "z", rules)
     with talked.tenant(TENANT) as connection:
         connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'forget'"))
     run(talked, "forget", forget.forgetter(talked, rules), policy)
@@ -412,7 +411,7 @@ def test_a_deletion_whose_process_ends_half_way_is_finished_by_a_worker(
 
 def test_a_deletion_that_is_done_leaves_nothing_owed_and_no_receipt(talked: Database, rules: Rules) -> None:
     for external in ("z", "z", "never came"):
-        changes.delete(talked, TENANT, CHAT.chat_id, external, rules)
+        edits.delete(talked, TENANT, CHAT.chat_id, external, rules)
     assert rows(talked, "SELECT count(*) FROM forget_receipts") == [(0,)]
     assert rows(talked, "SELECT count(*) FROM work WHERE kind = 'forget'") == [(0,)]
 
@@ -430,7 +429,7 @@ def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
         return ahead(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(derived, "take_back_ahead", slowly)
-    assert changes.delete(talked, TENANT, CHAT.chat_id, "z", rules).outcome == "deleted"
+    assert edits.delete(talked, TENANT, CHAT.chat_id, "z", rules).outcome == "deleted"
     assert rows(talked, "SELECT count(*) FROM messages WHERE external_id = 'z'") == [(1,)]
     assert rows(talked, "SELECT message_count FROM chats ORDER BY chat_id") == [(9,), (10,)]
 
@@ -438,16 +437,16 @@ def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
 def test_a_forgetting_commits_in_batches_of_few_words(
     talked: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "CHARS_AT_ONCE", 80)
-    erase, sizes = changes.erase, []
+    monkeypatch.setattr(forget_job, "CHARS_AT_ONCE", 80)
+    erase, sizes = edits.erase, []
 
     def sized(
         connection: Connection, tenant: str, chat: chats.Chat, ids: list[int], *rest: object, **more: object
-    ) -> changes.Erased:
+    ) -> edits.Erased:
         sizes.append(len(ids))
         return erase(connection, tenant, chat, ids, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(changes, "erase", sized)
+    monkeypatch.setattr(edits, "erase", sized)
     forget.start(talked, TENANT, Subject(kind="user", sender_id="test:ann"))
     run(talked, "forget", forget.forgetter(talked, rules), policy)
     assert max(sizes) == 2

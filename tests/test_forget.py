@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, forget, forgetting
+from pipeline import embed
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.erasure import edits, forget, forget_job
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -74,7 +75,7 @@ def fill(database: Database) -> None:
             """)
         )
     work(database, rules, POLICY)
-    changes.edit(database, TENANT, GROUP.chat_id, "g0-2", "my zebrafish moved", None, rules)
+    edits.edit(database, TENANT, GROUP.chat_id, "g0-2", "my zebrafish moved", None, rules)
     assert everywhere(database, "zebrafish")
 
 
@@ -168,8 +169,7 @@ def test_what_a_forgotten_user_had_sent_never_comes_back_and_what_they_say_later
     renamed = conversation(0)[2].model_copy(update={"external_id": "imported"})
     assert accept.accept(remembered, TENANT, GROUP, [renamed]).kept_out == 1
     assert (
-        changes.edit(remembered, TENANT, GROUP.chat_id, "g0-2", "zebrafish", None, rules).outcome
-        == "kept_out"
+        edits.edit(remembered, TENANT, GROUP.chat_id, "g0-2", "zebrafish", None, rules).outcome == "kept_out"
     )
     assert everywhere(remembered, "zebrafish") == []
     now = rows(remembered, "SELECT now()")[0][0]
@@ -194,10 +194,10 @@ class Killed(BaseException):
 def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
     remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "BATCH", 7)
-    erase, calls = changes.erase, 0
+    monkeypatch.setattr(forget_job, "BATCH", 7)
+    erase, calls = edits.erase, 0
 
-    def until_killed(*given: object, **options: object) -> changes.Erased:
+    def until_killed(*given: object, **options: object) -> edits.Erased:
         nonlocal calls
         calls += 1
         if calls == 4:
@@ -205,7 +205,7 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
         return erase(*given, **options)  # type: ignore[arg-type]
 
     receipt = forget.start(remembered, TENANT, ZORA)
-    monkeypatch.setattr(changes, "erase", until_killed)
+    monkeypatch.setattr(edits, "erase", until_killed)
     with pytest.raises(Killed):
         finish(remembered, rules, policy)
     left = rows(remembered, "SELECT count(*) FROM messages WHERE sender_id = 'test:zora'")[0][0]
@@ -221,8 +221,8 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
 def test_a_forgetting_that_takes_long_goes_on_in_turns(
     remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "BATCH", 20)
-    monkeypatch.setattr(forgetting, "SECONDS_AT_ONCE", 0.0)
+    monkeypatch.setattr(forget_job, "BATCH", 20)
+    monkeypatch.setattr(forget_job, "SECONDS_AT_ONCE", 0.0)
     forget.start(remembered, TENANT, ZORA)
     outcome = runner.run(remembered, "forget", forget.forgetter(remembered, rules), policy)
     assert "forget" in outcome.follows
@@ -274,7 +274,7 @@ def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
 def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(
     remembered: Database, rules: Rules, policy: Policy
 ) -> None:
-    changes.edit(remembered, TENANT, DIRECT.chat_id, "never comes", "secret", None, rules)
+    edits.edit(remembered, TENANT, DIRECT.chat_id, "never comes", "secret", None, rules)
     remember(remembered, TENANT, MemoryIn(scope="organization", content="secret", learned_in=DIRECT.chat_id))
     receipt = forgotten(remembered, Subject(kind="chat", chat_id=DIRECT.chat_id), rules, policy)
     assert (receipt.counts["messages"], receipt.counts["chats"]) == (5, 1)
@@ -282,7 +282,7 @@ def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(
     assert rows(remembered, "SELECT count(*) FROM messages") == [(160,)]
     again = accept.accept(remembered, TENANT, DIRECT, [message(1, "an old message", id="d1")])
     assert again.kept_out == 1
-    late = changes.edit(remembered, TENANT, DIRECT.chat_id, "d1", "an old edit", at(2), rules)
+    late = edits.edit(remembered, TENANT, DIRECT.chat_id, "d1", "an old edit", at(2), rules)
     assert late.outcome == "kept_out"
     assert everywhere(remembered, "test:direct") == []
     now = rows(remembered, "SELECT now()")[0][0]

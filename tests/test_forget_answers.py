@@ -3,9 +3,10 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, embed, forget, querylog
+from pipeline import embed, querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
+from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
@@ -130,7 +131,7 @@ def test_a_forgotten_message_takes_the_answers_that_rest_on_it_and_the_question_
 
 
 def test_an_edit_takes_what_rests_on_the_old_text(asked: Database, rules: Rules, policy: Policy) -> None:
-    changes.edit(asked, TENANT, GROUP.chat_id, "g3", "I keep no animals", None, rules)
+    edits.edit(asked, TENANT, GROUP.chat_id, "g3", "I keep no animals", None, rules)
     assert everywhere(asked, "Rua Augusta") == []
 
 

@@ -4,7 +4,7 @@ import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
 
-from pipeline import forget
+from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

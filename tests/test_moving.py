@@ -11,9 +11,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import changes, context, embed, forget, search
+from pipeline import context, embed, search
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.forgetting import Forgetting
+from pipeline.erasure import edits, forget
+from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import Rules
@@ -174,10 +175,10 @@ def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
         settings=settings,
     ).hits
     assert len(hits) == 1
-    edited = changes.edit(remembered, TENANT, OLD.chat_id, "2", "all is well", None, rules)
+    edited = edits.edit(remembered, TENANT, OLD.chat_id, "2", "all is well", None, rules)
     assert edited.outcome == "edited"
-    assert changes.delete(remembered, TENANT, OLD.chat_id, "3", rules).outcome == "deleted"
-    assert changes.delete(remembered, TENANT, NEW.chat_id, "test:1/4", rules).outcome == "deleted"
+    assert edits.delete(remembered, TENANT, OLD.chat_id, "3", rules).outcome == "deleted"
+    assert edits.delete(remembered, TENANT, NEW.chat_id, "test:1/4", rules).outcome == "deleted"
     contents = [row[0] for row in rows(remembered, "SELECT content FROM messages ORDER BY sent_at")]
     assert contents[1] == "all is well"
     assert len(contents) == 4
@@ -190,8 +191,8 @@ def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(
     database: Database, rules: Rules, policy: Policy
 ) -> None:
     accept(database, OLD, message(0, id="1"))
-    changes.delete(database, TENANT, OLD.chat_id, "2", rules)
-    changes.edit(database, TENANT, OLD.chat_id, "3", "edited before it came", None, rules)
+    edits.delete(database, TENANT, OLD.chat_id, "2", rules)
+    edits.edit(database, TENANT, OLD.chat_id, "3", "edited before it came", None, rules)
     move(database, rules, policy, OLD.chat_id, NEW.chat_id)
     move(database, rules, policy, NEW.chat_id, FINAL)
     accepted = accept(database, OLD, message(1, id="2"), message(2, "as it was", id="3"))
@@ -330,9 +331,9 @@ def test_edits_and_deletions_reach_a_message_wherever_it_is_on_its_way(
     next(steps)
     next(steps)
     for each in ("0", "3"):
-        assert changes.edit(database, TENANT, OLD.chat_id, each, "edited", None, rules).outcome == "edited"
+        assert edits.edit(database, TENANT, OLD.chat_id, each, "edited", None, rules).outcome == "edited"
     for each in ("1", "2"):
-        changes.delete(database, TENANT, OLD.chat_id, each, rules)
+        edits.delete(database, TENANT, OLD.chat_id, each, rules)
     for _ in steps:
         pass
     assert rows(database, "SELECT external_id, content FROM messages ORDER BY sent_at") == [
@@ -445,12 +446,12 @@ def test_everything_else_goes_on_while_chats_are_merged(
                 for chat in (OLD, NEW):
                     accept(database, chat, said[chat.chat_id][n], said[chat.chat_id][n - 60])
                     persistently(
-                        lambda chat=chat, n=n: changes.edit(
+                        lambda chat=chat, n=n: edits.edit(
                             database, TENANT, chat.chat_id, str(n - 110), f"edited {n}", None, rules
                         )
                     )
                     persistently(
-                        lambda chat=chat, n=n: changes.delete(
+                        lambda chat=chat, n=n: edits.delete(
                             database, TENANT, chat.chat_id, str(n - 70), rules
                         )
                     )

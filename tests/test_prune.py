@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import forget
 from pipeline import prune as pruning
+from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy

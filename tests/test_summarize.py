@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import changes, summarize
+from pipeline import summarize
 from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -166,7 +167,7 @@ def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
         if call > 1:
             return
         if change == "edit":
-            changes.edit(database, TENANT, CHAT.chat_id, "m2", "Beatriz", None, rules)
+            edits.edit(database, TENANT, CHAT.chat_id, "m2", "Beatriz", None, rules)
         elif change == "join":
             accept.accept(database, TENANT, CHAT, [message(-50, session_key="k", id="between")])
         else:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipeline import changes, context, export, querylog
+from pipeline import context, querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.erasure import edits, export
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
@@ -168,7 +169,7 @@ def test_a_large_chat_says_it_too(
 
 def test_what_was_answered_is_named_no_more_when_it_is_deleted(database: Database, rules: Rules) -> None:
     accept(database, *boiler())
-    changes.delete(database, TENANT, CHAT.chat_id, "1", rules)
+    edits.delete(database, TENANT, CHAT.chat_id, "1", rules)
     assert rows(database, "SELECT external_id, reply_to FROM messages ORDER BY external_id") == [
         ("2", None),
         ("3", None),

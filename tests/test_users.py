@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from pipeline import export, forget, memories
+from pipeline import memories
 from pipeline.context import build_context, search
+from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

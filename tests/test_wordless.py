@@ -8,8 +8,9 @@ from functools import _lru_cache_wrapper
 from types import ModuleType
 from typing import Any
 
-from pipeline import context, forget
+from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

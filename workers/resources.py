@@ -14,10 +14,11 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline import backfill, embed, forget, summarize
+from pipeline import backfill, embed, summarize
 from pipeline.clients.extractive import make_summarizer
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
+from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

@@ -22,7 +22,7 @@ from ops.bench.cases import Case, Say
 from ops.bench.talk import VOCABULARY
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import changes, forget
+from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -205,7 +205,7 @@ def _edited(database: Database, rules: Rules, probe_url: str, start: int) -> Too
         external = f"m{start + 500 * number}"
 
         def edit(external: str = external) -> None:
-            changed = changes.edit(database, TENANT, CHAT, external, "something else altogether", None, rules)
+            changed = edits.edit(database, TENANT, CHAT, external, "something else altogether", None, rules)
             if changed.outcome != "edited":
                 raise AssertionError(changed)
 

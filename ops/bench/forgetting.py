@@ -13,8 +13,9 @@ from sqlalchemy import text
 from ops.bench.talk import START, VOCABULARY
 from ops.eval import shipped
 from ops.eval.shipped import Shipped
-from pipeline import forget, querylog
+from pipeline import querylog
 from pipeline.context import build_context
+from pipeline.erasure import forget
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.memories import remember

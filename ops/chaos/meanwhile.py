@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from ops.chaos.cast import DOOR_TENANT, PAYLOAD_TENANT, Cast
 from ops.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
-from pipeline import backfill, forget
+from pipeline import backfill
+from pipeline.erasure import forget
 from pipeline.ingest.policy import Rules
 from pipeline.store.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest

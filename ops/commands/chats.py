@@ -155,7 +155,7 @@ def remove(
     Other than `backscroll forget chat` this keeps nothing out: what is sent or imported later is stored. What was
     forgotten stays forgotten. Ended half-way, it is finished by the workers; given up, it ends with 5.
     """
-    from pipeline import forget as pipeline_forget
+    from pipeline.erasure import forget as pipeline_forget
 
     with opened(data_dir, tenant) as (settings, database):
         with database.tenant(settings.tenant) as connection:

@@ -143,7 +143,7 @@ def _forget(
     tenant: str | None,
     data_dir: Path | None,
 ) -> None:
-    from pipeline import forget as pipeline_forget
+    from pipeline.erasure import forget as pipeline_forget
 
     subject = parse_payload(Subject, given)
     with opened(data_dir, tenant) as (settings, database):
@@ -203,7 +203,7 @@ def not_as_json(as_json: bool, field: str, option: str) -> None:
 
 def finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
     """The receipt when all is done, by this process or by a worker that was quicker."""
-    from pipeline import forget as pipeline_forget
+    from pipeline.erasure import forget as pipeline_forget
     from pipeline.ingest.policy import Rules
     from pipeline.jobs import runner
     from pipeline.jobs.runner import Policy

@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ops.processes import environment
-from pipeline import changes, memories
+from pipeline import memories
+from pipeline.erasure import edits
 from pipeline.ingest import accept, redate
 from pipeline.ingest.policy import Rules
 from pipeline.store.database import Database
@@ -597,7 +598,7 @@ def test_a_message_that_was_deleted_stays_so_in_another_date_order(
     run("import", path, "--date-order", "dmy")
     with database.tenant(TENANT) as connection:
         gone = connection.exec_driver_sql("SELECT external_id FROM messages WHERE content = 'one'").scalar()
-    changes.delete(database, TENANT, CHAT, str(gone), Rules.of(settings))
+    edits.delete(database, TENANT, CHAT, str(gone), Rules.of(settings))
     other = run("import", path, "--date-order", "mdy", "--json").json
     assert (other["new"], other["moved"], other["kept_out"]) == (0, 2, 1)
     assert not any("one" in line for line in times(database))

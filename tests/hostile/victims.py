@@ -7,10 +7,11 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import backfill, changes, embed, forget, memories
+from pipeline import backfill, embed, memories
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
+from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
@@ -99,8 +100,8 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> Non
     )
     current = Current(rules=rules, summary_version=1, min_messages=4)
     backfill.start(database, tenant, BackfillRequest(kind="embed", chat_id=alone), current)
-    changes.edit(database, tenant, alone, "not yet come", f"{word} early", None, rules)
-    changes.delete(database, tenant, alone, "never comes", rules)
+    edits.edit(database, tenant, alone, "not yet come", f"{word} early", None, rules)
+    edits.delete(database, tenant, alone, "never comes", rules)
     asked = ContextQuery(chat_id=SHARED_CHAT, query=f"the {word} of the lighthouse?", user_id=sender)
     build_context(database, tenant, asked, embedder=None, settings=Settings(_env_file=None))
     identities.link(database, tenant, sender, f"{tenant}-person")

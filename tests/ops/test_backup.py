@@ -15,8 +15,8 @@ from ops import migrate
 from ops.embedded.lock import open_lock, take
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.stack import LOCK
-from pipeline import forget
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.erasure import forget
 from pipeline.ingest.accept import accept
 from pipeline.store.database import Database
 from schemas.forgetting import Subject

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from pipeline import forget
+from pipeline.erasure import forget
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy

@@ -9,7 +9,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from pipeline import export, forget, lookup
+from pipeline import lookup
+from pipeline.erasure import export, forget
 from pipeline.ingest import chat_moves
 from pipeline.people import suppression
 from pipeline.store import chats

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from pipeline import changes
-from pipeline.changes import Changed
+from pipeline.erasure import edits
+from pipeline.erasure.edits import Changed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.store.retry import persistently
@@ -103,7 +103,7 @@ def patch_message(door: HeldDoor, tenant: Tenant, chat_id: str, external_id: str
     trace_id = request_id()
 
     def edit() -> Changed:
-        return changes.edit(
+        return edits.edit(
             door.database,
             tenant,
             address.chat_id,
@@ -129,7 +129,7 @@ def delete_message(door: HeldDoor, tenant: Tenant, chat_id: str, external_id: st
 
     def delete() -> Changed:
         rules = Rules.of(door.settings)
-        return changes.delete(
+        return edits.delete(
             door.database, tenant, address.chat_id, address.external_id, rules, trace_id=trace_id
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipeline.forgetting import Forgetting
+from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, Row
 
-from pipeline import derived
+from pipeline.erasure import derived
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.people import suppression

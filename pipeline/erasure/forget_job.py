@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline import changes, derived, probes
+from pipeline.erasure import derived, edits, verify
+from pipeline.erasure.verify import Probes
 from pipeline.ingest import chat_moves, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
-from pipeline.probes import Probes
 from pipeline.store import chat_moves as store_moving
 from pipeline.store import chats, counters, identities, membership, query_log, receipts
 from pipeline.store import edits as store_changes
@@ -162,7 +162,7 @@ class Forgetting:
             while more:
                 with self.database.tenant(self.tenant_id) as connection:
                     taken = derived.take_back_ahead(connection, self.tenant_id, chat_id, ids)
-                    self._count(connection, changes.Erased(memories=taken.memories, queries=taken.queries))
+                    self._count(connection, edits.Erased(memories=taken.memories, queries=taken.queries))
                 more = taken.more
                 if more:
                     yield
@@ -170,9 +170,9 @@ class Forgetting:
                 chat = chats.lock_alone(connection, chat_id)
                 if chat is None:
                     return
-                found = probes.pick(connection, ids)
+                found = verify.pick(connection, ids)
                 self._bury(connection, chat_id, ids, None if subject.kind == "user" else receipt.until)
-                erased = changes.erase(
+                erased = edits.erase(
                     connection, self.tenant_id, chat, ids, self.rules, trace_id=self.claim.trace_id
                 )
                 self._count(connection, erased)
@@ -217,7 +217,7 @@ class Forgetting:
                     self.follows.add("summarize")
                 self._count(
                     connection,
-                    changes.Erased(
+                    edits.Erased(
                         sessions=len(found),
                         summaries=summaries,
                         memories=taken.memories,
@@ -242,7 +242,7 @@ class Forgetting:
                     store_changes.drop_session(connection, self.tenant_id, session_id)
                 self._count(
                     connection,
-                    changes.Erased(sessions=len(ids), summaries=summaries, memories=taken.memories),
+                    edits.Erased(sessions=len(ids), summaries=summaries, memories=taken.memories),
                 )
             if not ids:
                 break
@@ -290,7 +290,7 @@ class Forgetting:
             for user_id in self.senders or [row.user_id]:
                 yield suppression.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
 
-    def _count(self, connection: Connection, erased: changes.Erased) -> None:
+    def _count(self, connection: Connection, erased: edits.Erased) -> None:
         """Add to the receipt, in the transaction that deletes."""
         names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "work")
         receipts.add(connection, self.id, {name: getattr(erased, name) for name in names})

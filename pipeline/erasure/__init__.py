@@ -1,0 +1,1 @@
+"""Edits, deletions, forgetting, and the export that goes with them."""
