@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from ops.embedded.redis import EmbeddedRedis
-from pipeline import embed, memories
+from pipeline import memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
+from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

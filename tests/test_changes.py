@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import embed, summarize
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.enrich import embed, summarize
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

@@ -10,9 +10,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event, text
 
-from pipeline import context, embed, retrieve, summarize
+from pipeline import context, retrieve
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.enrich import embed, summarize
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
-from pipeline import documents, embed, memories
+from pipeline import documents, memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
+from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy

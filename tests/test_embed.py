@@ -11,8 +11,8 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import embed
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import text
 
-from pipeline import embed
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.erasure import edits, forget, forget_job
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

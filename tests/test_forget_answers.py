@@ -3,9 +3,10 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline import embed, querylog
+from pipeline import querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
+from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

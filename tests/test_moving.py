@@ -11,8 +11,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import context, embed, search
+from pipeline import context, search
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest import accept as ingest

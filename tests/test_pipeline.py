@@ -6,10 +6,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill, embed, summarize
+from pipeline import backfill
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.enrich import embed, summarize
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill, embed
+from pipeline import backfill
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

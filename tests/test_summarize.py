@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import summarize
-from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.enrich import summarize
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

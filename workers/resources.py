@@ -14,10 +14,11 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline import backfill, embed, summarize
-from pipeline.clients.extractive import make_summarizer
+from pipeline import backfill
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
+from pipeline.enrich import embed, summarize
+from pipeline.enrich.summarizers import make_summarizer
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

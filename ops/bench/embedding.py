@@ -19,9 +19,9 @@ from ops import connection, migrate
 from ops.bench.cases import Case, Say
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.eval.samples import samples
-from pipeline import embed
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
+from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy

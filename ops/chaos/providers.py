@@ -12,9 +12,9 @@ from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import cast
 
-from pipeline.clients.extractive import make_summarizer
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder, Summarizer
+from pipeline.enrich.summarizers import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message
 from schemas.settings import Settings, load_settings

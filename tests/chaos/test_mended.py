@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import embed
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim, Policy
 from pipeline.store import jobs

@@ -17,9 +17,10 @@ from ops import cli
 from ops.commands.sources import open_source
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import environment
-from pipeline import backfill, embed, summarize
+from pipeline import backfill
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.enrich import embed, summarize
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest import accept, history
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner

@@ -5,12 +5,12 @@ import io
 import pytest
 from sqlalchemy import text
 
-from pipeline.clients.extractive import ExtractiveSummarizer
+from pipeline.enrich.summarize import summarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
-from pipeline.summarize import summarizer
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers

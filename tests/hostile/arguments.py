@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from pipeline import backfill, checkup, retrieve, searching, themes
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.extractive import ExtractiveSummarizer
 from pipeline.diagnosis.stored import Tenant
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest.history import ChatTally, Tally
 from pipeline.ingest.policy import Rules
 from pipeline.ingest.redate import Move

@@ -7,10 +7,11 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import backfill, embed, memories
+from pipeline import backfill, memories
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
+from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

@@ -18,8 +18,9 @@ import pipeline
 import schemas
 import workers
 from ops.bench import worst
-from pipeline import extractive, happened
+from pipeline import happened
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import extractive
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
 from pipeline.question import followup, parse, temporal_anchor
 from pipeline.text import (

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, tzinfo
 
-from pipeline import extractive
 from pipeline.clients.protocols import Summarizer
+from pipeline.enrich import extractive
 from schemas.errors import SettingsError
 from schemas.sessions import Message
 from schemas.summaries import Summary

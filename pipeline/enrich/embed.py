@@ -15,13 +15,13 @@ from time import monotonic
 import structlog
 from sqlalchemy import Connection, text
 
-from pipeline import headers
 from pipeline.clients.protocols import Embedder
+from pipeline.enrich import embedding_text
+from pipeline.enrich.summarize import stored_summary
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chats, counters, jobs, messages, sessions, spaces, vectors
 from pipeline.store.database import Database
-from pipeline.summarize import stored_summary
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.vectors import Vector
 
@@ -227,13 +227,13 @@ def _load(connection: Connection, keys: Sequence[str]) -> list[Document]:
     documents = []
     for message in messages.by_id(connection, map(int, ids["message"])):
         if message.content:
-            body = headers.message_document(message)
+            body = embedding_text.message_document(message)
             documents.append(Document(owner="message", id=str(message.id), text=body))
     for identity in ids["session"]:
         row = sessions.find(connection, int(identity))
         summary = stored_summary(row) if row is not None and row.id == int(identity) else None
         if row is not None and summary is not None:
-            body = headers.session_document(sessions.as_session(row), title(row.chat_id), summary)
+            body = embedding_text.session_document(sessions.as_session(row), title(row.chat_id), summary)
             documents.append(Document(owner="session", id=identity, text=body))
     if ids["memory"]:
         rows = connection.execute(
