@@ -11,7 +11,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from pipeline import memories as remembering
+from pipeline.memories import statements as remembering
 from pipeline.people import suppression
 from pipeline.people.suppression import Named
 from pipeline.store import chats, counters, memories

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.people import identities
 from pipeline.store.database import Database
 from pipeline.text import fencing, tokens

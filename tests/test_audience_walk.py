@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from ops.embedded.redis import EmbeddedRedis
-from pipeline import memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.enrich import embed
@@ -20,6 +19,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.memories import statements
 from pipeline.people import identities, membership, suppression
 from pipeline.store import tenants
 from pipeline.store.database import Database
@@ -140,7 +140,7 @@ def plant(database: Database) -> None:
         for owner in owners:
             content = planted(name, owner.get("user_id") or owner["scope"])
             memory = MemoryIn.model_validate(owner | {"content": content, "learned_in": chat_id(name)})
-            assert memories.remember(database, TENANT, memory).outcome == "new"
+            assert statements.remember(database, TENANT, memory).outcome == "new"
     for sender in ("telegram:ann", "slack:ann"):
         identities.link(database, TENANT, sender, "ann")
 

@@ -18,7 +18,7 @@ from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.store.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import Context

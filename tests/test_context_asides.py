@@ -9,7 +9,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.search import search
 from pipeline.store.database import Database
 from schemas.context import Context

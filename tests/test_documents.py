@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
-from pipeline import documents, memories
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
-from pipeline.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
 from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.memories import documents, statements
+from pipeline.memories.documents import CHUNK_TOKENS, OVERLAP_TOKENS, Kept
 from pipeline.store.database import Database
 from pipeline.text.tokens import estimate
 from schemas.context import Context
@@ -111,7 +111,7 @@ def test_a_document_is_found_by_words_at_once_and_by_meaning_when_it_is_embedded
 
 def test_a_thick_document_leaves_room_for_what_else_is_known(asked_in: Database, settings: Settings) -> None:
     keep(asked_in, handbook(60), "thick")
-    memories.remember(
+    statements.remember(
         asked_in, TENANT, MemoryIn(scope="organization", content="The chimney is swept by Rui.")
     )
     context = ask(asked_in, settings, "what is the rule of the chimney in such a case?")

@@ -9,12 +9,12 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline import memories
 from pipeline.erasure import derived, edits, export, forget, forget_job
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.memories import statements as memories
 from pipeline.people import identities, membership
 from pipeline.store import chats, query_log
 from pipeline.store import erasure as store

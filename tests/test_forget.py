@@ -12,7 +12,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.prune import prune, retention_of
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput

@@ -11,7 +11,7 @@ from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.forgetting import Subject

@@ -21,7 +21,7 @@ from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.store import messages
 from pipeline.store.database import Database
 from pipeline.store.retry import persistently

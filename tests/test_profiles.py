@@ -18,7 +18,7 @@ from pipeline.found import Remembered
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.profiles import PROFILES, Parameters, parameters_for
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Weights

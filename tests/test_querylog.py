@@ -11,7 +11,7 @@ from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.people import suppression
 from pipeline.store import query_log as store
 from pipeline.store.database import Database

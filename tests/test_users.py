@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from pipeline import memories
 from pipeline.context import build_context, search
 from pipeline.erasure import export, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.memories import statements
 from pipeline.people import identities, suppression
 from pipeline.prune import prune, retention_of
 from pipeline.store import identities as store
@@ -38,7 +38,7 @@ def speaks(database: Database, tenant: str, chat: ChatIn, sender: str, content: 
 
 def knows(database: Database, tenant: str, user: str, content: str, **fields: object) -> str:
     given = {"scope": "user", "user_id": user, "content": content} | fields
-    return memories.remember(database, tenant, MemoryIn.model_validate(given)).outcome
+    return statements.remember(database, tenant, MemoryIn.model_validate(given)).outcome
 
 
 def shown(database: Database, tenant: str, user: str, chat: str = PHONE.chat_id) -> set[str]:
@@ -243,7 +243,7 @@ def test_memories_of_a_chat_that_is_off_or_forgotten_or_not_there_are_not_writte
         knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:nowhere")
     assert refused.value.field == "learned_in"
     with pytest.raises(InvalidInput, match="there is no session 4711"):
-        memories.remember(shared, ann, MemoryIn(scope="session", session_id=4711, content="now"))
+        statements.remember(shared, ann, MemoryIn(scope="session", session_id=4711, content="now"))
     forget.start(shared, ann, Subject(kind="chat", chat_id=WORK.chat_id))
     while runner.run(shared, "forget", forget.forgetter(shared, rules), policy).claimed:
         pass
@@ -260,6 +260,6 @@ def test_the_cap_of_memories_is_the_persons(shared: Database, ann: str) -> None:
     identities.link(shared, ann, "slack:ann", "telegram:ann")
     keep = replace(retention_of(DEFAULTS), memories_per_user=4)
     assert prune(shared, ann, keep)["memories_over_user_cap"] == 8
-    kept = memories.listing(shared, ann, MemoryFilter(user_id="slack:ann"))
+    kept = statements.listing(shared, ann, MemoryFilter(user_id="slack:ann"))
     assert {m.content for m in kept} == {f"{which} {n}" for n in (3, 4) for which in ("fact", "other fact")}
     assert json.loads(kept[0].model_dump_json())["scope"] == "user"

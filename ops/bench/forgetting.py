@@ -18,7 +18,7 @@ from pipeline.context import build_context
 from pipeline.erasure import forget
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 from schemas.memories import MemoryIn

@@ -156,7 +156,7 @@ class _Here:
         lookup.require_user(self.database, self.settings.tenant, any_id)
 
     def keep(self, document: DocumentIn) -> DocumentKept:
-        from pipeline import documents
+        from pipeline.memories import documents
 
         chunks = documents.cut(document.content, self._embedder())
         kept = documents.keep(self.database, self.settings.tenant, document, chunks)

@@ -93,7 +93,7 @@ def list_(
     data_dir: DataDirOption = None,
 ) -> None:
     """List documents in the order of their ids."""
-    from pipeline import documents as pipeline_documents
+    from pipeline.memories import documents as pipeline_documents
 
     given = parse_payload(DocumentFilter, {"after": after, "limit": limit})
     with opened(data_dir, tenant) as (settings, database):
@@ -118,7 +118,7 @@ def show(
     data_dir: DataDirOption = None,
 ) -> None:
     """Show a document's chunks as they are found and cited."""
-    from pipeline import documents as pipeline_documents
+    from pipeline.memories import documents as pipeline_documents
 
     with opened(data_dir, tenant) as (settings, database):
         chunks = pipeline_documents.passages(database, settings.tenant, document_id)
@@ -139,7 +139,7 @@ def remove(
     data_dir: DataDirOption = None,
 ) -> None:
     """Remove a document with its chunks and their vectors; it may be added again."""
-    from pipeline import documents as pipeline_documents
+    from pipeline.memories import documents as pipeline_documents
 
     with opened(data_dir, tenant) as (settings, database):
         gone = pipeline_documents.remove(database, settings.tenant, document_id)

@@ -81,7 +81,7 @@ def add(
     have embedded it. A user who was never seen ends it with 3.
     """
     from pipeline import lookup
-    from pipeline import memories as pipeline_memories
+    from pipeline.memories import statements as pipeline_memories
 
     scope = "session" if session is not None else "user" if user else "agent" if agent else "organization"
     said = {
@@ -141,7 +141,7 @@ def list_(
     A user or chat that was never seen ends it with 3.
     """
     from pipeline import lookup
-    from pipeline import memories as pipeline_memories
+    from pipeline.memories import statements as pipeline_memories
 
     given = parse_payload(
         MemoryFilter,
@@ -173,7 +173,7 @@ def remove(
     data_dir: DataDirOption = None,
 ) -> None:
     """Remove a memory; it may be added again. What is to stay away goes by `backscroll forget`."""
-    from pipeline import memories as pipeline_memories
+    from pipeline.memories import statements as pipeline_memories
 
     with opened(data_dir, tenant) as (settings, database):
         pipeline_memories.delete(database, settings.tenant, memory_id)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.ingest import accept
-from pipeline.memories import remember
+from pipeline.memories.statements import remember
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn

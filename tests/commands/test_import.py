@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ops.processes import environment
-from pipeline import memories
 from pipeline.erasure import edits
 from pipeline.ingest import accept, redate
 from pipeline.ingest.policy import Rules
+from pipeline.memories import statements
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
@@ -471,7 +471,7 @@ def test_what_was_learned_in_a_session_stays_with_it_when_its_messages_move(
     with database.tenant(TENANT) as connection:
         session = connection.exec_driver_sql("SELECT id FROM conversation_sessions").scalar_one()
     note = MemoryIn(scope="session", session_id=session, content="They want to paint the door.")
-    memories.remember(database, TENANT, note)
+    statements.remember(database, TENANT, note)
     assert run("import", path, "--tz", "Asia/Tokyo", "--json").json["moved"] == 3
     settled(database, workers, settings)
     with database.tenant(TENANT) as connection:

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import backfill, memories
+from pipeline import backfill
 from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
@@ -16,7 +16,8 @@ from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.memories import remember
+from pipeline.memories import statements
+from pipeline.memories.statements import remember
 from pipeline.people import identities, suppression
 from pipeline.store import jobs, sessions
 from pipeline.store.database import Database
@@ -91,7 +92,7 @@ def _note(database: Database, tenant: str, word: str) -> None:
         for row in sessions.listing(connection, SHARED_CHAT, limit=10):
             content = f"the {word} of session {row.id}"
             note = MemoryIn(scope="session", session_id=row.id, type="scratchpad", content=content)
-            memories.write(connection, tenant, note)
+            statements.write(connection, tenant, note)
 
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> None:

@@ -5,7 +5,7 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from pipeline import documents
+from pipeline.memories import documents
 from pipeline.store.retry import persistently
 from schemas.documents import Document, DocumentAddress, DocumentFilter, DocumentIn, Passage
 from schemas.payloads import parse_payload

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from pipeline import memories
+from pipeline.memories import statements as memories
 from pipeline.store.retry import persistently
 from schemas.memories import Memory, MemoryFilter, MemoryPayload
 from schemas.payloads import parse_payload

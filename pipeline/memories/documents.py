@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import Literal
 
 from pipeline.clients.protocols import Embedder
-from pipeline.memories import new_id
+from pipeline.memories.statements import new_id
 from pipeline.store import documents as store
 from pipeline.store import jobs, tenants
 from pipeline.store import suppression as stones

@@ -1,0 +1,1 @@
+"""Durable statements and documents."""
