@@ -5,15 +5,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from pipeline import assemble, blocks, chosen
-from pipeline.asking import Asked
 from pipeline.assemble import Section
 from pipeline.covered import shown_whole
 from pipeline.exchanges import exchanged
 from pipeline.explain import explanation
-from pipeline.found import Remembered
 from pipeline.prompt import Prompt, prompt
 from pipeline.ranking.similarity import Scale
-from pipeline.recall import Found
+from pipeline.retrieval.found import Remembered
+from pipeline.retrieval.gather import Found
+from pipeline.retrieval.prepare import Asked
 from pipeline.text import addressing, truncate
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer, estimate_line
 from pipeline.turns import chat_messages

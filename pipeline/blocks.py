@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
 from pipeline.assemble import Entry, Section
-from pipeline.found import Remembered, SessionCard
-from pipeline.profiles import Parameters
 from pipeline.question.parse import DAYS
 from pipeline.replies import speaking
+from pipeline.retrieval.found import Remembered, SessionCard
+from pipeline.retrieval.profiles import Parameters
 from pipeline.text import excerpt, truncate
 from pipeline.text.calendar import MONTHS
 from pipeline.text.fencing import CLOSE, OPEN, harmless, visible

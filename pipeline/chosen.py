@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeline.found import Remembered
-from pipeline.profiles import Parameters
 from pipeline.ranking.similarity import Scale
+from pipeline.retrieval.found import Remembered
+from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates
 from pipeline.text.sentences import terms, words
 from schemas.context import Dropped, DropReason

@@ -2,8 +2,8 @@
 
     from pipeline.context import build_context, more, search
 
-`build_context` is what a bot puts before its model when it must answer. `search` (`pipeline.search`) finds
-messages or sessions in one of five modes. `more` (`pipeline.more`) fetches what was said around what an earlier
+`build_context` is what a bot puts before its model when it must answer. `search` (`pipeline.retrieval.search`) finds
+messages or sessions in one of five modes. `more` (`pipeline.retrieval.paging`) fetches what was said around what an earlier
 answer showed. All three take the process's own `Database`, `Embedder` and `Settings`; see the README.
 """
 
@@ -12,15 +12,16 @@ from time import monotonic
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline import asking, querylog, recall
+from pipeline import querylog
 from pipeline.answer import answer, question_block
-from pipeline.asking import Asked
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.jobs.runner import reason_of
-from pipeline.more import more
-from pipeline.recall import Found
-from pipeline.search import search
+from pipeline.retrieval import gather, prepare
+from pipeline.retrieval.gather import Found
+from pipeline.retrieval.paging import more
+from pipeline.retrieval.prepare import Asked
+from pipeline.retrieval.search import search
 from pipeline.store import counters, memories
 from pipeline.store import suppression as stones
 from pipeline.store.database import Database
@@ -52,10 +53,10 @@ def build_context(
     started = monotonic()
     budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
     question_block(query, budget, tokenizer)
-    asked = asking.ask(database, tenant_id, query, embedder, settings)
+    asked = prepare.ask(database, tenant_id, query, embedder, settings)
     # it may have another id now
     query = query.model_copy(update={"chat_id": asked.chat.chat_id})
-    found = recall.find(database, tenant_id, query, asked, settings, reranker)
+    found = gather.find(database, tenant_id, query, asked, settings, reranker)
     with asked.timed("assemble"):
         context = answer(query, asked, found, budget, tokenizer)
     with asked.timed("note"):
@@ -87,7 +88,7 @@ def _note(
         with database.tenant(tenant_id) as connection:
             if settings.query_log_enabled:
                 stones.lock(connection, tenant_id, query.chat_id)
-                remembered = asking.remembers(asked.chat, settings)
+                remembered = prepare.remembers(asked.chat, settings)
                 querylog.record(
                     connection, tenant_id, query, context, asked.now, seconds, remembered=remembered
                 )

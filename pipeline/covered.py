@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from pipeline.found import SessionCard
+from pipeline.retrieval.found import SessionCard
 from pipeline.text import truncate
 from schemas.context import Item
 from schemas.sessions import Message

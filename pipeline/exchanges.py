@@ -6,10 +6,10 @@ from datetime import tzinfo
 
 from pipeline.assemble import Entry
 from pipeline.blocks import moment
-from pipeline.profiles import Parameters
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
 from pipeline.replies import speaking
+from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, truncate
 from schemas.context import Dropped, DropReason, Item
 

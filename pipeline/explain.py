@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 
-from pipeline.asking import Asked
 from pipeline.blocks import called
-from pipeline.hits import arms, confidence, message_hits, rounded
-from pipeline.profiles import Parameters
-from pipeline.recall import Found
+from pipeline.retrieval.gather import Found
+from pipeline.retrieval.hits import arms, confidence, message_hits, rounded
+from pipeline.retrieval.prepare import Asked
+from pipeline.retrieval.profiles import Parameters
 from pipeline.text import truncate
 from pipeline.text.calendar import written
 from schemas.context import Block, BlockKind, Dropped, Explanation, Hit

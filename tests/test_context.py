@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine, event, text
 
-from pipeline import context, retrieve
+from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
@@ -19,6 +19,7 @@ from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
+from pipeline.retrieval import candidates
 from pipeline.store.database import Database
 from pipeline.text import fencing, tokens
 from schemas.context import Context
@@ -428,7 +429,7 @@ def test_a_large_scope_is_searched_by_its_best_candidates_with_the_same_result(
     filled: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ask(filled, settings, "what did we decide about the plumber?", include_history=False)
-    monkeypatch.setattr(retrieve, "WHOLE_UP_TO", 0)
+    monkeypatch.setattr(candidates, "WHOLE_UP_TO", 0)
     large = ask(filled, settings, "what did we decide about the plumber?", include_history=False)
     assert whole.explain is not None
     assert large.explain is not None

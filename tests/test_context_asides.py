@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipeline import decided, retrieve
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.search import search
+from pipeline.retrieval import candidates, decisions
+from pipeline.retrieval.search import search
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.memories import MemoryIn
@@ -90,8 +90,8 @@ def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
     whole_up_to: int,
 ) -> None:
     # Given more questions to the bot than there are places for candidates
-    monkeypatch.setattr(retrieve, "WHOLE_UP_TO", whole_up_to)
-    monkeypatch.setattr(retrieve, "CANDIDATES_PER_ARM", 4)
+    monkeypatch.setattr(candidates, "WHOLE_UP_TO", whole_up_to)
+    monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 4)
     accept.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 12))
     do_all(filled, rules, policy)
     # When something like them is asked
@@ -194,9 +194,9 @@ def test_in_a_large_chat_too_the_decision_that_stands_is_found_by_what_it_is_abo
     ]
     accept.accept(filled, TENANT, CHAT, said_then)
     do_all(filled, rules, policy)
-    monkeypatch.setattr(retrieve, "WHOLE_UP_TO", 0)
-    monkeypatch.setattr(decided, "WHOLE_UP_TO", 0)
-    monkeypatch.setattr(retrieve, "CANDIDATES_PER_ARM", 12)
+    monkeypatch.setattr(candidates, "WHOLE_UP_TO", 0)
+    monkeypatch.setattr(decisions, "WHOLE_UP_TO", 0)
+    monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 12)
     # When it is asked for
     found = ask(filled, settings, "What did we decide about the boiler?", include_history=False)
     # Then it is found and shown

@@ -7,9 +7,9 @@ import pytest
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.covered import shown_whole
-from pipeline.found import SessionCard
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
+from pipeline.retrieval.found import SessionCard
 from pipeline.store.database import Database
 from schemas.context import Context, Item
 from schemas.messages import ChatIn

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import happened
-from pipeline.happened import APART, CLEAR, NEAR
 from pipeline.question import temporal_anchor
 from pipeline.question.temporal_anchor import Mention, Told
 from pipeline.ranking.model import Candidate, Scored, Weights
+from pipeline.retrieval import event_dating
+from pipeline.retrieval.event_dating import APART, CLEAR, NEAR
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday
@@ -205,7 +205,7 @@ def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, spe
 
 
 def told(*hits: Scored) -> Told | None:
-    return happened.told(hits, WEIGHTS, LISBON)
+    return event_dating.told(hits, WEIGHTS, LISBON)
 
 
 def test_a_message_that_names_no_day_was_said_when_it_happened() -> None:

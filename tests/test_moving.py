@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import context, search
+from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
@@ -22,6 +22,7 @@ from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
+from pipeline.retrieval import search
 from pipeline.store import messages
 from pipeline.store.database import Database
 from pipeline.store.retry import persistently

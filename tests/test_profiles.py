@@ -14,15 +14,15 @@ from sqlalchemy import text
 from pipeline import chosen, context
 from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.found import Remembered
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.profiles import PROFILES, Parameters, parameters_for
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Weights
 from pipeline.ranking.similarity import Scale
+from pipeline.retrieval.found import Remembered
+from pipeline.retrieval.profiles import PROFILES, Parameters, parameters_for
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput
@@ -52,8 +52,8 @@ def filled(database: Database) -> Database:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
     if request.param == "large":
-        monkeypatch.setattr("pipeline.retrieve.WHOLE_UP_TO", 0)
-        monkeypatch.setattr("pipeline.searching.WHOLE_UP_TO", 0)
+        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
+        monkeypatch.setattr("pipeline.retrieval.scope.WHOLE_UP_TO", 0)
     return str(request.param)
 
 

@@ -13,10 +13,10 @@ from pydantic import BaseModel
 
 from ops import cli, exit_codes
 from ops.commands import up
-from pipeline import profiles, retrieve
-from pipeline.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.ranking import bm25
 from pipeline.ranking.model import Weights
+from pipeline.retrieval import candidates, profiles
+from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
 from pipeline.store import keyword_search, memories, vector_search
 from schemas.backfills import BackfillKind
 from schemas.context import BlockKind, Context
@@ -241,9 +241,9 @@ def test_the_weights_are_those_of_the_ranking() -> None:
 
 
 def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
-    assert f"Chats of up to {retrieve.WHOLE_UP_TO:,} messages are read whole" in PROSE
-    assert PROSE.count(f"the {retrieve.CANDIDATES_PER_ARM} ") == 2
-    neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[retrieve.REACH]
+    assert f"Chats of up to {candidates.WHOLE_UP_TO:,} messages are read whole" in PROSE
+    assert PROSE.count(f"the {candidates.CANDIDATES_PER_ARM} ") == 2
+    neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[candidates.REACH]
     assert f"each with {neighbours} neighbours on either side" in " ".join(PROSE.split())
     assert f"over {vector_search.EXACT_UP_TO:,} of them" in PROSE
     assert f"in more than {keyword_search.CANDIDATES:,} messages together" in " ".join(PROSE.split())

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.profiles import PROFILES, parameters_for
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Scored
+from pipeline.retrieval.profiles import PROFILES, parameters_for
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import InvalidInput

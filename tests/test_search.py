@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ops.embedded.postgres import EmbeddedPostgres
-from pipeline import search as modes
-from pipeline import searching
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
+from pipeline.retrieval import scope
+from pipeline.retrieval import search as modes
 from pipeline.store import vector_search
 from pipeline.store.database import Database
 from pipeline.store.text_search import pattern
@@ -124,8 +124,8 @@ def ids(found: SearchResult) -> list[str | None]:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
     if request.param == "large":
-        monkeypatch.setattr("pipeline.retrieve.WHOLE_UP_TO", 0)
-        monkeypatch.setattr(searching, "WHOLE_UP_TO", 0)
+        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
+        monkeypatch.setattr(scope, "WHOLE_UP_TO", 0)
     return str(request.param)
 
 

@@ -157,7 +157,7 @@ def test_a_large_chat_says_it_too(
     whole: bool,
 ) -> None:
     if not whole:
-        monkeypatch.setattr("pipeline.retrieve.WHOLE_UP_TO", 0)
+        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
     said = [message(0, "which colour shall it be?", id="q", sender_name="Ana")]
     said += [message(60 * n, f"small talk number {n}", id=f"t{n}") for n in range(1, 30)]
     said += [message(60 * 40, "the ultramarine one", id="a", sender_name="Ben", reply_to="q")]

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import context, retrieve, searching
+from pipeline import context
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.question import parse
 from pipeline.question.parse import Question
-from pipeline.search import search
+from pipeline.retrieval import candidates, scope
+from pipeline.retrieval.search import search
 from pipeline.store import keyword_search
 from pipeline.store.database import Database
 from pipeline.text import exact_match
@@ -155,9 +156,9 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A chat that is read whole, and one of which each arm finds two messages."""
     if request.param == "large":
-        monkeypatch.setattr(retrieve, "WHOLE_UP_TO", 0)
-        monkeypatch.setattr(searching, "WHOLE_UP_TO", 0)
-        monkeypatch.setattr(retrieve, "CANDIDATES_PER_ARM", 2)
+        monkeypatch.setattr(candidates, "WHOLE_UP_TO", 0)
+        monkeypatch.setattr(scope, "WHOLE_UP_TO", 0)
+        monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 2)
         monkeypatch.setattr(keyword_search, "CANDIDATES", 1000)
     return str(request.param)
 

@@ -14,7 +14,7 @@ from ops.bench.narrowing import Narrowed, narrow
 from ops.bench.talk import ASKED, VOCABULARY, WordMeans, conversation
 from ops.eval import shipped
 from ops.eval.shipped import Shipped
-from pipeline.search import search
+from pipeline.retrieval.search import search
 from schemas.messages import ChatIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings

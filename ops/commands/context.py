@@ -13,7 +13,7 @@ from ops.commands.asking import ChatOption, SessionKeyOption
 from ops.commands.rendering import JsonOption
 from ops.commands.timeline import Span
 from ops.connection import DataDirOption, TenantOption
-from pipeline.profiles import PURPOSES
+from pipeline.retrieval.profiles import PURPOSES
 from schemas.context import Context, Dropped, Explanation
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery

@@ -37,7 +37,7 @@ def more(
     """
     with opened(data_dir, tenant) as (settings, database):
         from pipeline import lookup
-        from pipeline.more import more as tell_more
+        from pipeline.retrieval.paging import more as tell_more
 
         with database.tenant(settings.tenant) as connection:
             chat_id = find_session(connection, session).chat_id if chat is None else chat

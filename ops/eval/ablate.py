@@ -6,8 +6,8 @@ from typing import Any
 
 from ops.eval.gather import Gathered, measured
 from ops.eval.measures import Answered, tables
-from pipeline.profiles import Parameters
 from pipeline.ranking.model import Weights
+from pipeline.retrieval.profiles import Parameters
 
 # What turns a weight off where that is not 0; None: it only shapes another one.
 _OFF: Mapping[str, float | None] = {"burst_step": 1.0, "date_half_life_days": None}

@@ -1,7 +1,7 @@
 """Gather once what the shipped path finds for a question, and assemble it again with other weights or budgets.
 
 An evaluation asks the same question many times over: under several budgets, with one weight changed. Embedding it
-and reading candidates takes most of the time and depends on neither, so it is done once, by `pipeline.recall` as
+and reading candidates takes most of the time and depends on neither, so it is done once, by `pipeline.retrieval.gather` as
 for a bot; ranking and assembling are `pipeline.ranking.rank` and `pipeline.answer`. A test holds the outcome to that of
 `build_context`.
 """
@@ -14,15 +14,16 @@ from sqlalchemy import text
 from ops.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found
 from ops.eval.shipped import Shipped
-from pipeline import asking, recall
 from pipeline.answer import answer
-from pipeline.asking import Asked
-from pipeline.found import SessionCard
-from pipeline.profiles import Parameters
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Statistics, Weights
-from pipeline.recall import SESSIONS_READ, Found
-from pipeline.retrieve import Retrieved
+from pipeline.retrieval import gather as recall
+from pipeline.retrieval import prepare
+from pipeline.retrieval.candidates import Retrieved
+from pipeline.retrieval.found import SessionCard
+from pipeline.retrieval.gather import SESSIONS_READ, Found
+from pipeline.retrieval.prepare import Asked
+from pipeline.retrieval.profiles import Parameters
 from pipeline.text.truncate import one_line
 from schemas.context import Context
 from schemas.payloads import ContextQuery
@@ -112,7 +113,7 @@ def gather(
     """All that is found for a question; with `names_stay` its names and dates are searched for as words."""
     resources, settings = backscroll.resources, backscroll.settings
     query = ContextQuery(chat_id=where.conversation.chat.chat_id, query=question.text, include_history=False)
-    asked = asking.ask(resources.database, settings.tenant, query, resources.embedder, settings)
+    asked = prepare.ask(resources.database, settings.tenant, query, resources.embedder, settings)
     if names_stay and asked.question.content != question.text:
         asked.question = replace(asked.question, content=question.text)
         asked.vector = resources.embedder.embed_query(question.text)

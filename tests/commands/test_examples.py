@@ -14,7 +14,7 @@ from ops import cli, memory
 from ops.commands import rendering
 from ops.embedded import archive
 from pipeline import lookup
-from pipeline.profiles import PURPOSES
+from pipeline.retrieval.profiles import PURPOSES
 
 
 @pytest.mark.parametrize("module", [lookup, archive, memory, rendering])

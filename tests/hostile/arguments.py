@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from pipeline import backfill, checkup, retrieve, searching, themes
+from pipeline import backfill, checkup
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.diagnosis.stored import Tenant
 from pipeline.enrich.summarizers import ExtractiveSummarizer
@@ -27,6 +27,7 @@ from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
+from pipeline.retrieval import candidates, scope, session_ranking
 from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
@@ -60,10 +61,10 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
 
 
-def _retrieved(caller: Caller) -> retrieve.Retrieved:
+def _retrieved(caller: Caller) -> candidates.Retrieved:
     """What the caller's own search finds."""
-    asked, hits = caller.asked, searching.ranked(caller.searching)
-    return retrieve.Retrieved(
+    asked, hits = caller.asked, scope.ranked(caller.searching)
+    return candidates.Retrieved(
         candidates=[hit.candidate for hit in hits.hits],
         statistics=hits.statistics,
         vector_search="off" if asked.vector is None else "exact",
@@ -363,11 +364,11 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     "asked": lambda a: a.asked,
     "searching": lambda a: a.searching,
-    "found: pipeline.searching.Ranked": lambda a: searching.ranked(a.searching),
+    "found: pipeline.retrieval.scope.Ranked": lambda a: scope.ranked(a.searching),
     "questions": lambda a: Questions.of(a.context_query.query, [("lighthouse?", FAR_AHEAD)]),
     "retrieved": lambda a: _retrieved(a),
-    "hits": lambda a: searching.ranked(a.searching).hits,
-    "themes": lambda a: themes.scored(a.searching, searching.ranked(a.searching)),
+    "hits": lambda a: scope.ranked(a.searching).hits,
+    "themes": lambda a: session_ranking.scored(a.searching, scope.ranked(a.searching)),
     "sessions: int": lambda _: 3,
     "least": lambda _: 0.0,
     "scope": lambda a: a.scope,

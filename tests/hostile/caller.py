@@ -7,11 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipeline import asking, searching
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Claim
-from pipeline.profiles import PROFILES
+from pipeline.retrieval import prepare
+from pipeline.retrieval import scope as searching
+from pipeline.retrieval.profiles import PROFILES
 from pipeline.store import filters, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.scope import Scope
@@ -218,9 +219,9 @@ class Caller:
         )
 
     @property
-    def asked(self) -> asking.Asked:
+    def asked(self) -> prepare.Asked:
         own = ContextQuery(chat_id=SHARED_CHAT, query=self.text or "?")
-        asked = asking.ask(self.stage.database, MALLORY, own, DeterministicEmbedder(), self.stage.settings)
+        asked = prepare.ask(self.stage.database, MALLORY, own, DeterministicEmbedder(), self.stage.settings)
         asked.chat = self.chat
         return asked
 

@@ -18,11 +18,11 @@ import pipeline
 import schemas
 import workers
 from ops.bench import worst
-from pipeline import happened
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import extractive
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
 from pipeline.question import followup, parse, temporal_anchor
+from pipeline.retrieval import event_dating
 from pipeline.text import (
     answer_types,
     calendar,
@@ -220,7 +220,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "chunks": lambda text: chunking.split(text, limit=200, overlap=30),
     "absolute dates": partial(calendar.absolute, said=SAID),
     "days": lambda text: list(calendar.days(text, SAID)),
-    "days that a message names": lambda text: happened._days(text, NOW),
+    "days that a message names": lambda text: event_dating._days(text, NOW),
     "entities": lambda text: entities.entities([text]),
     "event": temporal_anchor.mention,
     "excerpt": lambda text: excerpt.about(text, "when does the ferry go", 60),

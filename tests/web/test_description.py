@@ -5,7 +5,7 @@ import re
 import httpx
 from jsonschema import Draft202012Validator
 
-from pipeline.profiles import PURPOSES
+from pipeline.retrieval.profiles import PURPOSES
 from tests.web.conftest import CHAT
 
 

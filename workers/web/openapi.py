@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from pipeline.profiles import PURPOSES
+from pipeline.retrieval.profiles import PURPOSES
 from schemas.documents import MAX_DOCUMENT_BYTES, DocumentFilter, DocumentIn
 from schemas.forgetting import Subject
 from schemas.listing import ChatFilter, QueryFilter, SessionFilter

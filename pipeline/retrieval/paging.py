@@ -1,9 +1,9 @@
 """Tell more of a session that an earlier answer showed: what was said around that, page by page, nothing twice."""
 
-from pipeline import asking
+from pipeline.retrieval import prepare
+from pipeline.retrieval.session_ranking import as_line
 from pipeline.store import chats, sessions, text_search
 from pipeline.store.database import Database
-from pipeline.themes import as_line
 from schemas.errors import NotFound
 from schemas.search import MoreQuery, MoreResult
 from schemas.settings import Settings
@@ -30,7 +30,7 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         row = sessions.find(connection, query.session_id)
-        if row is None or row.chat_id != chat.chat_id or not asking.remembers(chat, settings):
+        if row is None or row.chat_id != chat.chat_id or not prepare.remembers(chat, settings):
             raise NotFound(f"there is no session {query.session_id} in {query.chat_id}")
         found, there = text_search.not_shown(
             connection,

@@ -8,18 +8,18 @@
   sessions. When no session fits by 0.5 or more it finds what `hybrid` does, and says so by `fell_back`.
 - `topic` finds sessions that fit by 0.25 or more: the best first, or all in order of time where a time window is named.
 
-How sessions are scored, and what fitting is, says `pipeline.themes`; `min_similarity` replaces 0.5 and 0.25.
+How sessions are scored, and what fitting is, says `pipeline.retrieval.session_ranking`; `min_similarity` replaces 0.5 and 0.25.
 """
 
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection
 
-from pipeline import asking, narrow, themes
 from pipeline.clients.protocols import Embedder
-from pipeline.hits import arms, message_hits
 from pipeline.ranking.model import Scored
-from pipeline.searching import Searching, ranked
+from pipeline.retrieval import narrow, prepare, session_ranking
+from pipeline.retrieval.hits import arms, message_hits
+from pipeline.retrieval.scope import Searching, ranked
 from pipeline.store import candidate_rows, identities, keyword_search, messages, sessions, text_search
 from pipeline.store import vector_search as nearest
 from pipeline.store.database import Database
@@ -68,10 +68,10 @@ def search(
         parameters={"aside": 0, **({"date": 0} if query.mode in {"exact", "similar"} else {})},
     )
     # the very characters need no model
-    asked = asking.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)
+    asked = prepare.ask(database, tenant_id, context, None if query.mode == "exact" else embedder, settings)
     # it may have another id now
     query = query.model_copy(update={"chat_id": asked.chat.chat_id})
-    if not asking.remembers(asked.chat, settings):
+    if not prepare.remembers(asked.chat, settings):
         return SearchResult(mode=query.mode, degraded=["memory: it is off here, so nothing is searched"])
     degraded = [] if query.mode == "exact" else asked.degraded
     with database.tenant(tenant_id) as connection:
@@ -87,7 +87,9 @@ def search(
             case "exact":
                 return _exact(searching)
             case "topic":
-                return SearchResult(mode=query.mode, sessions=themes.on(searching), degraded=degraded)
+                return SearchResult(
+                    mode=query.mode, sessions=session_ranking.on(searching), degraded=degraded
+                )
             case "contextual":
                 return _contextual(searching)
             case "similar" if asked.vector is not None:

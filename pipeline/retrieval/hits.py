@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from pipeline.ranking import similarity
 from pipeline.ranking.model import Scored
-from pipeline.retrieve import Retrieved
+from pipeline.retrieval.candidates import Retrieved
 from pipeline.text import truncate
 from schemas.context import BlockKind, Confidence, Hit
 

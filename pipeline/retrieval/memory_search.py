@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from pipeline.asking import Asked
-from pipeline.found import Remembered
 from pipeline.people import visibility
+from pipeline.retrieval.found import Remembered
+from pipeline.retrieval.prepare import Asked
 from pipeline.store import memories
 from pipeline.store.scope import Scope
 from schemas.payloads import ContextQuery

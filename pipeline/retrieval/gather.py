@@ -6,17 +6,17 @@ from operator import mul
 
 from sqlalchemy import Connection
 
-from pipeline import known
-from pipeline.asking import Asked, remembers
 from pipeline.clients.protocols import Reranker
-from pipeline.decided import with_decisions
-from pipeline.found import Remembered, SessionCard
-from pipeline.narrow import Narrowing, narrow
 from pipeline.ranking import rank, rerank
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
-from pipeline.retrieve import Retrieved, retrieve
-from pipeline.searching import Ranked, Searching
+from pipeline.retrieval import memory_search
+from pipeline.retrieval.candidates import Retrieved, retrieve
+from pipeline.retrieval.decisions import with_decisions
+from pipeline.retrieval.found import Remembered, SessionCard
+from pipeline.retrieval.narrow import Narrowing, narrow
+from pipeline.retrieval.prepare import Asked, remembers
+from pipeline.retrieval.scope import Ranked, Searching
 from pipeline.store import keyword_search, messages, summaries, vectors
 from pipeline.store.database import Database
 from pipeline.store.filters import Filter
@@ -104,7 +104,9 @@ def find(
             )
             scope = Scope(chat_id=query.chat_id, language=asked.chat.language, session_key=query.session_key)
             found.retrieved = with_decisions(connection, scope, asked, found.retrieved, words)
-            found.memories, found.hidden_memories = known.memories_for(connection, query, asked, words)
+            found.memories, found.hidden_memories = memory_search.memories_for(
+                connection, query, asked, words
+            )
         with asked.timed("rank"):
             found.ranked = rank.rank(
                 asked.question, found.retrieved.candidates, found.retrieved.statistics, asked.weights

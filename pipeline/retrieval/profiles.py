@@ -73,7 +73,7 @@ class Parameters:
     # (192 questions, local model) 77 % of the evidence is shown by this or by a word, 8 % of other chats' messages;
     # from 0.5 on 92 and 35 %, from 0.7 on 62 and 2 %
     memory_similarity: float = 0.6
-    # narrow to the best sessions, if the first fits by so much (see `pipeline.themes`); 0: messages of all sessions
+    # narrow to the best sessions, if the first fits by so much (see `pipeline.retrieval.session_ranking`); 0: messages of all sessions
     min_session_fit: float = 0.0
     # messages that are alike by more than this (Jaccard, of words) are shown once
     duplicate_jaccard: float = 0.8

@@ -8,9 +8,7 @@ from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from pipeline import happened
 from pipeline.clients.protocols import Embedder
-from pipeline.profiles import Parameters, parameters_for
 from pipeline.question import followup as brief
 from pipeline.question import parse as question
 from pipeline.question import temporal_anchor, thesaurus
@@ -18,6 +16,8 @@ from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
+from pipeline.retrieval import event_dating
+from pipeline.retrieval.profiles import Parameters, parameters_for
 from pipeline.store import chats, messages, query_log, sessions, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
@@ -134,7 +134,7 @@ def _count_from(
     """
     described = [(one, _embedded(asked, embedder, one.content)) for one in map(read, named.events)]
     with asked.timed("event"), database.tenant(tenant_id) as connection:
-        event = happened.when(
+        event = event_dating.when(
             connection,
             asked.chat,
             named,

@@ -11,7 +11,7 @@ from pipeline.question.temporal_anchor import Mention, Timed, Told
 from pipeline.ranking import rank
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Scored, Weights
-from pipeline.retrieve import retrieve
+from pipeline.retrieval.candidates import retrieve
 from pipeline.store import keyword_search
 from pipeline.store.chats import Chat
 from pipeline.text import calendar

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from pipeline.asking import Asked
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Scored, Statistics
-from pipeline.retrieve import (
+from pipeline.retrieval.candidates import (
     CANDIDATES_PER_ARM,
     VERBATIM_READ,
     VERBATIM_SCANNED,
@@ -16,6 +15,7 @@ from pipeline.retrieve import (
     gathered,
     retrieve,
 )
+from pipeline.retrieval.prepare import Asked
 from pipeline.store import text_search
 from pipeline.store.filters import Filter
 from pipeline.store.scope import Scope

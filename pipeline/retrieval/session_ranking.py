@@ -24,7 +24,7 @@ from sqlalchemy import Row
 from pipeline.ranking import rank
 from pipeline.ranking.model import Scored
 from pipeline.ranking.similarity import share_of_words
-from pipeline.searching import Ranked, Searching, ranked
+from pipeline.retrieval.scope import Ranked, Searching, ranked
 from pipeline.store import summaries, text_search, vector_search
 from schemas.search import Line, SessionHit
 from schemas.sessions import Message

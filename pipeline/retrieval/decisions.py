@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from pipeline.asking import Asked
 from pipeline.ranking import decisions, rank
-from pipeline.retrieve import CANDIDATES_PER_ARM, WHOLE_UP_TO, Retrieved, gathered
+from pipeline.retrieval.candidates import CANDIDATES_PER_ARM, WHOLE_UP_TO, Retrieved, gathered
+from pipeline.retrieval.prepare import Asked
 from pipeline.store import candidate_rows, keyword_search
 from pipeline.store.scope import Scope
 

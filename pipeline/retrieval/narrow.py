@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from pipeline import themes
-from pipeline.profiles import PROFILES
 from pipeline.ranking import rank
 from pipeline.ranking.model import Scored
-from pipeline.searching import Ranked, Searching, filtered_candidates, is_whole, ranked
+from pipeline.retrieval import session_ranking
+from pipeline.retrieval.profiles import PROFILES
+from pipeline.retrieval.scope import Ranked, Searching, filtered_candidates, is_whole, ranked
+from pipeline.retrieval.session_ranking import Theme, as_line
 from pipeline.store import candidate_rows, messages
 from pipeline.store.filters import Filter, Inside
-from pipeline.themes import Theme, as_line
 from schemas.search import Line, SessionHit
 
 # Sessions that may be related to those chosen.
@@ -42,9 +42,9 @@ class Narrowed:
 def narrow(searching: Searching, found: Ranked, *, sessions: int, least: float) -> Narrowing:
     """The best `sessions` with their messages; none, and all messages, where the best fits by less than `least`.
 
-    What fitting is, says `pipeline.themes`.
+    What fitting is, says `pipeline.retrieval.session_ranking`.
     """
-    fitting = themes.scored(searching, found)
+    fitting = session_ranking.scored(searching, found)
     if not fitting or fitting[0].fit < least:
         return Narrowing(chosen=(), others=fitting[:OTHERS], hits=found.hits)
     chosen = fitting[:sessions]
@@ -60,8 +60,8 @@ def narrowed(searching: Searching) -> Narrowed | None:
     found = narrow(searching, ranked(searching), sessions=profile.sessions, least=least)
     if not found.chosen:
         return None
-    passing = [hit for hit in themes.passing(searching, found.hits) if hit.candidate.text.strip()]
-    cards = themes.cards(searching, [*found.chosen, *found.others])
+    passing = [hit for hit in session_ranking.passing(searching, found.hits) if hit.candidate.text.strip()]
+    cards = session_ranking.cards(searching, [*found.chosen, *found.others])
     lines: dict[int, list[Line]] = {}
     left = query.limit
     for theme in found.chosen:
@@ -70,8 +70,8 @@ def narrowed(searching: Searching) -> Narrowed | None:
         left -= len(best)
         lines[theme.row.id] = _with_neighbours(searching, best, profile.neighbours)
     return Narrowed(
-        sessions=themes.as_hits(found.chosen, cards, lines),
-        related=themes.as_hits(_alike(found.chosen, found.others, cards)[: profile.related], cards),
+        sessions=session_ranking.as_hits(found.chosen, cards, lines),
+        related=session_ranking.as_hits(_alike(found.chosen, found.others, cards)[: profile.related], cards),
     )
 
 
