@@ -6,7 +6,7 @@ import pytest
 
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.covered import shown_whole
+from pipeline.context.covered_sessions import shown_whole
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.retrieval.found import SessionCard

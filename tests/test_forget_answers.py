@@ -3,9 +3,8 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline import querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context
+from pipeline.context import build_context, query_log
 from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
@@ -36,7 +35,7 @@ def ask(database: Database, settings: Settings, query: str, answer: str | None, 
     context = build_context(database, TENANT, given, embedder=DeterministicEmbedder(), settings=settings)
     if answer is not None:
         said = AnswerIn(answer=answer, remember="user_id" in fields)
-        answered = querylog.report(database, TENANT, context.context_id, said, settings)
+        answered = query_log.report(database, TENANT, context.context_id, said, settings)
         assert answered.outcome == "stored"
         assert (answered.memory_id is not None) == ("user_id" in fields)
     return context

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline import chosen, context
-from pipeline.blocks import ANYWHERE, EARLIER, EXCHANGES
+from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import memory_block
+from pipeline.context.blocks import ANYWHERE, EARLIER, EXCHANGES
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
@@ -239,7 +240,7 @@ def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organiz
     scopes = ("session", "user", "agent", "organization")
     found = [known(scope, number) for number in range(1, 21) for scope in scopes]
     found[3:3] = [known("organization", 100 + n, type="document", content=f"rule {n}") for n in range(2)]
-    kept = chosen.choose(found, PROFILES["agent"], Scale(), "?")
+    kept = memory_block.choose(found, PROFILES["agent"], Scale(), "?")
     counted = {scope: sum(1 for memory in kept.statements if memory.scope == scope) for scope in scopes}
     assert counted == {"session": 10, "user": 5, "agent": 3, "organization": 3}
     assert len(kept.passages) == 2
@@ -256,7 +257,7 @@ def test_a_minimum_of_likeness_is_for_memories_too_but_not_for_the_sessions_own(
         known("organization", 4, cosine=0.05, type="document"),
         known("organization", 5, type="document"),
     ]
-    kept = chosen.choose(found, Parameters(min_similarity=0.7), scale, "what do I like?")
+    kept = memory_block.choose(found, Parameters(min_similarity=0.7), scale, "what do I like?")
     assert [memory.id for memory in kept.statements] == ["user-1", "session-3"]
     assert [memory.id for memory in kept.passages] == ["organization-5"]
     assert {each.id: each.reason for each in kept.dropped} == {
@@ -278,7 +279,7 @@ def test_a_statement_that_has_nothing_to_do_with_the_question_is_left_out() -> N
     ]
 
     def kept(question: str, **parameters: float) -> list[str]:
-        chose = chosen.choose(found, Parameters(memories=9, **parameters), scale, question)  # type: ignore[arg-type]
+        chose = memory_block.choose(found, Parameters(memories=9, **parameters), scale, question)  # type: ignore[arg-type]
         assert {each.reason for each in chose.dropped} <= {"below_minimum"}
         return [memory.id.rpartition("-")[2] for memory in chose.statements]
 
@@ -287,7 +288,7 @@ def test_a_statement_that_has_nothing_to_do_with_the_question_is_left_out() -> N
         known("organization", 8, content="Our office is in Porto", type="document", cosine=0.1),
         known("user", 9, content="Boilers are bled in October", type="document", cosine=0.1),
     ]
-    chose = chosen.choose(passages, Parameters(documents=9), scale, "How do I bleed my boiler?")
+    chose = memory_block.choose(passages, Parameters(documents=9), scale, "How do I bleed my boiler?")
     assert [passage.id.rpartition("-")[2] for passage in chose.passages] == ["9"]
     # by a word, by its meaning, while it has no vector, and what always stays
     assert kept("Who repairs boilers?") == ["2", "3", "4", "5", "7"]

@@ -3,9 +3,8 @@
 import pytest
 from sqlalchemy import text
 
-from pipeline import querylog
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import build_context
+from pipeline.context import build_context, query_log
 from pipeline.enrich import embed
 from pipeline.erasure import forget
 from pipeline.ingest import accept
@@ -145,7 +144,7 @@ def test_old_rows_are_pruned(filled: Database, settings: Settings) -> None:
 def report(database: Database, settings: Settings, context: Context, **given: object) -> tuple[str, bool]:
     """What became of an answer, and whether it is remembered."""
     answer = AnswerIn.model_validate({"answer": "It shows E41."} | given)
-    answered = querylog.report(database, TENANT, context.context_id, answer, settings)
+    answered = query_log.report(database, TENANT, context.context_id, answer, settings)
     return answered.outcome, answered.memory_id is not None
 
 
@@ -209,7 +208,7 @@ def test_memories_that_an_answer_used_count_once_more(filled: Database, settings
 
 def test_an_answer_to_nothing_is_refused(filled: Database, settings: Settings) -> None:
     with pytest.raises(NotFound, match="query log"):
-        querylog.report(filled, TENANT, "ctx_none", AnswerIn(answer="x"), settings)
+        query_log.report(filled, TENANT, "ctx_none", AnswerIn(answer="x"), settings)
     with pytest.raises(InvalidInput, match="answer"):
         parse_payload(AnswerIn, {"answer": " "})
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipeline import context, querylog
+from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import query_log
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.policy import Rules
@@ -143,7 +144,7 @@ def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
     assert line in block(best, "exchanges")
     # whoever erases the one message finds that this context showed its words
     (answered,) = rows(database, "SELECT id FROM messages WHERE external_id = '1'")
-    assert f"message:{answered[0]}" in querylog.shown_in(best)
+    assert f"message:{answered[0]}" in query_log.shown_in(best)
 
 
 @pytest.mark.parametrize("whole", [True, False])

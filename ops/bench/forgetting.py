@@ -13,8 +13,7 @@ from sqlalchemy import text
 from ops.bench.talk import START, VOCABULARY
 from ops.eval import shipped
 from ops.eval.shipped import Shipped
-from pipeline import querylog
-from pipeline.context import build_context
+from pipeline.context import build_context, query_log
 from pipeline.erasure import forget
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -130,7 +129,7 @@ def _ask(backscroll: Shipped, *, users: int, chats: int, queries: int) -> None:
         context_id = _context(backscroll, rng, chats, f"bench:{rng.randrange(users)}", backscroll.settings)
         if number % 3 == 0:
             said = AnswerIn(answer=" ".join(rng.sample(VOCABULARY, 12)), remember=True)
-            querylog.report(database, tenant, context_id, said, backscroll.settings)
+            query_log.report(database, tenant, context_id, said, backscroll.settings)
 
 
 def _context(backscroll: Shipped, rng: random.Random, chats: int, user: str, settings: Settings) -> str:

@@ -39,12 +39,13 @@ def list_(
     Questions and answers are missing where something of them was forgotten, or was not to be remembered.
     A chat that was never seen ends it with 3.
     """
-    from pipeline import lookup, querylog
+    from pipeline import lookup
+    from pipeline.context import query_log
 
     with opened(data_dir, tenant) as (settings, database):
         if chat is not None:
             lookup.require_chat(database, settings.tenant, chat)
-        found = querylog.listing(database, settings.tenant, chat, limit)
+        found = query_log.listing(database, settings.tenant, chat, limit)
     if as_json:
         rendering.print_json({"queries": found})
         return
@@ -83,11 +84,11 @@ def answer(
     data_dir: DataDirOption = None,
 ) -> None:
     """Report what was answered to a context: the first answer stands."""
-    from pipeline import querylog
+    from pipeline.context import query_log
 
     given = parse_payload(AnswerIn, {"answer": text, "used": used, "remember": remember})
     with opened(data_dir, tenant) as (settings, database):
-        answered = querylog.report(database, settings.tenant, context_id, given, settings)
+        answered = query_log.report(database, settings.tenant, context_id, given, settings)
         if answered.memory_id is not None:
             with opened_hints(settings, rendering.err()) as hints:
                 hints.send("embed")

@@ -2,7 +2,7 @@
 
 An evaluation asks the same question many times over: under several budgets, with one weight changed. Embedding it
 and reading candidates takes most of the time and depends on neither, so it is done once, by `pipeline.retrieval.gather` as
-for a bot; ranking and assembling are `pipeline.ranking.rank` and `pipeline.answer`. A test holds the outcome to that of
+for a bot; ranking and assembling are `pipeline.ranking.rank` and `pipeline.context.build`. A test holds the outcome to that of
 `build_context`.
 """
 
@@ -14,7 +14,7 @@ from sqlalchemy import text
 from ops.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found
 from ops.eval.shipped import Shipped
-from pipeline.answer import answer
+from pipeline.context.build import answer
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Statistics, Weights
 from pipeline.retrieval import gather as recall

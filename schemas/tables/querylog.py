@@ -5,7 +5,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from schemas.tables.columns import TIME, may, metadata, need, refers
 
-# contexts served, and what was answered: see pipeline/querylog.py
+# contexts served, and what was answered: see pipeline/context/query_log.py
 query_log = Table(
     "query_log",
     metadata,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from pipeline.assemble import Entry, Section
+from pipeline.context.packing import Entry, Section
 from schemas.context import Item
 from schemas.sessions import Message
 

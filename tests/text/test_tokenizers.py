@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.assemble import fill
 from pipeline.clients.tokenizers import tokenizer_for
+from pipeline.context.packing import fill
 from pipeline.text.tokens import estimate
 from pipeline.text.truncate import one_line, within_tokens
 from tests.text.builders import section_of

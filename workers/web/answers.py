@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from pipeline import querylog
+from pipeline.context import query_log
 from pipeline.store.retry import persistently
 from schemas.payloads import ContextAddress, parse_payload
 from schemas.querylog import Answered, AnswerIn
@@ -31,7 +31,7 @@ def post_answer(door: HeldDoor, tenant: Tenant, context_id: str, body: Body) -> 
     given = parse(AnswerIn, body)
 
     def report() -> Answered:
-        return querylog.report(door.database, tenant, address.context_id, given, door.settings)
+        return query_log.report(door.database, tenant, address.context_id, given, door.settings)
 
     answered = persistently(report)
     if answered.memory_id is not None:

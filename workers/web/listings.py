@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
-from pipeline import querylog, status
+from pipeline import status
+from pipeline.context import query_log
 from pipeline.status import Status
 from pipeline.store import chats, sessions
 from pipeline.store.retry import persistently
@@ -85,7 +86,7 @@ def get_queries(door: HeldDoor, tenant: Tenant, request: Request) -> QueryList:
     given = parse_payload(QueryFilter, dict(request.query_params))
     return QueryList(
         queries=persistently(
-            lambda: querylog.listing(door.database, tenant, given.chat_id, given.limit, given.after)
+            lambda: query_log.listing(door.database, tenant, given.chat_id, given.limit, given.after)
         )
     )
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from itertools import groupby
 
-from pipeline.blocks import date_of
-from pipeline.prompt import Prompt
+from pipeline.context.blocks import date_of
+from pipeline.context.prompt import Prompt
 from pipeline.text import truncate
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count

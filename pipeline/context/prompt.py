@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.blocks import called, clock, date_of
+from pipeline.context.blocks import called, clock, date_of
 
 TODAY = "Today: "
 

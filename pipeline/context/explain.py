@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 
-from pipeline.blocks import called
+from pipeline.context.blocks import called
 from pipeline.retrieval.gather import Found
 from pipeline.retrieval.hits import arms, confidence, message_hits, rounded
 from pipeline.retrieval.prepare import Asked

@@ -12,10 +12,10 @@ from time import monotonic
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline import querylog
-from pipeline.answer import answer, question_block
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
+from pipeline.context import query_log
+from pipeline.context.build import answer, question_block
 from pipeline.jobs.runner import reason_of
 from pipeline.retrieval import gather, prepare
 from pipeline.retrieval.gather import Found
@@ -89,7 +89,7 @@ def _note(
             if settings.query_log_enabled:
                 stones.lock(connection, tenant_id, query.chat_id)
                 remembered = prepare.remembers(asked.chat, settings)
-                querylog.record(
+                query_log.record(
                     connection, tenant_id, query, context, asked.now, seconds, remembered=remembered
                 )
             if shown:

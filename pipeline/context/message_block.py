@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 
-from pipeline.assemble import Entry
-from pipeline.blocks import moment
+from pipeline.context.blocks import moment
+from pipeline.context.packing import Entry
+from pipeline.context.replies import speaking
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
-from pipeline.replies import speaking
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, truncate
 from schemas.context import Dropped, DropReason, Item

@@ -1,14 +1,14 @@
 """What each block of a context may show, as sections for `assemble`: pure, from ranked hits and stored rows.
 
-The messages that matter are `pipeline.exchanges`'.
+The messages that matter are `pipeline.context.message_block`'.
 """
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from pipeline.assemble import Entry, Section
+from pipeline.context.packing import Entry, Section
+from pipeline.context.replies import speaking
 from pipeline.question.parse import DAYS
-from pipeline.replies import speaking
 from pipeline.retrieval.found import Remembered, SessionCard
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import excerpt, truncate

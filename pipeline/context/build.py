@@ -4,19 +4,19 @@ import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from pipeline import assemble, blocks, chosen
-from pipeline.assemble import Section
-from pipeline.covered import shown_whole
-from pipeline.exchanges import exchanged
-from pipeline.explain import explanation
-from pipeline.prompt import Prompt, prompt
+from pipeline.context import blocks, memory_block, packing
+from pipeline.context.chat_turns import chat_messages
+from pipeline.context.covered_sessions import shown_whole
+from pipeline.context.explain import explanation
+from pipeline.context.message_block import exchanged
+from pipeline.context.packing import Section
+from pipeline.context.prompt import Prompt, prompt
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.found import Remembered
 from pipeline.retrieval.gather import Found
 from pipeline.retrieval.prepare import Asked
 from pipeline.text import addressing, truncate
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer, estimate_line
-from pipeline.turns import chat_messages
 from schemas.context import Block, BlockKind, Context, Dropped, Item, MemoryPreview
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
@@ -56,7 +56,7 @@ class Page:
 
     def fill(self, section: Section, *, keep_free: int = 0) -> None:
         """Take what fits of a section, leaving so many tokens to what comes after it."""
-        filled = assemble.fill(section, self.room - keep_free, self.count, explained=self.explained)
+        filled = packing.fill(section, self.room - keep_free, self.count, explained=self.explained)
         self.dropped.extend(filled.dropped)
         if filled.block is not None:
             self.put(filled.block)
@@ -81,7 +81,7 @@ def question_block(query: ContextQuery, budget: int, tokenizer: Tokenizer = ESTI
 
     Raises `InvalidInput` for a budget that is too small for it alone, which is known before anything is searched.
     """
-    block = assemble.plain("question", Prompt(query=query.query).text, tokenizer.count)
+    block = packing.plain("question", Prompt(query=query.query).text, tokenizer.count)
     if block.tokens > budget:
         raise InvalidInput(
             f"budget_tokens is {budget}, but the question alone takes {block.tokens}: raise it or ask shorter",
@@ -107,9 +107,9 @@ def answer(
         page.dropped.append(Dropped(kind="memory", id="", reason="audience", detail=detail))
     degraded = list(asked.degraded)
     question_block(query, budget, tokenizer)
-    guardrails = assemble.plain("guardrails", blocks.GUARDRAILS, count)
+    guardrails = packing.plain("guardrails", blocks.GUARDRAILS, count)
     question = _prompt(query, asked, (budget - guardrails.tokens, budget), count)
-    page.put(assemble.plain("question", question.text, count))
+    page.put(packing.plain("question", question.text, count))
     if not question.today:
         degraded.append("question: the budget has no room for today's date")
     if not page.put(guardrails):
@@ -120,7 +120,7 @@ def answer(
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, asked.zone, count))
     scale = found.scale
-    known = chosen.choose(found.memories, parameters, scale, query.query)
+    known = memory_block.choose(found.memories, parameters, scale, query.query)
     page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
     page.fill(blocks.memories(known.statements, memory_cap, asked.asker))
@@ -204,7 +204,7 @@ def _with_found(
     page.fill(blocks.sessions(summarized, parameters, session_cap, zone))
     shown = [card for card, _ in summarized[: parameters.sessions]]
     related = blocks.related(shown, summarized[parameters.sessions :], parameters, zone)
-    reserve = assemble.fill(related, page.room // 10, page.count).block
+    reserve = packing.fill(related, page.room // 10, page.count).block
     entries = exchanged(
         found.looked_into,
         [hit.candidate for hit in found.ranked],
