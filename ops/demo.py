@@ -18,10 +18,10 @@ from ops.commands.rendering import preview
 from ops.commands.sources import open_source
 from ops.commands.waiting import await_memory
 from ops.launch import Launched
-from pipeline import status
 from pipeline.ingest import history
 from pipeline.ingest.history import Tally
 from pipeline.ingest.policy import Rules
+from pipeline.operations import status
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.context import Context

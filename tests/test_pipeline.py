@@ -6,8 +6,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill
-from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
@@ -15,10 +13,12 @@ from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Policy
-from pipeline.prune import prune, retention_of
+from pipeline.operations import backfill
+from pipeline.operations.backfill import Current
+from pipeline.operations.retention import prune, retention_of
+from pipeline.operations.sweep import sweep
 from pipeline.store import jobs
 from pipeline.store.database import Database
-from pipeline.sweep import sweep
 from schemas.backfills import BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Permanent, ProviderRejected, ProviderUnavailable
 from schemas.messages import ChatIn

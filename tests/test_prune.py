@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import prune as pruning
 from pipeline.erasure import forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
+from pipeline.operations import retention as pruning
+from pipeline.operations.expiry import Retention
+from pipeline.operations.retention import prune, prune_all, retention_of
 from pipeline.people import suppression
-from pipeline.prune import prune, prune_all, retention_of
-from pipeline.retention import Retention
 from pipeline.store import chats, counters, ranges
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, DatabaseUnavailable

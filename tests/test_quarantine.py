@@ -7,8 +7,8 @@ from pipeline.ingest import accept, poison
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.operations.sweep import sweep
 from pipeline.store.database import Database
-from pipeline.sweep import sweep
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message

@@ -127,7 +127,7 @@ def test_who_is_forgotten_while_their_context_is_made_is_not_recorded(
 
 
 def test_old_rows_are_pruned(filled: Database, settings: Settings) -> None:
-    from pipeline.prune import prune, retention_of
+    from pipeline.operations.retention import prune, retention_of
 
     old, new = ask(filled, settings), ask(filled, settings)
     with filled.tenant(TENANT) as connection:

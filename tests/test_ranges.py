@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from pipeline import backfill
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.operations import backfill
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
@@ -186,7 +186,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
 def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
     database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.backfill.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("pipeline.operations.backfill.TURN_SECONDS", 0.0)
     for number in range(3):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     place(database, rules, policy)

@@ -14,8 +14,8 @@ from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
+from pipeline.operations.retention import prune, retention_of
 from pipeline.people import identities, suppression
-from pipeline.prune import prune, retention_of
 from pipeline.store import identities as store
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput

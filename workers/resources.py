@@ -14,7 +14,6 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline import backfill
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
@@ -24,6 +23,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
+from pipeline.operations import backfill
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, SchemaOutdated

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from ops.chaos.cast import DOOR_TENANT, PAYLOAD_TENANT, Cast
 from ops.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
-from pipeline import backfill
 from pipeline.erasure import forget
 from pipeline.ingest.policy import Rules
+from pipeline.operations import backfill
 from pipeline.store.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.errors import Retryable

@@ -83,7 +83,7 @@ class _There:
         page = self.api.get("/v1/chats", ChatPage, limit=10)
         if page.total == 1:
             return page.chats[0]
-        from pipeline import lookup
+        from pipeline.operations import lookup
 
         # there is none, or one of several must be chosen: it says so
         return self.chat(lookup.only_chat([chat.chat_id for chat in page.chats], page.total))
@@ -99,7 +99,7 @@ class _There:
         return self.api.post("/v1/search", query, SearchResult)
 
     def require_user(self, any_id: str) -> None:
-        from pipeline import lookup
+        from pipeline.operations import lookup
 
         if self.elsewhere:
             return
@@ -120,13 +120,13 @@ class _Here:
     chosen: bool
 
     def chat(self, chat_id: str | None) -> ChatSummary:
-        from pipeline import lookup
+        from pipeline.operations import lookup
 
         with self.database.tenant(self.settings.tenant) as connection:
             return lookup.summary(find_chat(connection, None if chat_id is None else _checked(chat_id)))
 
     def sessions(self, chat_id: str, limit: int) -> list[SessionSpan]:
-        from pipeline import lookup
+        from pipeline.operations import lookup
 
         return lookup.session_spans(self.database, self.settings.tenant, chat_id, limit)
 
@@ -151,7 +151,7 @@ class _Here:
         return search(self.database, self.settings.tenant, query, embedder=embedder, settings=self.settings)
 
     def require_user(self, any_id: str) -> None:
-        from pipeline import lookup
+        from pipeline.operations import lookup
 
         lookup.require_user(self.database, self.settings.tenant, any_id)
 

@@ -21,7 +21,7 @@ from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline import backfill
+    from pipeline.operations import backfill
     from pipeline.store.database import Database
 
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
@@ -80,7 +80,7 @@ def start(
     - **summarize** summarizes sessions without a summary of the current version
     - **sessionize** cuts chats into sessions again, after the gap has changed
     """
-    from pipeline import backfill
+    from pipeline.operations import backfill
 
     request = parse_payload(
         BackfillRequest,
@@ -189,7 +189,7 @@ def cancel(
 def _change(
     wish: str, backfill_id: int, as_json: bool, tenant: TenantOption, data_dir: DataDirOption
 ) -> None:
-    from pipeline import backfill
+    from pipeline.operations import backfill
 
     with opened(data_dir, tenant) as (settings, database):
         _get(database, settings.tenant, backfill_id)
@@ -272,8 +272,8 @@ def _hint(settings: Settings) -> None:
 
 
 def _current(settings: Settings) -> backfill.Current:
-    from pipeline import backfill
     from pipeline.ingest.policy import Rules
+    from pipeline.operations import backfill
 
     return backfill.Current(
         rules=Rules.of(settings),

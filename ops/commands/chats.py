@@ -226,7 +226,7 @@ def members(
     What was learned in other chats is shown in this one only if everybody here was there, too. An id that was never
     seen ends it with 3, before anything is changed.
     """
-    from pipeline import lookup
+    from pipeline.operations import lookup
     from pipeline.people import membership as pipeline_members
 
     with opened(data_dir, tenant) as (settings, database):

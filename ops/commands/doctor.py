@@ -18,10 +18,10 @@ from ops.commands.rendering import JsonOption
 from ops.connection import DataDirOption, TenantOption
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline.clients.factory import default_provider, make_embedder, space_by_name
-from pipeline.diagnosis.broker import Broker
-from pipeline.diagnosis.facts import Facts, diagnose
-from pipeline.diagnosis.finding import Finding, Severity, worst
-from pipeline.diagnosis.postgres import Login, not_running
+from pipeline.operations.doctor.broker import Broker
+from pipeline.operations.doctor.facts import Facts, diagnose
+from pipeline.operations.doctor.finding import Finding, Severity, worst
+from pipeline.operations.doctor.postgres import Login, not_running
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
 from schemas.kinds import KINDS
 from schemas.revision import REVISION
@@ -31,7 +31,7 @@ from schemas.vectors import EmbeddingSpace
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from pipeline.checkup import Sample
+    from pipeline.operations.doctor.collect import Sample
     from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -99,16 +99,16 @@ def examine(
     sample: Sample | None = None,
 ) -> tuple[Facts, Sample | None]:
     """Collect all facts, and which chats were looked at closely: those of `sample` if given."""
-    from pipeline import checkup
     from pipeline.ingest.policy import Rules
+    from pipeline.operations.doctor import collect
 
     logins = {name: _login(name, url) for name, url in _urls(settings)}
     asked = _ask_redis(settings)
     told = list(logins.values())
     if logins["BACKSCROLL_DATABASE_URL"].problem:
         return Facts(logins=told, broker=asked), sample
-    server = checkup.server(database)
-    skew = checkup.skew_seconds(database)
+    server = collect.server(database)
+    skew = collect.skew_seconds(database)
     if (server.migration or "") < REVISION or any(login.unbound for login in told):
         # what follows reads tables that may not be there, or may not read them
         return Facts(logins=told, server=server, broker=asked, skew_seconds=skew), sample
@@ -116,19 +116,19 @@ def examine(
     everybody = tenant is None and maintenance is not None and not maintenance.problem
     scope = None if everybody else settings.tenant
     rules = Rules.of(settings)
-    tenant_ids = checkup.tenants(database, scope)
-    sample = sample or checkup.choose(database, tenant_ids, chats)
-    embedder, problem = _embedder(settings, checkup.written_spaces(database))
+    tenant_ids = collect.tenants(database, scope)
+    sample = sample or collect.choose(database, tenant_ids, chats)
+    embedder, problem = _embedder(settings, collect.written_spaces(database))
     if model and problem is None:
         problem = _try_model(settings)
     return Facts(
         logins=told,
         server=server,
-        spaces=checkup.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
+        spaces=collect.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
         broker=asked,
         skew_seconds=skew,
-        work=checkup.owed(database, scope),
-        tenants=list(checkup.stored(database, sample, rules)),
+        work=collect.owed(database, scope),
+        tenants=list(collect.stored(database, sample, rules)),
     ), sample
 
 
@@ -143,11 +143,11 @@ def _login(setting: str, url: SecretStr) -> Login:
     """Try a URL; the owner of the tables need not be bound by their walls."""
     from sqlalchemy.exc import InterfaceError, OperationalError
 
-    from pipeline import checkup
+    from pipeline.operations.doctor import collect
 
     try:
         with _connected(url) as connection:
-            role, unbound = checkup.login(connection)
+            role, unbound = collect.login(connection)
     except (OperationalError, InterfaceError) as error:
         return Login(setting=setting, problem=(str(error.orig).strip().splitlines() or [""])[0])
     return Login(setting=setting, role=role, unbound=unbound)
@@ -232,17 +232,17 @@ def _try_model(settings: Settings) -> str | None:
 
 def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
     """Mend what is safe to mend; what was done."""
-    from pipeline import checkup
     from pipeline.ingest.policy import Rules
+    from pipeline.operations.doctor import collect
 
     for tenant in facts.tenants:
-        yield from checkup.mend(database, tenant, Rules.of(settings))
+        yield from collect.mend(database, tenant, Rules.of(settings))
     server, spaces = facts.server, facts.spaces
     invalid = server.invalid_indexes if server else ()
     missing, unread = (spaces.missing_indexes, spaces.unread_indexes) if spaces else ((), ())
     if (invalid or missing or unread) and settings.owner_database_url is not None:
         with _connected(settings.owner_database_url) as connection:
-            yield from checkup.mend_indexes(connection, missing, unread)
+            yield from collect.mend_indexes(connection, missing, unread)
     if facts.tenants:
         with opened_hints(settings, rendering.err()) as hints:
             for kind in KINDS:

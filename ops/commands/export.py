@@ -30,8 +30,8 @@ def user(
     they are in), `session` or `query`. All senders that are linked to them are in it. Summaries of sessions speak of
     others, too.
     """
-    from pipeline import lookup
     from pipeline.erasure import export as pipeline_export
+    from pipeline.operations import lookup
 
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
     with opened(data_dir, tenant) as (settings, database):

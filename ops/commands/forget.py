@@ -185,7 +185,7 @@ def print_receipt(receipt: Receipt, done: str, *, as_json: bool) -> None:
 
 
 def _require_seen(database: Database, tenant_id: str, subject: Subject) -> None:
-    from pipeline import lookup
+    from pipeline.operations import lookup
 
     if subject.sender_id is not None:
         lookup.require_user(database, tenant_id, subject.sender_id)

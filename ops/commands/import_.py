@@ -118,8 +118,8 @@ def import_(
                 f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
-        from pipeline import lookup
         from pipeline.ingest import history
+        from pipeline.operations import lookup
 
         now = history.now(database, settings.tenant, tally)
         import_report.tell_of_languages(now, report)

@@ -18,8 +18,8 @@ from pipeline.platforms.records import Ambiguous, Broken, Notice, Times
 from schemas.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pipeline import status
     from pipeline.ingest.history import ChatTally, Now, Tally
+    from pipeline.operations import status
 
 BROKEN_SHOWN = 20
 CHATS_SHOWN = 50

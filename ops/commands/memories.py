@@ -80,8 +80,8 @@ def add(
     The same words in the same scope are the same memory. It is found by keyword at once and by meaning when workers
     have embedded it. A user who was never seen ends it with 3.
     """
-    from pipeline import lookup
     from pipeline.memories import statements as pipeline_memories
+    from pipeline.operations import lookup
 
     scope = "session" if session is not None else "user" if user else "agent" if agent else "organization"
     said = {
@@ -140,8 +140,8 @@ def list_(
 
     A user or chat that was never seen ends it with 3.
     """
-    from pipeline import lookup
     from pipeline.memories import statements as pipeline_memories
+    from pipeline.operations import lookup
 
     given = parse_payload(
         MemoryFilter,

@@ -36,7 +36,7 @@ def more(
     What the door answers to `POST /v1/more`. Without `--shown` the session is told from its beginning.
     """
     with opened(data_dir, tenant) as (settings, database):
-        from pipeline import lookup
+        from pipeline.operations import lookup
         from pipeline.retrieval.paging import more as tell_more
 
         with database.tenant(settings.tenant) as connection:

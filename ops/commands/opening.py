@@ -34,15 +34,15 @@ def opened(data_dir: Path | None, tenant: str | None) -> "Iterator[tuple[Setting
 
 
 def find_chat(given_in: "Connection", given: str | None) -> "Chat":
-    """The chat of this id; without one, the only chat there is. Raises as `pipeline.lookup.find_chat` does."""
-    from pipeline import lookup
+    """The chat of this id; without one, the only chat there is. Raises as `pipeline.operations.lookup.find_chat` does."""
+    from pipeline.operations import lookup
 
     return lookup.find_chat(given_in, given)
 
 
 def find_session(given_in: "Connection", session_id: int) -> "Row[Any]":
     """The session of this number, or the one that it was joined into. Raises `NotFound`."""
-    from pipeline import lookup
+    from pipeline.operations import lookup
 
     return lookup.find_session(given_in, session_id)
 

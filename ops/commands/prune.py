@@ -26,7 +26,7 @@ def prune(
     Workers do the same every hour. Deletes in small transactions, and at most 50,000 rows by each rule in one
     run. Sessions and summaries keep what they say of pruned messages.
     """
-    from pipeline import prune as pipeline_prune
+    from pipeline.operations import retention as pipeline_prune
 
     with opened(data_dir, tenant) as (settings, database):
         keep = pipeline_prune.retention_of(settings)

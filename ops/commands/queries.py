@@ -39,8 +39,8 @@ def list_(
     Questions and answers are missing where something of them was forgotten, or was not to be remembered.
     A chat that was never seen ends it with 3.
     """
-    from pipeline import lookup
     from pipeline.context import query_log
+    from pipeline.operations import lookup
 
     with opened(data_dir, tenant) as (settings, database):
         if chat is not None:

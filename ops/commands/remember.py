@@ -37,7 +37,7 @@ def user(
     While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`. An id that
     was never seen ends it with 3, before anything is switched.
     """
-    from pipeline import lookup
+    from pipeline.operations import lookup
     from pipeline.people import suppression
 
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id

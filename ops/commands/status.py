@@ -21,7 +21,7 @@ from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.status import Counts, Status
+    from pipeline.operations.status import Counts, Status
     from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -88,7 +88,7 @@ def _sizes(sizes: dict[str, int]) -> RenderableType:
 
 
 def _collect(database: Database, settings: Settings) -> Status:
-    from pipeline import status as pipeline_status
+    from pipeline.operations import status as pipeline_status
 
     everybody = settings.maintenance_database_url is not None
     return pipeline_status.collect(database, settings.tenant, all_tenants=everybody)

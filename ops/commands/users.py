@@ -50,7 +50,7 @@ def link(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a sender belong to a user, whomever they belonged to before. The user may be a new name; the sender not."""
-    from pipeline import lookup
+    from pipeline.operations import lookup
     from pipeline.people import identities as pipeline_users
 
     who = _both(user, sender)
@@ -87,7 +87,7 @@ def merge(
     data_dir: DataDirOption = None,
 ) -> None:
     """Let a user, with all their senders, be another one; either id names the person then."""
-    from pipeline import lookup
+    from pipeline.operations import lookup
     from pipeline.people import identities as pipeline_users
 
     who = _both(user, into)

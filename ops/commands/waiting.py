@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from pipeline import status
+    from pipeline.operations import status
     from pipeline.store.database import Database
 
 
@@ -36,7 +36,7 @@ def await_memory(
 
     `pause` lets so many seconds pass. Raises `DatabaseUnavailable`.
     """
-    from pipeline import status
+    from pipeline.operations import status
 
     deadline = time.monotonic() + limit_seconds
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -11,12 +11,12 @@ from sqlalchemy import NullPool, create_engine, text
 from ops import migrate
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.embedded.roles import DATABASE
-from pipeline import checkup
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler
+from pipeline.operations.doctor import collect
 from schemas.context import Context
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
@@ -60,12 +60,12 @@ class Shipped:
     def index(self) -> None:
         """Build the index of vectors if a chat is large enough for it, as `backscroll doctor --fix` does."""
         space, tenants = self.resources.embedder.space, [self.settings.tenant]
-        found = checkup.embedding(self.resources.database, space, tenants, None, everybody=True)
+        found = collect.embedding(self.resources.database, space, tenants, None, everybody=True)
         engine = create_engine(
             self._owner_url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool
         )
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            for _ in checkup.mend_indexes(connection, found.missing_indexes if found else (), ()):
+            for _ in collect.mend_indexes(connection, found.missing_indexes if found else (), ()):
                 pass
 
     def ask(

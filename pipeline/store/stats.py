@@ -164,7 +164,7 @@ _EMBEDDED = """
 
 
 def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
-    """How far these chats' messages are on their way into memory; see `pipeline.status.Progress`.
+    """How far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`.
 
     Without pgvector embedding stays owed until it appears, so it does not count.
     """

@@ -17,7 +17,6 @@ from ops import cli
 from ops.commands.sources import open_source
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import environment
-from pipeline import backfill
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
@@ -25,6 +24,7 @@ from pipeline.ingest import accept, history
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.operations import backfill
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.settings import Settings

@@ -16,15 +16,16 @@ from sqlalchemy import text
 from ops.commands import broker
 from ops.embedded.postgres import EmbeddedPostgres
 from ops.processes import environment
-from pipeline import checkup, prune
-from pipeline.diagnosis import facts as diagnosis
-from pipeline.diagnosis.broker import Broker
-from pipeline.diagnosis.embedding import Spaces
-from pipeline.diagnosis.facts import Facts
-from pipeline.diagnosis.finding import worst
-from pipeline.diagnosis.postgres import Login, Server
-from pipeline.diagnosis.stored import Work
 from pipeline.ingest.accept import accept
+from pipeline.operations import retention
+from pipeline.operations.doctor import collect
+from pipeline.operations.doctor import facts as diagnosis
+from pipeline.operations.doctor.broker import Broker
+from pipeline.operations.doctor.embedding import Spaces
+from pipeline.operations.doctor.facts import Facts
+from pipeline.operations.doctor.finding import worst
+from pipeline.operations.doctor.postgres import Login, Server
+from pipeline.operations.doctor.stored import Work
 from pipeline.store import vector_search
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -322,8 +323,8 @@ def test_sessions_whose_messages_retention_has_removed_are_well_and_keep_their_s
 ) -> None:
     kept = "SELECT id, message_count, summary_text FROM conversation_sessions ORDER BY id"
     before = as_tenant(database, kept)
-    keep = prune.retention_of(Settings(_env_file=None, retention_messages_per_chat=3))
-    assert sum(prune.prune(database, TENANT, keep).values()) == 7
+    keep = retention.retention_of(Settings(_env_file=None, retention_messages_per_chat=3))
+    assert sum(retention.prune(database, TENANT, keep).values()) == 7
     assert found(run) == {}
     run("doctor", "--fix")
     assert as_tenant(database, kept) == before
@@ -424,7 +425,7 @@ def test_a_worker_whose_clock_differs_from_the_databases_is_named() -> None:
 
 
 def test_clocks_of_one_machine_agree(database: Database) -> None:
-    assert abs(checkup.skew_seconds(database)) < timedelta(seconds=1).total_seconds()
+    assert abs(collect.skew_seconds(database)) < timedelta(seconds=1).total_seconds()
 
 
 def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:

@@ -13,7 +13,7 @@ import typer
 from ops import cli, memory
 from ops.commands import rendering
 from ops.embedded import archive
-from pipeline import lookup
+from pipeline.operations import lookup
 from pipeline.retrieval.profiles import PURPOSES
 
 

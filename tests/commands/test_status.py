@@ -12,7 +12,7 @@ import pytest
 
 from ops.commands import broker
 from ops.processes import environment
-from pipeline import status
+from pipeline.operations import status
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.commands.conftest import SAMPLE, Run, Workers

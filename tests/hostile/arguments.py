@@ -11,18 +11,19 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
-from pipeline import backfill, checkup
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.diagnosis.stored import Tenant
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest.history import ChatTally, Tally
 from pipeline.ingest.policy import Rules
 from pipeline.ingest.redate import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
+from pipeline.operations import backfill
+from pipeline.operations.doctor import collect
+from pipeline.operations.doctor.stored import Tenant
+from pipeline.operations.retention import retention_of
 from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
-from pipeline.prune import retention_of
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
@@ -377,8 +378,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         ChatIn(chat_id=a.chat_id),
         Record(chat_id=a.chat_id, message=a.message, where="line 1"),
     ],
-    "sample": lambda a: checkup.Sample(chats={MALLORY: a.names("chats", "chat_id")}),
-    "tenant: pipeline.diagnosis.stored.Tenant": lambda a: Tenant(
+    "sample": lambda a: collect.Sample(chats={MALLORY: a.names("chats", "chat_id")}),
+    "tenant: pipeline.operations.doctor.stored.Tenant": lambda a: Tenant(
         tenant_id=MALLORY,
         differing=a.names("chats", "chat_id"),
         drifted=a.names("chats", "chat_id"),

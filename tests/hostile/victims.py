@@ -7,8 +7,6 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from pipeline import backfill
-from pipeline.backfill import Current
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context
 from pipeline.enrich import embed
@@ -18,6 +16,8 @@ from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.memories.statements import remember
+from pipeline.operations import backfill
+from pipeline.operations.backfill import Current
 from pipeline.people import identities, suppression
 from pipeline.store import jobs, sessions
 from pipeline.store.database import Database

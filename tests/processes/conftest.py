@@ -21,7 +21,7 @@ from ops.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
 from pipeline.ingest.policy import Rules
-from pipeline.status import Progress, progress
+from pipeline.operations.status import Progress, progress
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn

@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline import status
 from pipeline.ingest.policy import Rules
+from pipeline.operations import status
 from pipeline.store import chats, sessions
 from pipeline.store.database import Database
 from schemas.listing import ListedChat, ListedSession

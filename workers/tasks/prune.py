@@ -3,7 +3,7 @@
 import structlog
 from celery import Task, shared_task
 
-from pipeline.prune import Pruned, prune_all, retention_of
+from pipeline.operations.retention import Pruned, prune_all, retention_of
 from schemas.errors import BackscrollError
 from workers import resources
 from workers.queues import BACKFILL

@@ -5,7 +5,7 @@ import math
 import structlog
 from celery import Celery, Task, shared_task
 
-from pipeline import sweep as pipeline_sweep
+from pipeline.operations import sweep as pipeline_sweep
 from workers import connection, queues, resources
 from workers.threads import ThreadRequest
 

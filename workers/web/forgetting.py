@@ -9,9 +9,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from pipeline import lookup
 from pipeline.erasure import export, forget
 from pipeline.ingest import chat_moves
+from pipeline.operations import lookup
 from pipeline.people import suppression
 from pipeline.store import chats
 from pipeline.store.retry import persistently

@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
-from pipeline import status
 from pipeline.context import query_log
-from pipeline.status import Status
+from pipeline.operations import status
+from pipeline.operations.status import Status
 from pipeline.store import chats, sessions
 from pipeline.store.retry import persistently
 from schemas.listing import ChatFilter, ListedChat, ListedSession, QueryFilter, SessionFilter

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request
 
-from pipeline import lookup
+from pipeline.operations import lookup
 from pipeline.store.retry import persistently
 from schemas.overview import ChatSummary, SessionPage, SessionPageQuery
 from schemas.payloads import ChatAddress, parse_payload

@@ -5,7 +5,7 @@ from typing import Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from pipeline import lookup
+from pipeline.operations import lookup
 from pipeline.people import identities
 from pipeline.people.identities import Linked
 from pipeline.store.retry import persistently

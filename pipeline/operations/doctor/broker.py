@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from pipeline.diagnosis.finding import Finding
+from pipeline.operations.doctor.finding import Finding
 
 FULL = 0.9
 

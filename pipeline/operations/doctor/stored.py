@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.diagnosis.finding import Finding, some
+from pipeline.operations.doctor.finding import Finding, some
 
 # The sweep hints every few seconds: work that is due so long has nobody to do it.
 LATE_WARNING_SECONDS = 300.0

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipeline.diagnosis import broker, embedding, postgres, stored
-from pipeline.diagnosis.broker import Broker
-from pipeline.diagnosis.embedding import Spaces
-from pipeline.diagnosis.finding import Finding
-from pipeline.diagnosis.postgres import Login, Server
-from pipeline.diagnosis.stored import Tenant, Work
+from pipeline.operations.doctor import broker, embedding, postgres, stored
+from pipeline.operations.doctor.broker import Broker
+from pipeline.operations.doctor.embedding import Spaces
+from pipeline.operations.doctor.finding import Finding
+from pipeline.operations.doctor.postgres import Login, Server
+from pipeline.operations.doctor.stored import Tenant, Work
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline.diagnosis.finding import Finding
+from pipeline.operations.doctor.finding import Finding
 
 SKEW_WARNING_SECONDS = 2.0
 SKEW_ERROR_SECONDS = 60.0

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
-from pipeline.diagnosis.embedding import Spaces
-from pipeline.diagnosis.postgres import Server
-from pipeline.diagnosis.stored import Tenant, Work
 from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.policy import Rules
 from pipeline.ingest.session_ranges import FOREVER
+from pipeline.operations.doctor.embedding import Spaces
+from pipeline.operations.doctor.postgres import Server
+from pipeline.operations.doctor.stored import Tenant, Work
 from pipeline.store import chats, checks, jobs, messages, retention, sessions, spaces, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.database import Database

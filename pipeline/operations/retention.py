@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.jobs.runner import reason_of
-from pipeline.retention import Retention
+from pipeline.operations.expiry import Retention
 from pipeline.store import chats
 from pipeline.store import retention as store
 from pipeline.store.database import Database

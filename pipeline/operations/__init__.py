@@ -1,0 +1,1 @@
+"""What the clock and the operator run over everything."""
