@@ -1,4 +1,5 @@
-"""Make the English thesaurus of `pipeline.question.thesaurus` anew: `python -m ops.thesaurus pipeline/question/thesauri/english.tsv`.
+"""Make the English thesaurus of `pipeline.question.thesaurus` anew: `python -m ops.thesaurus
+pipeline/question/thesauri/english.tsv`.
 
 The words are those of all-MiniLM-L6-v2's vocabulary, each embedded by that model as it stands alone, and stemmed by
 Postgres. For each lexeme the `NEIGHBOURS` nearest others count, by how far their cosine is above `LEAST`.

@@ -34,7 +34,8 @@ def opened(data_dir: Path | None, tenant: str | None) -> "Iterator[tuple[Setting
 
 
 def find_chat(given_in: "Connection", given: str | None) -> "Chat":
-    """The chat of this id; without one, the only chat there is. Raises as `pipeline.operations.lookup.find_chat` does."""
+    """The chat of this id; without one, the only chat there is. Raises as `pipeline.operations.lookup.find_chat`
+    does."""
     from pipeline.operations import lookup
 
     return lookup.find_chat(given_in, given)

@@ -1,8 +1,10 @@
 """Gather once what the shipped path finds for a question, and assemble it again with other weights or budgets.
 
 An evaluation asks the same question many times over: under several budgets, with one weight changed. Embedding it
-and reading candidates takes most of the time and depends on neither, so it is done once, by `pipeline.retrieval.gather` as
-for a bot; ranking and assembling are `pipeline.ranking.rank` and `pipeline.context.build`. A test holds the outcome to that of
+and reading candidates takes most of the time and depends on neither, so it is done once, by
+`pipeline.retrieval.gather` as
+for a bot; ranking and assembling are `pipeline.ranking.rank` and `pipeline.context.build`. A test holds the outcome
+to that of
 `build_context`.
 """
 

@@ -1,6 +1,7 @@
 """Read off a question the event that it counts from: "before the trip", "since we moved", "the day after the launch".
 
-An event is no date: when it was has to be found in what was said about it (`pipeline.retrieval.event_dating`). `mention` finds it in
+An event is no date: when it was has to be found in what was said about it (`pipeline.retrieval.event_dating`).
+`mention` finds it in
 the question's words, English alone; `timed` says what the question then prefers.
 """
 

@@ -67,13 +67,15 @@ class Parameters:
     memory_share: float = 0.25
     # user memories of less importance are left out
     min_importance: float = 0.5
-    # messages, statements and passages less like the question are left out, on the scale of `pipeline.ranking.similarity`
+    # messages, statements and passages less like the question are left out, on the scale of
+    # `pipeline.ranking.similarity`
     min_similarity: float = 0.0
     # a statement with no word of the question is shown from so much likeness on, on the same scale. On the sample chats
     # (192 questions, local model) 77 % of the evidence is shown by this or by a word, 8 % of other chats' messages;
     # from 0.5 on 92 and 35 %, from 0.7 on 62 and 2 %
     memory_similarity: float = 0.6
-    # narrow to the best sessions, if the first fits by so much (see `pipeline.retrieval.session_ranking`); 0: messages of all sessions
+    # narrow to the best sessions, if the first fits by so much (see `pipeline.retrieval.session_ranking`); 0:
+    # messages of all sessions
     min_session_fit: float = 0.0
     # messages that are alike by more than this (Jaccard, of words) are shown once
     duplicate_jaccard: float = 0.8

@@ -8,7 +8,8 @@
   sessions. When no session fits by 0.5 or more it finds what `hybrid` does, and says so by `fell_back`.
 - `topic` finds sessions that fit by 0.25 or more: the best first, or all in order of time where a time window is named.
 
-How sessions are scored, and what fitting is, says `pipeline.retrieval.session_ranking`; `min_similarity` replaces 0.5 and 0.25.
+How sessions are scored, and what fitting is, says `pipeline.retrieval.session_ranking`; `min_similarity` replaces 0.5
+and 0.25.
 """
 
 from collections.abc import Mapping, Sequence
