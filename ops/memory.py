@@ -32,7 +32,7 @@ def kind_of(command: Sequence[str]) -> str | None:
 
     >>> kind_of(["python", "-P", "-m", "workers", "-A", "workers.app", "worker", "-n", "embed@host"])
     'worker embed'
-    >>> kind_of(["python", "-P", "-m", "workers.web", "--port", "8420"])
+    >>> kind_of(["python", "-P", "-m", "workers.api", "--port", "8420"])
     'web'
     >>> kind_of(["/opt/bin/postgres", "-D", "data"])
     'postgres'
@@ -43,7 +43,7 @@ def kind_of(command: Sequence[str]) -> str | None:
     program = _WORDS_END.split(Path(command[0]).name)[0]
     if program in {"postgres", "redis-server"}:
         return program.partition("-")[0]
-    if "workers.web" in command:
+    if "workers.api" in command:
         return "web"
     if "worker" in command and "-n" in command:
         return f"worker {command[list(command).index('-n') + 1].partition('@')[0]}"

@@ -81,7 +81,7 @@ def web_command(settings: Settings) -> list[str]:
     """The HTTP door, where the settings say, in as many processes as they say."""
     processes = settings.web_processes or min(WEB_PROCESSES, cores())
     where = ("--host", settings.host, "--port", str(settings.port))
-    return [*PYTHON, "workers.web", *where, "--processes", str(processes)]
+    return [*PYTHON, "workers.api", *where, "--processes", str(processes)]
 
 
 def cores() -> int:

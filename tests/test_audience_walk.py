@@ -28,8 +28,8 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.search import MoreQuery, SearchMode, SearchQuery
 from schemas.settings import Settings
+from tests.api.conftest import served
 from tests.conftest import message
-from tests.web.conftest import served
 
 TENANT = "default"
 DEFAULTS = Settings(_env_file=None)

@@ -26,7 +26,7 @@ from schemas.messages import MessageIn
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload, QueuedIngest, parse_payload
 from schemas.search import MoreQuery, SearchQuery
 from tests.test_payloads import payload, said
-from workers.web import bodies
+from workers.api import bodies
 
 MIB = 2**20
 MODULES = (

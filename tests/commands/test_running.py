@@ -17,8 +17,8 @@ from ops import stack
 from ops.embedded.lock import open_lock, take
 from pipeline.clients import factory
 from schemas.settings import Settings
+from tests.api.conftest import served
 from tests.commands.conftest import CHAT, Run
-from tests.web.conftest import served
 
 QUESTION = "was it the pressure sensor of the boiler?"
 # Of no two answers the same.

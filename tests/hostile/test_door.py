@@ -8,10 +8,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.api.conftest import served
 from tests.hostile.caller import THEMES, Caller, Theme
 from tests.hostile.conftest import Stage
 from tests.hostile.victims import SECRET, SHARED_CHAT
-from tests.web.conftest import served
 
 # It goes over the wire as JSON: a lone surrogate as its escape.
 METHODS = ("get", "post", "put", "patch", "delete")

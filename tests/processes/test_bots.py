@@ -12,10 +12,10 @@ from celery import Celery
 
 from ops.commands import broker
 from pipeline.jobs.dead_letters import Filter
+from tests.api.conftest import served
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SWEEP_SECONDS, Deployment, clock, talk
-from tests.web.conftest import served
 from workers import letters
 from workers.queues import QUEUES, SWEPT
 

@@ -1,8 +1,8 @@
 """A group that becomes a supergroup while its bot goes on: the door begins it, the workers do it."""
 
+from tests.api.conftest import served
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, Deployment, talk
-from tests.web.conftest import served
 
 GROUP, SUPERGROUP = "test:group", "test:supergroup"
 

@@ -1,0 +1,72 @@
+"""What a bot relies on when a platform tells it that a message was edited or deleted."""
+
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from pipeline.store.database import Database
+from tests.api.conftest import CHAT, body, problem_of, said
+from tests.conftest import TENANT
+
+
+def contents(database: Database) -> list[str]:
+    with database.tenant(TENANT) as connection:
+        return list(connection.scalars(text("SELECT content FROM messages ORDER BY external_id")))
+
+
+def test_a_message_is_edited_and_deleted_by_its_platforms_id(
+    client: httpx.Client, database: Database
+) -> None:
+    client.post("/v1/messages", json=body(said(1, "first"), said(2, "second")))
+    edited = client.patch(f"/v1/messages/{CHAT}/m1", json={"content": "better", "edited_at": 1772471045})
+    assert edited.status_code == 202
+    assert edited.json() == {"outcome": "edited", "request_id": edited.headers["x-request-id"]}
+    assert contents(database) == ["better", "second"]
+    deleted = client.delete(f"/v1/messages/{CHAT}/m1")
+    assert (deleted.status_code, deleted.json()["outcome"]) == (200, "deleted")
+    assert contents(database) == ["second"]
+    again = client.post("/v1/messages", json=body(said(1, "first"))).json()
+    assert (again["accepted"], again["duplicates"], again["kept_out"]) == (0, 0, 1)
+
+
+def test_an_edit_may_come_before_its_message(client: httpx.Client, database: Database) -> None:
+    early = client.patch(f"/v1/messages/{CHAT}/m1", json={"content": "better"})
+    assert (early.status_code, early.json()["outcome"]) == (202, "pending")
+    client.post("/v1/messages", json=body(said(1, "first")))
+    assert contents(database) == ["better"]
+
+
+def test_an_id_may_hold_slashes_and_spaces(client: httpx.Client, database: Database) -> None:
+    client.post("/v1/messages", json=body(said(1) | {"external_id": "a/b c"}))
+    assert client.delete(f"/v1/messages/{CHAT}/a%2Fb%20c").json()["outcome"] == "deleted"
+    assert contents(database) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({}, "content"),
+        ({"content": "x" * 65_537}, "content"),
+        ({"content": "x", "edited_at": "yesterday"}, "edited_at"),
+        ({"content": "x", "v": 2}, "v"),
+    ],
+)
+def test_an_edit_that_cannot_be_taken_names_the_field(
+    standing_client: httpx.Client, change: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(standing_client.patch(f"/v1/messages/{CHAT}/m1", json=change), 422)
+    assert problem["field"] == field
+
+
+def test_ids_have_their_limits_in_paths_too(standing_client: httpx.Client) -> None:
+    problem = problem_of(standing_client.delete(f"/v1/messages/{CHAT}/{'x' * 256}"), 422)
+    assert problem["field"] == "external_id"
+    problem_of(standing_client.delete(f"/v1/messages/{CHAT}"), 404)
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+def test_nobody_changes_anything_without_the_key(standing_client: httpx.Client, method: str) -> None:
+    url = f"{standing_client.base_url}/v1/messages/{CHAT}/m1"
+    problem_of(httpx.request(method, url), 401)

@@ -1,0 +1,87 @@
+"""What a bot relies on when it asks for a context."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import CHAT, body, problem_of, said
+
+ALWAYS = {
+    "context_id",
+    "text",
+    "messages",
+    "blocks",
+    "used_tokens",
+    "budget",
+    "counted_by",
+    "degraded",
+    "fell_back",
+}
+
+
+@pytest.fixture(scope="module")
+def house(standing_client: httpx.Client) -> httpx.Client:
+    """A door behind which a chat has been going on."""
+    lines = ["The boiler is broken.", "We have it repaired on Monday.", "And Sardinha needs cat food."]
+    standing_client.post("/v1/messages", json=body(*(said(n, line) for n, line in enumerate(lines))))
+    return standing_client
+
+
+def ask(client: httpx.Client, query: str = "What about the boiler?", **fields: Any) -> httpx.Response:
+    return client.post("/v1/context", json={"chat_id": CHAT, "query": query} | fields)
+
+
+def test_a_context_holds_what_was_just_said(house: httpx.Client) -> None:
+    answer = ask(house)
+    assert answer.status_code == 200, answer.text
+    context = answer.json()
+    assert "The boiler is broken." in context["text"]
+    assert context["messages"][-1]["role"] == "user"
+    assert "What about the boiler?" in context["messages"][-1]["content"]
+    assert context["used_tokens"] <= context["budget"]
+
+
+def test_a_context_has_the_same_fields_every_time_and_others_only_on_request(house: httpx.Client) -> None:
+    assert ask(house).json().keys() == ALWAYS
+    assert ask(house, explain=True).json().keys() == ALWAYS | {"explain"}
+
+
+def test_items_have_all_their_fields_be_they_empty(house: httpx.Client) -> None:
+    items = [item for block in ask(house).json()["blocks"] for item in block["items"]]
+    assert items
+    for item in items:
+        assert item.keys() == {"kind", "id", "text", "at", "speaker", "answers", "score", "reason"}
+
+
+def test_an_unknown_chat_is_not_found(house: httpx.Client) -> None:
+    problem = problem_of(ask(house, chat_id="test:elsewhere"), 404)
+    assert problem["type"] == "urn:backscroll:problem:not-found"
+    assert "test:elsewhere" in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"query": ""}, "query"),
+        ({"query": "x" * 8001}, "query"),
+        ({"chat_id": None}, "chat_id"),
+        ({"budget_tokens": 1}, "budget_tokens"),
+        ({"profile": "no-such-profile"}, "profile"),
+        ({"parameters": {"no_such_parameter": 1}}, "parameters"),
+        ({"surprise": 1}, "surprise"),
+    ],
+)
+def test_a_wrong_question_is_told_what_is_wrong(
+    house: httpx.Client, change: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(ask(house, **change), 422)
+    assert problem["field"].startswith(field)
+
+
+def test_characters_that_postgres_cannot_take_do_no_harm_in_a_question(house: httpx.Client) -> None:
+    answer = house.post(
+        "/v1/context",
+        content=b'{"chat_id": "test:house\\u0000", "query": "boiler\\u0000\\ud800?", "user_id": "\\u0000"}',
+    )
+    assert answer.status_code == 200, answer.text

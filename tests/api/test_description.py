@@ -1,0 +1,53 @@
+"""What the door says of itself: `/docs` for people, `/openapi.json` for programs."""
+
+import re
+
+import httpx
+from jsonschema import Draft202012Validator
+
+from pipeline.retrieval.profiles import PURPOSES
+from tests.api.conftest import CHAT
+
+
+def test_the_page_of_the_description_loads_nothing_from_elsewhere(client: httpx.Client) -> None:
+    page = httpx.get(client.base_url.join("/docs"))
+    assert page.status_code == 200
+    loaded = re.findall(r"""(?:src|href)=["']([^"']+)""", page.text)
+    loaded += re.findall(r"url: '([^']+)", page.text)
+    assert len(loaded) == 4
+    for address in loaded:
+        # no key is needed, and a proxy may put all of it under a prefix
+        assert not address.startswith("/")
+        assert "//" not in address
+        assert httpx.get(page.url.join(address)).status_code == 200
+    assert "://" not in page.text
+    assert "/docs" not in client.get("/openapi.json").json()["paths"]
+
+
+def test_the_description_explains_every_profile(client: httpx.Client) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    profile = schemas["ContextQuery"]["properties"]["profile"]
+    assert profile["enum"] == list(PURPOSES)
+    for name, told in PURPOSES.items():
+        assert f"`{name}`: {told}" in profile["description"]
+
+
+def test_the_description_says_what_is_taken(client: httpx.Client) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    one = {"external_id": 7, "sender_id": 11, "content": "hi", "sent_at": 1777300000}
+    several = [one | {"external_id": "8", "sent_at": "2026-03-02T18:00:00Z"}]
+    validator = Draft202012Validator(
+        {"$ref": "#/components/schemas/IngestPayload", "components": {"schemas": schemas}}
+    )
+    for chat in (CHAT, -100420, {"chat_id": CHAT}, {"chat_id": -100420}):
+        for messages in (one, several):
+            sent = {"chat": chat, "messages": messages}
+            assert list(validator.iter_errors(sent)) == []
+            assert client.post("/v1/messages", json=sent).status_code == 202
+    for change in ({"external_id": 1.5}, {"sender_id": True}, {"sent_at": True}, {"external_id": ""}):
+        sent = {"chat": CHAT, "messages": one | change}
+        assert list(validator.iter_errors(sent)), change
+        assert client.post("/v1/messages", json=sent).status_code == 422
+    too_many = {"chat": CHAT, "messages": [one] * 1001}
+    assert list(validator.iter_errors(too_many))
+    assert "1001 items; at most 1000" in client.post("/v1/messages", json=too_many).json()["detail"]

@@ -1,0 +1,71 @@
+"""What a bot relies on when it hands over documents."""
+
+from typing import Any
+
+import httpx
+import pytest
+import redis as redis_client
+
+from schemas.documents import MAX_DOCUMENT_BYTES
+from schemas.settings import Settings
+from tests.api.conftest import body, problem_of
+from tests.ops.running import until
+from workers.queues import OF_KIND
+
+RULES = {
+    "document_id": "rules/2026",
+    "content": "# Rules\n\nThe boiler is serviced every May.",
+    "source": "wiki",
+}
+
+
+def test_a_document_is_kept_cited_read_replaced_and_removed(
+    client: httpx.Client, hints: redis_client.Redis
+) -> None:
+    queue = OF_KIND["embed"].full_name
+    hints.delete(queue)
+    first = client.post("/v1/documents", json=RULES)
+    assert (first.status_code, first.json()["outcome"], first.json()["chunks"]) == (201, "new", 1)
+    again = client.post("/v1/documents", json=RULES)
+    assert (again.status_code, again.json()["outcome"]) == (200, "unchanged")
+    until(lambda: hints.llen(queue) == 1, "one hint")
+    client.post("/v1/messages", json=body())
+    asked = {"chat_id": "test:house", "query": "When is the boiler serviced?"}
+    assert "Doc rules/2026/Chunk 0: # Rules" in client.post("/v1/context", json=asked).json()["text"]
+    newer = RULES | {"content": "The boiler is serviced every June."}
+    assert client.post("/v1/documents", json=newer).json()["outcome"] == "replaced"
+    read = client.get("/v1/documents/rules/2026").json()
+    assert read["chunks"] == [{"chunk_index": 0, "content": newer["content"]}]
+    (listed,) = client.get("/v1/documents", params={"limit": 1}).json()["documents"]
+    assert (listed["document_id"], listed["source"], listed["chunks"]) == ("rules/2026", "wiki", 1)
+    assert client.get("/v1/documents", params={"after": "rules/2026"}).json() == {"documents": []}
+    assert client.delete("/v1/documents/rules/2026").json()["outcome"] == "removed"
+    for method in ("GET", "DELETE"):
+        problem_of(client.request(method, "/v1/documents/rules/2026"), 404)
+    hints.delete(queue)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "limit"),
+    [
+        ({"document_id": ""}, "document_id", "at least 1"),
+        ({"document_id": "x" * 256}, "document_id", "255"),
+        ({"content": " \n"}, "content", "empty"),
+        ({"content": "x" * (MAX_DOCUMENT_BYTES + 1)}, "content", str(MAX_DOCUMENT_BYTES)),
+        ({"language": "klingon"}, "language", "english"),
+        ({"title": "Rules"}, "title", "not known"),
+    ],
+)
+def test_what_is_wrong_with_a_document_is_named(
+    standing_client: httpx.Client, change: dict[str, Any], field: str, limit: str
+) -> None:
+    problem = problem_of(standing_client.post("/v1/documents", json=RULES | change), 422)
+    assert problem["field"] == field
+    assert limit in problem["detail"]
+
+
+def test_with_memory_off_no_document_is_kept(serve: Any, settings: Settings) -> None:
+    client = serve(settings.model_copy(update={"session_memory_enabled": False}))
+    answer = client.post("/v1/documents", json=RULES)
+    assert (answer.status_code, answer.json()["outcome"]) == (200, "kept_out")
+    assert client.get("/v1/documents").json() == {"documents": []}

@@ -1,0 +1,177 @@
+"""What people may ask of whoever remembers them, over HTTP."""
+
+import json
+from urllib.parse import quote
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from pipeline.erasure import forget
+from pipeline.ingest.policy import Rules
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
+from pipeline.store.database import Database
+from schemas.settings import Settings
+from tests.api.conftest import CHAT, body, problem_of, said
+from tests.conftest import TENANT
+
+SLASHED = "matrix:!house/garden:example.org"
+IN_PATH = quote(SLASHED, safe="")
+
+
+def contents(database: Database) -> list[str]:
+    with database.tenant(TENANT) as connection:
+        return list(connection.scalars(text("SELECT content FROM messages ORDER BY content")))
+
+
+def do_forget(database: Database, settings: Settings) -> None:
+    """What a worker does."""
+    policy = Policy(batch=10, lease_seconds=60, max_attempts=3)
+    while runner.run(database, "forget", forget.forgetter(database, Rules.of(settings)), policy).claimed:
+        pass
+
+
+def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(
+    client: httpx.Client, database: Database, settings: Settings
+) -> None:
+    client.post("/v1/messages", json=body(said(1, "mine"), said(2, "his", sender_id="test:bob")))
+    begun = client.post("/v1/forget", json={"kind": "user", "sender_id": "test:ann"})
+    assert begun.status_code == 202
+    receipt = begun.json()
+    assert receipt["finished_at"] is None
+    look = f"/v1/forget/{receipt['id']}"
+    assert client.get(look).json()["given_up"] is None
+    do_forget(database, settings)
+    done = client.get(look).json()
+    assert (done["counts"]["messages"], done["given_up"], done["finished_at"] is None) == (1, None, False)
+    assert "ann" not in json.dumps(done)
+    assert contents(database) == ["his"]
+    assert client.post("/v1/messages", json=body(said(1, "mine"))).json()["kept_out"] == 1
+
+
+def test_a_forgetting_that_was_given_up_says_so(client: httpx.Client, database: Database) -> None:
+    receipt = client.post("/v1/forget", json={"kind": "chat", "chat_id": CHAT}).json()
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE work SET dead_at = now(), due_at = NULL, last_error = 'no luck'"))
+    assert client.get(f"/v1/forget/{receipt['id']}").json()["given_up"] == "no luck"
+
+
+def test_a_tenant_is_forgotten_when_its_name_is_said_again(
+    client: httpx.Client, database: Database, settings: Settings
+) -> None:
+    client.post("/v1/messages", json=body(said(1, "mine")))
+    for wrong in ({}, {"confirm": "another"}, {"confirm": ""}, {"confirm": None}):
+        problem = problem_of(client.post("/v1/forget", json={"kind": "tenant"} | wrong), 422)
+        assert problem["field"] == "confirm"
+    do_forget(database, settings)
+    assert contents(database) == ["mine"]
+    assert client.post("/v1/forget", json={"kind": "tenant", "confirm": TENANT}).status_code == 202
+    do_forget(database, settings)
+    assert contents(database) == []
+    other = {"kind": "chat", "chat_id": CHAT, "confirm": CHAT}
+    assert client.post("/v1/forget", json=other).status_code == 422
+
+
+def test_an_export_is_streamed_line_by_line(client: httpx.Client) -> None:
+    many = [said(n, f"number {n}") for n in range(600)]
+    client.post("/v1/messages", json=body(*many))
+    context = client.post(
+        "/v1/context", json={"chat_id": CHAT, "query": "which number?", "user_id": "test:ann"}
+    ).json()
+    with client.stream("GET", "/v1/users/test:ann/export") as answer:
+        assert answer.headers["content-type"].startswith("application/x-ndjson")
+        records = [json.loads(line) for line in answer.iter_lines()]
+    assert len([r for r in records if r["record"] == "message"]) == 600
+    assert [r["context_id"] for r in records if r["record"] == "query"] == [context["context_id"]]
+    assert client.get("/v1/users/nobody/export").text == ""
+
+
+def test_a_users_and_a_chats_memory_is_switched_off_and_on(client: httpx.Client, database: Database) -> None:
+    for memory, kept in ((False, 0), (True, 1)):
+        answer = client.put("/v1/users/test:ann/memory", json={"memory": memory})
+        assert (answer.status_code, answer.json()["memory"]) == (200, memory)
+        assert client.post("/v1/messages", json=body(said(1))).json()["accepted"] == kept
+    # before the chat's first message, too
+    assert client.put("/v1/chats/test:new/memory", json={"memory": False}).status_code == 200
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT memory FROM chats WHERE chat_id = 'test:new'")) is False
+
+
+def test_a_chats_id_may_hold_slashes_on_every_route(client: httpx.Client, database: Database) -> None:
+    slashed = said(1) | {"external_id": "$a/b"}
+    client.post("/v1/messages", json=body(slashed, chat=SLASHED))
+    for external in ("$a/b", "$a%2Fb"):
+        edited = client.patch(f"/v1/messages/{IN_PATH}/{external}", json={"content": external})
+        assert (edited.status_code, edited.json()["outcome"]) == (202, "edited")
+        assert contents(database) == [external]
+    assert client.put(f"/v1/chats/{IN_PATH}/memory", json={"memory": False}).status_code == 200
+    with database.tenant(TENANT) as connection:
+        assert connection.execute(text("SELECT chat_id, memory FROM chats")).all() == [(SLASHED, False)]
+    assert client.put("/v1/users/irc:a%2fb/memory", json={"memory": False}).status_code == 200
+    slashed |= {"sender_id": "irc:a/b", "external_id": "c"}
+    assert client.post("/v1/messages", json=body(slashed, chat=SLASHED)).json()["kept_out"] == 1
+    assert client.get("/v1/users/irc:a%2Fb/export").status_code == 200
+    assert client.get(f"/v1/chats/{IN_PATH}/members").status_code == 200
+    linked = client.put("/v1/users/irc:a%2Fb/senders/irc:c%2Fd").json()
+    assert linked["user"]["user_id"] == "irc:a/b"
+    # nothing is to be had by a way around
+    problem_of(client.put(f"/v1/chats/{SLASHED}/memory", json={"memory": False}), 404)
+    assert client.delete(f"/v1/messages/{IN_PATH}/$a%2Fb").json()["outcome"] == "deleted"
+    assert contents(database) == []
+
+
+def test_an_answer_is_reported_by_its_contexts_id(client: httpx.Client, database: Database) -> None:
+    client.post("/v1/messages", json=body(said(1, "The boiler shows E41.")))
+    asked = {"chat_id": CHAT, "query": "What does the boiler show?", "user_id": "test:ann"}
+    context = client.post("/v1/context", json=asked).json()
+    path = f"/v1/contexts/{context['context_id']}/answer"
+    first = client.post(path, json={"answer": "E41.", "remember": True}).json()
+    assert first["outcome"] == "stored"
+    assert client.post(path, json={"answer": "E41.", "remember": True}).json() == first | {"outcome": "known"}
+    with database.tenant(TENANT) as connection:
+        remembered = connection.scalars(text("SELECT content FROM memories")).all()
+    assert remembered == ["What does the boiler show?\nE41."]
+    problem_of(client.post("/v1/contexts/ctx_none/answer", json={"answer": "E41."}), 404)
+    assert problem_of(client.post(path, json={"answer": ""}), 422)["field"] == "answer"
+    context = client.post("/v1/context", json=asked | {"user_id": None}).json()
+    path = f"/v1/contexts/{context['context_id']}/answer"
+    assert problem_of(client.post(path, json={"answer": "x", "remember": True}), 422)["field"] == "remember"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "given", "field"),
+    [
+        ("POST", "/v1/forget", {"kind": "everything"}, "kind"),
+        ("POST", "/v1/forget", {"kind": "user"}, None),
+        ("POST", "/v1/forget", {"kind": "user", "sender_id": "x" * 256}, "sender_id"),
+        ("GET", "/v1/forget/seven", None, "receipt"),
+        ("GET", "/v1/forget/99999999999999999999", None, "receipt"),
+        ("GET", f"/v1/users/{'x' * 256}/export", None, "user_id"),
+        ("PUT", "/v1/chats/test:1/memory", {"memory": "perhaps"}, "memory"),
+        ("PUT", "/v1/chats/test:1/memory", {}, "memory"),
+        ("PUT", "/v1/users/test:1/memory", {"memory": 1}, "memory"),
+    ],
+)
+def test_what_cannot_be_done_names_the_field(
+    standing_client: httpx.Client, method: str, path: str, given: object, field: str | None
+) -> None:
+    problem = problem_of(standing_client.request(method, path, json=given), 422)
+    assert field is None or problem["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/forget"),
+        ("GET", "/v1/forget/1"),
+        ("GET", "/v1/users/a/export"),
+        ("PUT", "/v1/chats/a/memory"),
+        ("PUT", "/v1/users/a/memory"),
+        ("POST", "/v1/contexts/a/answer"),
+    ],
+)
+def test_nobody_asks_for_this_without_the_key(standing_client: httpx.Client, method: str, path: str) -> None:
+    problem_of(httpx.request(method, f"{standing_client.base_url}{path}"), 401)
+    if method == "GET" and path.startswith("/v1/forget"):
+        problem_of(standing_client.get(path), 404)

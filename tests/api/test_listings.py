@@ -1,0 +1,117 @@
+"""What a door lists: chats, sessions, what was asked, and how the deployment is doing."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from pipeline.ingest.policy import Rules
+from pipeline.operations import status
+from pipeline.store import chats, sessions
+from pipeline.store.database import Database
+from schemas.listing import ListedChat, ListedSession
+from schemas.settings import Settings
+from tests.api.conftest import body, problem_of, said
+from tests.conftest import POLICY, TENANT
+from tests.test_context import do_all
+
+
+@pytest.fixture
+def house(client: httpx.Client, database: Database, settings: Settings) -> httpx.Client:
+    """A door behind which there are three chats with two sessions each, and five questions."""
+    for chat in ("test:c", "test:a", "test:b"):
+        talk = [
+            said(n, f"line {n}", sent_at=f"2026-03-0{day}T18:0{n}:00Z") for day in (2, 3) for n in range(4)
+        ]
+        talk = [one | {"external_id": f"m{n}"} for n, one in enumerate(talk)]
+        assert client.post("/v1/messages", json=body(*talk, chat=chat)).status_code == 202
+    do_all(database, Rules.of(settings), POLICY)
+    for number in range(5):
+        asked = {"chat_id": "test:a" if number < 3 else "test:b", "query": f"line {number}?", "user_id": 7}
+        assert client.post("/v1/context", json=asked).status_code == 200
+    return client
+
+
+def pages(client: httpx.Client, path: str, key: str, cursor: str, **given: Any) -> list[dict[str, Any]]:
+    """Everything that is listed, read page by page."""
+    found: list[dict[str, Any]] = []
+    while True:
+        answer = client.get(path, params=given | ({"after": found[-1][cursor]} if found else {}))
+        assert answer.status_code == 200, answer.text
+        page = answer.json()[key]
+        if not page:
+            return found
+        assert len(page) <= given["limit"]
+        found += page
+
+
+def test_chats_come_by_their_ids_as_the_command_line_has_them(
+    house: httpx.Client, database: Database
+) -> None:
+    listed = pages(house, "/v1/chats", "chats", "chat_id", limit=2)
+    assert [chat["chat_id"] for chat in listed] == ["test:a", "test:b", "test:c"]
+    with database.tenant(TENANT) as connection:
+        known = {row.chat_id: row for row in chats.overview(connection)}
+    for chat in listed:
+        same = dict(known[chat["chat_id"]]._mapping)
+        assert ListedChat(**chat) == ListedChat(**same, memory=True)
+    assert house.get("/v1/chats", params={"limit": 1}).json()["total"] == 3
+    assert {chat["sessions"] for chat in listed} == {2}
+
+
+def test_sessions_come_latest_first_of_all_chats_or_of_one(house: httpx.Client, database: Database) -> None:
+    everything = pages(house, "/v1/sessions", "sessions", "id", limit=4)
+    assert len(everything) == len({session["id"] for session in everything}) == 6
+    times = [(session["ended_at"], session["id"]) for session in everything]
+    assert times == sorted(times, reverse=True)
+    with database.tenant(TENANT) as connection:
+        rows = sessions.listing(connection, None, limit=100)
+    assert [ListedSession(**one) for one in everything] == [ListedSession(**row._mapping) for row in rows]
+    assert everything[0].keys() == rows[0]._mapping.keys()
+    own = pages(house, "/v1/sessions", "sessions", "id", limit=1, chat_id="test:b", status="summarized")
+    assert len(own) == 2
+    assert {session["chat_id"] for session in own} == {"test:b"}
+    assert pages(house, "/v1/sessions", "sessions", "id", limit=1, status="failed") == []
+
+
+def test_what_was_asked_comes_latest_first(house: httpx.Client) -> None:
+    asked = pages(house, "/v1/queries", "queries", "context_id", limit=2)
+    assert [one["query"] for one in asked] == [f"line {number}?" for number in (4, 3, 2, 1, 0)]
+    assert {one["user_id"] for one in asked} == {"7"}
+    of_one = pages(house, "/v1/queries", "queries", "context_id", limit=2, chat_id="test:b")
+    assert [one["query"] for one in of_one] == ["line 4?", "line 3?"]
+
+
+def test_the_status_is_that_of_the_command_line(house: httpx.Client, database: Database) -> None:
+    told = house.get("/v1/status").json()
+    known = status.collect(database, TENANT, all_tenants=False)
+    assert told.keys() == vars(known).keys()
+    assert told["counts"]["chats"] == 3
+    assert told["counts"]["messages"] == known.counts.messages
+    assert told["today"]["contexts"] == 5
+
+
+@pytest.mark.parametrize("path", ["/v1/chats", "/v1/sessions", "/v1/queries", "/v1/status"])
+def test_nobody_without_the_key_sees_any_of_it(standing_client: httpx.Client, path: str) -> None:
+    problem_of(httpx.get(str(standing_client.base_url).rstrip("/") + path), 401)
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "field"),
+    [
+        ("/v1/chats", {"limit": "0"}, "limit"),
+        ("/v1/chats", {"limit": "1001"}, "limit"),
+        ("/v1/sessions", {"status": "odd"}, "status"),
+        ("/v1/sessions", {"after": "x"}, "after"),
+        ("/v1/queries", {"chatid": "x"}, "chatid"),
+    ],
+)
+def test_what_cannot_be_listed_is_named(
+    standing_client: httpx.Client, path: str, given: dict[str, str], field: str
+) -> None:
+    assert problem_of(standing_client.get(path, params=given), 422)["field"] == field
+
+
+def test_a_cursor_that_leads_nowhere_ends_the_list(house: httpx.Client) -> None:
+    assert house.get("/v1/sessions", params={"after": 10**12}).json() == {"sessions": []}
+    assert house.get("/v1/queries", params={"after": "ctx_nothing"}).json() == {"queries": []}

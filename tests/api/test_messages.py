@@ -1,0 +1,178 @@
+"""What a bot relies on when it hands messages over."""
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import psycopg
+import redis as redis_client
+from sqlalchemy import text
+
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline.store.database import Database
+from tests.api.conftest import CHAT, body, problem_of, said
+from tests.conftest import TENANT
+from workers.api.hints import APART_SECONDS
+from workers.queues import INGEST
+
+
+def stored(database: Database) -> list[str]:
+    with database.tenant(TENANT) as connection:
+        return list(connection.scalars(text("SELECT external_id FROM messages ORDER BY external_id")))
+
+
+def hint(broker: redis_client.Redis) -> dict[str, Any]:
+    """The next hint of the queue ingest."""
+    taken = broker.brpop([INGEST.full_name], timeout=10)
+    assert taken is not None, "no hint came"
+    found: dict[str, Any] = json.loads(taken[1])
+    return found
+
+
+def test_an_accepted_message_is_found_by_keyword_when_the_answer_comes(
+    client: httpx.Client, database: Database
+) -> None:
+    answer = client.post("/v1/messages", json=body(said(1, "The boiler is repaired.")))
+    assert answer.status_code == 202
+    assert answer.json() == {
+        "accepted": 1,
+        "duplicates": 0,
+        "kept_out": 0,
+        "request_id": answer.headers["x-request-id"],
+    }
+    with database.tenant(TENANT) as connection:
+        found = connection.scalars(
+            text("SELECT external_id FROM messages WHERE tsv @@ to_tsquery('english', 'boilers & repair')")
+        )
+        assert list(found) == ["m1"]
+
+
+def test_one_message_needs_no_list(client: httpx.Client, database: Database) -> None:
+    answer = client.post("/v1/messages", json={"chat": CHAT, "messages": said(1)})
+    assert answer.status_code == 202
+    assert stored(database) == ["m1"]
+
+
+def test_a_thousand_messages_go_in_one_request(client: httpx.Client, database: Database) -> None:
+    answer = client.post("/v1/messages", json=body(*(said(n) for n in range(1000))))
+    assert answer.json()["accepted"] == 1000
+    assert len(stored(database)) == 1000
+
+
+def test_sending_again_stores_nothing_twice(client: httpx.Client, database: Database) -> None:
+    client.post("/v1/messages", json=body(said(1), said(2)))
+    again = client.post("/v1/messages", json=body(said(1), said(2), said(3)))
+    assert again.status_code == 202
+    assert (again.json()["accepted"], again.json()["duplicates"]) == (1, 2)
+    assert stored(database) == ["m1", "m2", "m3"]
+
+
+def test_many_senders_of_the_same_messages_store_each_once(client: httpx.Client, database: Database) -> None:
+    def send(shift: int) -> int:
+        answer = client.post("/v1/messages", json=body(*(said(n) for n in range(shift, shift + 20))))
+        assert answer.status_code == 202, answer.text
+        return int(answer.json()["accepted"])
+
+    with ThreadPoolExecutor(8) as senders:
+        accepted = sum(senders.map(send, [n % 10 for n in range(40)]))
+    assert accepted == len(stored(database)) == 29
+
+
+def test_what_is_said_of_the_chat_is_kept(client: httpx.Client, database: Database) -> None:
+    chat = {"chat_id": CHAT, "title": "Harbour house", "time_zone": "Europe/Lisbon", "language": "portuguese"}
+    assert client.post("/v1/messages", json=body(chat=chat)).status_code == 202
+    # a later message that does not say it leaves it as it is
+    assert client.post("/v1/messages", json=body(said(2))).status_code == 202
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(text("SELECT title, time_zone, language, platform FROM chats")).one()
+    assert tuple(row) == ("Harbour house", "Europe/Lisbon", "portuguese", "test")
+
+
+def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
+    client: httpx.Client, database: Database, hints: redis_client.Redis
+) -> None:
+    answer = client.post("/v1/messages", json=body(), headers={"X-Request-ID": "bot-7/41"})
+    assert answer.json()["request_id"] == answer.headers["x-request-id"] == "bot-7/41"
+    with database.tenant(TENANT) as connection:
+        work = connection.execute(text("SELECT kind, key, trace_id FROM work")).one()
+    assert tuple(work) == ("ingest", CHAT, "bot-7/41")
+    sent = hint(hints)
+    assert sent["headers"]["task"] == "backscroll.ingest"
+    assert sent["headers"]["request_id"] == "bot-7/41"
+
+
+def test_each_hint_carries_the_id_of_the_request_that_asked_for_it(
+    client: httpx.Client, hints: redis_client.Redis
+) -> None:
+    for n in range(3):
+        client.post("/v1/messages", json=body(said(n)), headers={"X-Request-ID": f"request-{n}"})
+        assert hint(hints)["headers"]["request_id"] == f"request-{n}"
+
+
+def test_a_flood_of_requests_is_ten_hints_a_second_and_the_last_one_is_not_lost(
+    client: httpx.Client, hints: redis_client.Redis
+) -> None:
+    # Given requests as fast as they can be sent
+    began = time.monotonic()
+    for n in range(100):
+        assert client.post("/v1/messages", json=body(said(n))).status_code == 202
+    took = time.monotonic() - began
+    # When the time of the last hint is up
+    time.sleep(3 * APART_SECONDS)
+    sent = hints.llen(INGEST.full_name)
+    # Then there is at least the first one and one after the last request, and no more than the time allows
+    assert 2 <= sent <= 2 + took / APART_SECONDS
+    assert sent < 100
+
+
+def test_a_hint_holds_no_text(client: httpx.Client, hints: redis_client.Redis) -> None:
+    client.post("/v1/messages", json=body(said(1, "secret words")))
+    taken = hints.brpop([INGEST.full_name], timeout=10)
+    assert taken is not None
+    assert b"secret" not in taken[1]
+
+
+def test_an_id_that_could_be_mistaken_is_replaced(client: httpx.Client) -> None:
+    for given in ("two words", "x" * 129, 'a"b', ""):
+        answer = client.get("/healthz", headers={"X-Request-ID": given})
+        assert len(answer.headers["x-request-id"]) == 32
+
+
+def test_another_tenants_messages_are_refused(client: httpx.Client, database: Database) -> None:
+    problem = problem_of(client.post("/v1/messages", json=body() | {"tenant": "other"}), 422)
+    assert problem["field"] == "tenant"
+    assert client.post("/v1/messages", json=body() | {"tenant": TENANT}).status_code == 202
+
+
+def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
+    client: httpx.Client, database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    client.post("/v1/messages", json=body(said(1)))
+    insert = """
+        INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at)
+        VALUES (%s, %s, %s, 'test:rival', 'user', 'mine', 1, now())
+    """
+    answers: list[httpx.Response] = []
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+        # Given somebody who has stored m3 and not committed
+        rival.execute(insert, [TENANT, CHAT, "m3"])
+        # When the door stores m2, waits for m3, and the other one wants m2
+        sending = threading.Thread(
+            target=lambda: answers.append(client.post("/v1/messages", json=body(said(2), said(3))))
+        )
+        sending.start()
+        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+            while not observer.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone():
+                time.sleep(0.01)
+        rival.execute(insert, [TENANT, CHAT, "m2"])
+        rival.rollback()
+        sending.join()
+    # Then both messages are there
+    assert answers[0].status_code == 202, answers[0].text
+    assert answers[0].json()["accepted"] == 2
+    assert stored(database) == ["m1", "m2", "m3"]
+    with database.tenant(TENANT) as connection:
+        assert set(connection.scalars(text("SELECT sender_id FROM messages"))) == {"test:ann"}

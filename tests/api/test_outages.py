@@ -1,0 +1,284 @@
+"""What a sender sees while Postgres or Redis is away, or the workers are behind."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from ops.embedded.ports import free_port
+from ops.embedded.postgres import EmbeddedPostgres
+from pipeline.ingest import place
+from pipeline.ingest.policy import Rules
+from pipeline.store.database import Database
+from pipeline.store.retry import persistently
+from schemas.errors import DatabaseUnavailable, Retryable
+from schemas.settings import Settings
+from tests.api.conftest import CHAT, body, problem_of, said
+from tests.conftest import TENANT
+from workers.api.errors import as_problem
+from workers.api.hints import Hinter
+from workers.app import make_app
+
+Serve = Callable[[Settings], httpx.Client]
+
+
+def test_a_ready_door_says_so_to_everybody(client: httpx.Client) -> None:
+    answer = httpx.get(client.base_url.join("/readyz"))
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ready", "postgres": "ok", "redis": "ok"}
+    assert httpx.get(client.base_url.join("/healthz")).json() == {"status": "ok"}
+
+
+class Doorway:
+    """A way to the test's database that can be shut: the socket by a link, and whoever is through, out."""
+
+    def __init__(self, settings: Settings, folder: Path, postgres: EmbeddedPostgres, name: str) -> None:
+        assert settings.database_url is not None
+        url = settings.database_url.get_secret_value()
+        info = psycopg.conninfo.conninfo_to_dict(url)
+        self._link = folder / f".s.PGSQL.{info['port']}"
+        self._socket = Path(str(info["host"])) / self._link.name
+        self._postgres = postgres
+        self._name = name
+        self.settings = settings.model_copy(
+            update={
+                "database_url": SecretStr(
+                    f"postgresql://{info['user']}:{info['password']}@/{name}?host={folder}&port={info['port']}"
+                )
+            }
+        )
+        self.open()
+
+    def open(self) -> None:
+        self._link.symlink_to(self._socket)
+
+    def shut(self) -> None:
+        self._link.unlink()
+        with psycopg.connect(self._postgres.superuser_dsn(), autocommit=True) as server:
+            server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [self._name]
+            )
+
+
+@pytest.fixture
+def doorway(
+    settings: Settings,
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+) -> Doorway:
+    return Doorway(settings, tmp_path_factory.mktemp("pg"), postgres, database_name)
+
+
+def test_with_postgres_away_the_sender_comes_again_and_nothing_is_lost_or_doubled(
+    serve: Serve, doorway: Doorway
+) -> None:
+    client = serve(doorway.settings)
+    assert client.post("/v1/messages", json=body(said(1))).json()["accepted"] == 1
+    # When Postgres goes away
+    doorway.shut()
+    for path, sent in (
+        ("/v1/messages", body(said(1), said(2))),
+        ("/v1/context", {"chat_id": CHAT, "query": "Who is there?"}),
+    ):
+        answer = client.post(path, json=sent)
+        problem = problem_of(answer, 503)
+        assert int(answer.headers["retry-after"]) > 0
+        assert problem["type"] == "urn:backscroll:problem:unavailable"
+        # what the error of the driver says stays inside
+        assert "PGSQL" not in answer.text
+        assert "backscroll_app" not in answer.text
+    unready = client.get("/readyz")
+    assert unready.status_code == 503
+    assert unready.json() == {"status": "not ready", "postgres": "unreachable", "redis": "ok"}
+    assert client.get("/healthz").status_code == 200
+    # Then the same request works when it is back
+    doorway.open()
+    again = client.post("/v1/messages", json=body(said(1), said(2)))
+    assert again.status_code == 202
+    assert (again.json()["accepted"], again.json()["duplicates"]) == (1, 1)
+    assert client.get("/readyz").status_code == 200
+
+
+def test_the_door_opens_before_postgres_does(serve: Serve, doorway: Doorway) -> None:
+    doorway.shut()
+    client = serve(doorway.settings)
+    assert client.get("/readyz").json()["postgres"] == "unreachable"
+    doorway.open()
+    assert client.post("/v1/messages", json=body()).status_code == 202
+
+
+def test_without_redis_messages_are_accepted_at_once(serve: Serve, settings: Settings) -> None:
+    away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
+    client = serve(away)
+    started = time.monotonic()
+    for n in range(5):
+        assert client.post("/v1/messages", json=body(said(n))).status_code == 202
+    # a try to reach Redis takes two seconds; no sender waits for one
+    assert time.monotonic() - started < 2
+    unready = client.get("/readyz")
+    assert unready.status_code == 503
+    assert unready.json() == {"status": "not ready", "postgres": "ok", "redis": "unreachable"}
+
+
+def test_a_redis_that_does_not_let_us_in_is_told(serve: Serve, settings: Settings) -> None:
+    assert settings.redis_url
+    stranger = settings.redis_url.get_secret_value().replace("redis://:", "redis://:not-")
+    client = serve(settings.model_copy(update={"redis_url": SecretStr(stranger)}))
+    answer = client.get("/readyz")
+    assert answer.json() == {"status": "not ready", "postgres": "ok", "redis": "misconfigured"}
+
+
+def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Settings) -> None:
+    away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
+    hinter = Hinter(make_app(away))
+    started = time.monotonic()
+    for _ in range(1000):
+        hinter.hint("ingest")
+    assert time.monotonic() - started < 1
+    # and the door's end waits for the one on its way alone
+    hinter.close()
+    assert time.monotonic() - started < 10
+
+
+def test_a_transaction_is_tried_three_times_and_an_outage_once() -> None:
+    tried: list[type[Exception]] = []
+
+    def fail(error: type[Exception]) -> None:
+        tried.append(error)
+        raise error
+
+    with pytest.raises(Retryable):
+        persistently(lambda: fail(Retryable))
+    assert len(tried) == 3
+    with pytest.raises(DatabaseUnavailable):
+        persistently(lambda: fail(DatabaseUnavailable))
+    assert len(tried) == 4
+    # whoever is told to come again is told when
+    problem = as_problem(Retryable("deadlock detected, process 4711"))
+    assert (problem.status, problem.headers) == (503, {"Retry-After": "1"})
+    assert "4711" not in problem.detail
+
+
+def test_a_database_at_another_migration_is_told(
+    client: httpx.Client, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as server:
+        server.execute("UPDATE alembic_version SET version_num = '0000'")
+    told = client.get("/readyz").json()
+    assert (told["status"], told["postgres"], told["redis"]) == ("not ready", "outdated", "ok")
+    assert "backscroll db upgrade" in told["remedy"]
+    # and nothing is tried on them
+    refused = client.post("/v1/messages", json=body())
+    assert "Retry-After" in refused.headers
+    assert "not those that this version needs" in problem_of(refused, 503)["detail"]
+
+
+def test_a_login_that_walls_do_not_hold_is_refused(
+    serve: Serve, settings: Settings, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    superuser = SecretStr(postgres.superuser_dsn(database_name))
+    with pytest.raises(AssertionError, match="did not start"):
+        serve(settings.model_copy(update={"database_url": superuser}))
+
+
+def test_a_defect_tells_the_sender_an_id_and_nothing_else(
+    client: httpx.Client,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    # Given a table that is gone, which nothing foresees
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as server:
+        server.execute("DROP TABLE arrivals")
+    answer = client.post("/v1/messages", json=body(said(1, "quiet words")), headers={"X-Request-ID": "r-500"})
+    problem = problem_of(answer, 500)
+    assert problem["type"] == "urn:backscroll:problem:internal"
+    assert "arrivals" not in answer.text
+    # and the log has where it happened by that id, but not what was said
+    logged = capfd.readouterr().out
+    assert "r-500" in logged
+    assert "UndefinedTable" in logged or "42P01" in logged
+    assert "backlog.py" in logged
+    assert "quiet" not in logged
+
+
+def test_senders_wait_while_the_workers_are_behind(
+    serve: Serve, settings: Settings, database: Database, rules: Rules
+) -> None:
+    client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
+    # Given more messages than may wait
+    assert client.post("/v1/messages", json=body(*(said(n) for n in range(4)))).status_code == 202
+    time.sleep(1.1)
+    # Then no more are taken
+    answer = client.post("/v1/messages", json=body(said(5)))
+    problem = problem_of(answer, 503)
+    assert problem["type"] == "urn:backscroll:problem:overloaded"
+    assert "3 messages" in problem["detail"]
+    assert int(answer.headers["retry-after"]) > 0
+    # until they are placed
+    with database.tenant(TENANT) as connection:
+        place.place(connection, TENANT, {CHAT: None}, rules)
+    time.sleep(1.1)
+    assert client.post("/v1/messages", json=body(said(5))).status_code == 202
+
+
+def test_a_chat_that_is_given_up_closes_the_door_to_nobody(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
+    # Given more messages than may wait, of a chat that cannot be placed
+    assert client.post("/v1/messages", json=body(*(said(n) for n in range(4)))).status_code == 202
+    with database.maintenance() as connection:
+        connection.execute(text("UPDATE work SET due_at = NULL, dead_at = now() WHERE kind = 'ingest'"))
+    time.sleep(1.1)
+    # Then other chats are heard
+    assert client.post("/v1/messages", json=body(said(5), chat="test:other")).status_code == 202
+
+
+def test_a_large_request_that_ends_midway_goes_on_where_it_ended(
+    serve: Serve, settings: Settings, database: Database, postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    client = serve(settings)
+    assert client.post("/v1/messages", json=body(said(0))).status_code == 202
+    request = body(*(said(n) for n in range(1, 1001)))
+    answers: list[httpx.Response] = []
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
+        # Given somebody who keeps the last message from being stored
+        rival.execute(
+            """
+            INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at)
+            VALUES (%s, %s, 'm1000', 'test:rival', 'user', 'mine', 1, now())
+            """,
+            [TENANT, CHAT],
+        )
+        sending = threading.Thread(target=lambda: answers.append(client.post("/v1/messages", json=request)))
+        sending.start()
+        # When the connection to Postgres is lost while it waits
+        with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as observer:
+            while not (waits := observer.execute("SELECT pid FROM pg_locks WHERE NOT granted").fetchone()):
+                time.sleep(0.01)
+            observer.execute("SELECT pg_terminate_backend(%s)", [waits[0]])
+        sending.join()
+        rival.rollback()
+    # Then the sender is told to come again, and nothing that is not so
+    problem = problem_of(answers[0], 503)
+    assert "send the same request again" in problem["detail"].lower()
+    assert "nothing was" not in problem["detail"].lower()
+    with database.tenant(TENANT) as connection:
+        stored = connection.execute(text("SELECT count(*) FROM messages")).scalar_one()
+    assert 1 < stored < 1001
+    # and the same again stores the rest, once
+    again = client.post("/v1/messages", json=request).json()
+    assert (again["accepted"], again["duplicates"]) == (1001 - stored, stored - 1)
+    with database.tenant(TENANT) as connection:
+        assert connection.execute(text("SELECT count(*) FROM messages")).scalar_one() == 1001
+        assert connection.execute(text("SELECT count(*) FROM arrivals")).scalar_one() == 1001
+        counted = connection.execute(text("SELECT sum(value) FROM daily_counters")).scalar_one()
+    assert counted == 1001

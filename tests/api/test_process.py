@@ -1,0 +1,142 @@
+"""The door as a process of its own, as uvicorn starts it: settings, logs, warm model, a clean end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ops.embedded.ports import free_port
+from schemas.settings import Settings
+from tests.api.conftest import body, said
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def environment(settings: Settings, **changes: str) -> dict[str, str]:
+    assert settings.database_url
+    assert settings.redis_url
+    assert settings.api_key
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BACKSCROLL_")}
+    return kept | {
+        "BACKSCROLL_DATABASE_URL": settings.database_url.get_secret_value(),
+        "BACKSCROLL_REDIS_URL": settings.redis_url.get_secret_value(),
+        "BACKSCROLL_API_KEY": settings.api_key.get_secret_value(),
+        "BACKSCROLL_EMBEDDING_PROVIDER": "deterministic",
+        **changes,
+    }
+
+
+def start(port: int, environment: dict[str, str], log: Path, processes: int = 1) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "workers.api", "--port", str(port), "--processes", str(processes)]
+    with log.open("wb") as out:
+        return subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=out, stderr=out)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "door.log"
+
+
+@pytest.fixture
+def door(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+    port = free_port()
+    process = start(port, environment(settings), log)
+    try:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers={"Authorization": "Bearer test-key"}
+        ) as client:
+            while True:
+                assert process.poll() is None, log.read_text()
+                try:
+                    client.get("/healthz")
+                    break
+                except httpx.ConnectError:
+                    time.sleep(0.05)
+            yield process, client
+    finally:
+        process.kill()
+        process.wait()
+
+
+def records(log: Path) -> list[dict[str, Any]]:
+    # every line of it, from its first
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
+    door: tuple[subprocess.Popen[bytes], httpx.Client], log: Path
+) -> None:
+    process, client = door
+    client.post(
+        "/v1/messages?note=private", json=body(said(1, "quiet words")), headers={"X-Request-ID": "r-1"}
+    )
+    client.post("/v1/messages", content=b'{"quiet": "words"', headers={"X-Request-ID": "r-2"})
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) in (0, -signal.SIGTERM)
+    assert "embedder_ready" in {entry["event"] for entry in records(log)}
+    requests = {entry["request_id"]: entry for entry in records(log) if entry["event"] == "request"}
+    assert requests["r-1"]["status"] == 202
+    assert requests["r-1"]["path"] == "/v1/messages"
+    assert requests["r-1"]["milliseconds"] > 0
+    assert requests["r-2"]["status"] == 422
+    for secret in ("quiet", "private", "test-key"):
+        assert secret not in log.read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"BACKSCROLL_API_KEY": ""}, "BACKSCROLL_API_KEY is not set"),
+        ({"BACKSCROLL_DATABASE_URL": "mysql://x"}, "postgresql://"),
+    ],
+)
+def test_wrong_settings_end_it_with_one_clear_line(
+    settings: Settings, log: Path, change: dict[str, str], told: str, processes: int
+) -> None:
+    process = start(free_port(), environment(settings, **change), log, processes)
+    assert process.wait(timeout=60) == 1
+    assert told in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def test_the_description_is_complete_and_refers_to_nothing_that_is_not_there(
+    client: httpx.Client,
+) -> None:
+    described = client.get("/openapi.json").json()
+    assert {re.split(r"/(?=\{)", path)[0] for path in described["paths"]} == {
+        *("/healthz", "/readyz", "/v1/messages", "/v1/context", "/v1/search", "/v1/more"),
+        *("/v1/memories", "/v1/documents", "/v1/users", "/v1/chats"),
+        *("/v1/contexts", "/v1/forget", "/v1/sessions", "/v1/queries", "/v1/status"),
+    }
+    schemas = described["components"]["schemas"]
+    references = set(_references(described))
+    assert {name.rpartition("/")[2] for name in references} <= schemas.keys()
+    assert {"IngestPayload", "ContextQuery", "Context", "Problem"} <= schemas.keys()
+    examples = described["paths"]["/v1/messages"]["post"]["requestBody"]["content"]["application/json"]
+    for example in examples["examples"].values():
+        assert client.post("/v1/messages", json=example["value"]).status_code == 202
+    examples = described["paths"]["/v1/context"]["post"]["requestBody"]["content"]["application/json"]
+    for example in examples["examples"].values():
+        assert client.post("/v1/context", json=example["value"]).status_code == 200
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "$ref":
+                yield inner
+            else:
+                yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)

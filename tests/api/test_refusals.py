@@ -1,0 +1,269 @@
+"""What is turned down, and that it is told in one shape, with the field and the limit."""
+
+import json
+import socket
+import time
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from pipeline.store.database import Database
+from schemas.errors import SettingsError
+from schemas.settings import Settings
+from tests.api.conftest import CHAT, body, problem_of, said
+from tests.conftest import TENANT
+from workers.api.app import make_web_app
+from workers.api.bodies import MAX_BODY_BYTES
+from workers.api.linger import LINGER_BYTES
+
+PATHS = ("/v1/messages", "/v1/context")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer wrong-key", "Bearer test-key2", "Basic dGVzdC1rZXk=", "Bearer é"],
+)
+def test_without_the_key_nobody_comes_in(
+    standing_client: httpx.Client, path: str, authorization: str | None
+) -> None:
+    headers = [] if authorization is None else [(b"Authorization", authorization.encode("latin-1"))]
+    answer = httpx.post(str(standing_client.base_url).rstrip("/") + path, json=body(), headers=headers)
+    problem = problem_of(answer, 401)
+    assert problem["type"] == "urn:backscroll:problem:unauthorized"
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert "test-key" not in answer.text
+
+
+@pytest.mark.parametrize("key", [None, "", "  "])
+def test_without_a_configured_key_the_door_does_not_open(settings: Settings, key: str | None) -> None:
+    configured = Settings(_env_file=None, **(settings.model_dump(exclude={"api_key"}) | {"api_key": key}))
+    with pytest.raises(SettingsError, match="BACKSCROLL_API_KEY"):
+        make_web_app(configured)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "limit"),
+    [
+        ({"content": None}, "messages.0.content", "string"),
+        ({"content": "x" * 65_537}, "messages.0.content", "65536"),
+        ({"sent_at": "yesterday"}, "messages.0.sent_at", "ISO 8601"),
+        ({"sent_at": "2026-03-02T18:00:00"}, "messages.0.sent_at", "time zone"),
+        ({"external_id": ""}, "messages.0.external_id", "at least 1"),
+        ({"external_id": "x" * 256}, "messages.0.external_id", "255"),
+        ({"role": "boss"}, "messages.0.role", "assistant"),
+        ({"position": -1}, "messages.0.position", "0"),
+        ({"metadata": {"a": "x" * 20_000}}, "messages.0.metadata", "16384"),
+        ({"external_id": 1.0}, "messages.0.external_id", "string"),
+        ({"sender_id": True}, "messages.0.sender_id", "string"),
+        ({"colour": "red"}, "messages.0.colour", "not known"),
+        ({"sendername": "Ann"}, "messages.0.sendername", "did you mean sender_name?"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(
+    standing_client: httpx.Client, change: dict[str, Any], field: str, limit: str
+) -> None:
+    problem = problem_of(standing_client.post("/v1/messages", json=body(said(1) | change)), 422)
+    assert problem["field"] == field
+    assert limit in problem["detail"]
+
+
+def test_a_misspelt_field_is_named_whatever_else_is_wrong(standing_client: httpx.Client) -> None:
+    wrong = said(1, contant="hi")
+    del wrong["content"]
+    problem = problem_of(standing_client.post("/v1/messages", json=body(wrong)), 422)
+    assert problem["detail"] == (
+        "messages.0.content is missing; messages.0.contant is not known, did you mean content?"
+    )
+    # of many problems, too
+    for name in ("external_id", "sender_id", "sent_at"):
+        del wrong[name]
+    problem = problem_of(
+        standing_client.post("/v1/messages", json=body(wrong | {"role": "boss", "position": -1})), 422
+    )
+    assert "contant is not known" in problem["detail"]
+    assert "(and " in problem["detail"]
+
+
+def test_ids_that_are_numbers_are_taken_as_their_digits(client: httpx.Client, database: Database) -> None:
+    sent = {"chat": -100420, "messages": said(1, external_id=4711, sender_id=11)}
+    assert client.post("/v1/messages", json=sent).status_code == 202
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(text("SELECT chat_id, external_id, sender_id FROM messages")).one()
+    assert tuple(row) == ("-100420", "4711", "11")
+    asked = client.post("/v1/context", json={"chat_id": -100420, "query": "hello?", "user_id": 11})
+    assert asked.json()["messages"][-1]["content"] == "Ann: hello?"
+
+
+@pytest.mark.parametrize(
+    ("sent", "limit"),
+    [([], "at least 1 item, not 0"), ([{}] * 1001, "1001 items; at most 1000")],
+    ids=["none", "too many"],
+)
+def test_messages_are_counted_as_items(standing_client: httpx.Client, sent: Any, limit: str) -> None:
+    problem = problem_of(standing_client.post("/v1/messages", json={"chat": CHAT, "messages": sent}), 422)
+    assert limit in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "field"),
+    [
+        ({}, "chat"),
+        ({"chat": CHAT}, "messages"),
+        ({"chat": CHAT, "messages": []}, "messages"),
+        ({"chat": CHAT, "messages": [{"external_id": str(n)} for n in range(1001)]}, "messages"),
+        ({"chat": "", "messages": [said(1)]}, "chat.chat_id"),
+        ({"chat": {"chat_id": CHAT, "time_zone": "Mars/Base"}, "messages": [said(1)]}, "chat.time_zone"),
+        ({"chat": {"chat_id": CHAT, "language": "klingon"}, "messages": [said(1)]}, "chat.language"),
+        ({"v": 2, "chat": CHAT, "messages": [said(1)]}, "v"),
+        ([], "body"),
+        (None, "body"),
+        ("hello", "body"),
+    ],
+)
+def test_a_body_of_another_form_is_refused(standing_client: httpx.Client, sent: Any, field: str) -> None:
+    problem = problem_of(standing_client.post("/v1/messages", json=sent), 422)
+    assert problem["field"].startswith(field)
+
+
+HOSTILE = {
+    "nothing": b"",
+    "not JSON": b"{'chat': 1}",
+    "cut off": b'{"chat": "a", "messages": [',
+    "not UTF-8": b'{"chat": "\xff\xfe"}',
+    "UTF-16": '{"chat": "a"}'.encode("utf-16"),
+    "nested deeply": b"[" * 200_000,
+    "nested": b'{"chat": "a", "messages": ' + b"[" * 900 + b"]" * 900 + b"}",
+    "NaN": b'{"chat": "a", "messages": [NaN]}',
+    "infinite": b'{"chat": "a", "messages": [1e999]}',
+    "a very long number": b'{"chat": ' + b"9" * 100_000 + b"}",
+    "a form": b"chat=a&messages=b",
+    "compressed": b"\x1f\x8b\x08\x00\x00\x00\x00\x00",
+    "a field of half a character": b'{"chat": {"chat_id": "a", "\\ud800": 1}, "messages": []}',
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_body_is_a_problem_of_its_sender(
+    standing_client: httpx.Client, path: str, content: bytes
+) -> None:
+    problem = problem_of(standing_client.post(path, content=content), 422)
+    assert problem["field"]
+    assert len(problem["detail"]) <= 1000
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1e999", "NaN", "Infinity"])
+def test_numbers_that_postgres_cannot_keep_are_refused(standing_client: httpx.Client, value: str) -> None:
+    content = json.dumps(body(said(1, metadata={"n": "HERE"}))).replace('"HERE"', value)
+    assert problem_of(standing_client.post("/v1/messages", content=content), 422)["field"] == "body"
+
+
+def test_characters_that_postgres_cannot_store_are_left_out(client: httpx.Client, database: Database) -> None:
+    strange = said(1, "a\x00b\ud800c", sender_name="An\x00n", metadata={"k\x00": ["\udfff"]})
+    answer = client.post(
+        "/v1/messages", content=json.dumps(body(strange, chat={"chat_id": CHAT, "title": "\x00"}))
+    )
+    assert answer.status_code == 202, answer.text
+    with database.tenant(TENANT) as connection:
+        row = connection.execute(text("SELECT content, sender_name, metadata FROM messages")).one()
+    assert tuple(row) == ("abc", "Ann", {"k": [""]})
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=10,
+)
+NAMES = st.sampled_from([*said(1), "position", "agent_id", "session_key", "closes_session", "metadata"])
+
+
+@examples(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.dictionaries(NAMES, ANYTHING, min_size=1, max_size=3))
+def test_whatever_stands_in_a_field_it_is_accepted_or_refused(
+    standing_client: httpx.Client, changes: dict[str, Any]
+) -> None:
+    answer = standing_client.post("/v1/messages", content=json.dumps(body(said(1) | changes)))
+    if answer.status_code != 202:
+        problem_of(answer, 422)
+
+
+def test_a_body_over_the_limit_is_refused_by_what_it_states(standing_client: httpx.Client) -> None:
+    # Given a sender that announces 8 MiB and a byte, and waits before it sends them
+    host, port = standing_client.base_url.host, standing_client.base_url.port
+    with socket.create_connection((host, port or 80), timeout=10) as connection:
+        connection.sendall(
+            b"POST /v1/messages HTTP/1.1\r\nHost: door\r\nAuthorization: Bearer test-key\r\n"
+            + f"Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n".encode()
+        )
+        # Then it is told before a byte of them was read
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += connection.recv(65536)
+    assert b" 413 " in answer.splitlines()[0]
+    assert str(MAX_BODY_BYTES).encode() in answer
+
+
+def test_a_body_without_a_stated_size_is_refused_where_it_passes_the_limit(
+    standing_client: httpx.Client,
+) -> None:
+    sent = 0
+
+    def endless() -> Any:
+        nonlocal sent
+        while sent < 100 * MAX_BODY_BYTES:
+            sent += 65536
+            yield b" " * 65536
+
+    try:
+        answer = standing_client.post("/v1/messages", content=endless())
+    except (httpx.WriteError, httpx.ReadError):
+        # the connection was closed while we were still sending
+        pass
+    else:
+        problem_of(answer, 413)
+    # what is read on is thrown away, and has its end
+    assert sent < MAX_BODY_BYTES + 2 * LINGER_BYTES
+    assert standing_client.get("/healthz").status_code == 200
+
+
+def test_a_body_at_the_limit_is_read(standing_client: httpx.Client) -> None:
+    content = json.dumps(body()).encode()
+    answer = standing_client.post("/v1/messages", content=content + b" " * (MAX_BODY_BYTES - len(content)))
+    assert answer.status_code == 202
+    problem = problem_of(standing_client.post("/v1/messages", content=content + b" " * MAX_BODY_BYTES), 413)
+    assert str(MAX_BODY_BYTES) in problem["detail"]
+
+
+def test_a_body_is_not_read_for_somebody_without_the_key(standing_client: httpx.Client) -> None:
+    host, port = standing_client.base_url.host, standing_client.base_url.port
+    with socket.create_connection((host, port or 80), timeout=10) as connection:
+        connection.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: door\r\nContent-Length: 1000000\r\n\r\n")
+        assert b" 401 " in connection.recv(65536)
+
+
+def test_a_sender_that_stalls_is_told_so(
+    standing_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.api.bodies.BODY_SECONDS", 0.2)
+    host, port = standing_client.base_url.host, standing_client.base_url.port
+    started = time.monotonic()
+    with socket.create_connection((host, port or 80), timeout=10) as connection:
+        connection.sendall(
+            b"POST /v1/messages HTTP/1.1\r\nHost: door\r\nAuthorization: Bearer test-key\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        assert b" 408 " in connection.recv(65536)
+    assert time.monotonic() - started < 5
+
+
+def test_no_such_path_and_no_such_method_are_told_in_the_same_shape(standing_client: httpx.Client) -> None:
+    assert problem_of(standing_client.get("/v1/nothing"), 404)["type"] == "urn:backscroll:problem:not-found"
+    answer = standing_client.get("/v1/messages")
+    assert problem_of(answer, 405)["type"] == "urn:backscroll:problem:method-not-allowed"
+    assert answer.headers["allow"] == "POST"

@@ -1,0 +1,70 @@
+"""What a bot relies on when it searches, and when it asks for more."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import body, problem_of, said
+
+CHAT = "test:searched"
+
+
+@pytest.fixture(scope="module")
+def house(standing_client: httpx.Client) -> httpx.Client:
+    """A door behind which a chat has been going on."""
+    lines = ["The boiler shows E41.", "We have it repaired on Monday.", "And Sardinha needs cat food."]
+    sent = body(*(said(n, line) for n, line in enumerate(lines)), chat=CHAT)
+    standing_client.post("/v1/messages", json=sent)
+    return standing_client
+
+
+def search(client: httpx.Client, query: str = "e41", **fields: Any) -> httpx.Response:
+    return client.post("/v1/search", json={"chat_id": CHAT, "query": query, "mode": "exact"} | fields)
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "similar", "topic", "contextual", "exact"])
+def test_every_mode_answers_with_the_same_fields(house: httpx.Client, mode: str) -> None:
+    answer = search(house, mode=mode)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert found.keys() == {
+        "mode",
+        "hits",
+        "sessions",
+        "related",
+        "fell_back",
+        "searched_back_to",
+        "vector_search",
+        "degraded",
+    }
+    assert found["vector_search"] == ("exact" if mode in {"similar", "hybrid", "contextual"} else None)
+    assert found["mode"] == mode
+
+
+def test_a_hit_is_the_whole_message_and_where_it_stands(house: httpx.Client) -> None:
+    (hit,) = search(house).json()["hits"]
+    assert (hit["text"], hit["speaker"], hit["external_id"]) == ("The boiler shows E41.", "Ann", "m0")
+    assert {"kind", "id", "session_id", "at", "preview", "rank", "score", "components", "role"} <= hit.keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"limit": 101}, "limit"), ({"mode": "wild"}, "mode"), ({"query": ""}, "query"), ({"x": 1}, "x")],
+)
+def test_a_wrong_search_is_told_what_is_wrong(
+    house: httpx.Client, change: dict[str, Any], field: str
+) -> None:
+    problem = problem_of(search(house, **change), 422)
+    assert problem["field"] == field
+    if field == "limit":
+        assert "100" in problem["detail"]
+
+
+def test_chats_and_sessions_that_are_not_there_are_not_found(house: httpx.Client) -> None:
+    assert "test:elsewhere" in problem_of(search(house, chat_id="test:elsewhere"), 404)["detail"]
+    problem_of(search(house, session_id=1_000_000), 404)
+    more = house.post("/v1/more", json={"chat_id": CHAT, "session_id": 1_000_000})
+    problem_of(more, 404)
+    refused = house.post("/v1/search", json={"chat_id": CHAT, "query": "x"}, headers={"Authorization": "no"})
+    problem_of(refused, 401)

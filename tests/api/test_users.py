@@ -1,0 +1,105 @@
+"""What a bot relies on when it links people, writes memories by hand, and says who is in a chat."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import body, problem_of, said
+
+
+@pytest.fixture(scope="module")
+def house(standing_client: httpx.Client) -> httpx.Client:
+    """A door behind which Ann and Bob talk."""
+    standing_client.post("/v1/messages", json=body(said(1), said(2, sender_id="test:bob"), chat="test:users"))
+    return standing_client
+
+
+def outcome(answer: httpx.Response, status: int = 200) -> Any:
+    assert answer.status_code == status, answer.text
+    return answer.json()["outcome"]
+
+
+def test_people_are_linked_merged_shown_and_unlinked(house: httpx.Client) -> None:
+    assert outcome(house.put("/v1/users/ann/senders/test:ann")) == "linked"
+    assert outcome(house.put("/v1/users/ann/senders/test:ann")) == "unchanged"
+    assert outcome(house.put("/v1/users/anna/senders/matrix:@ann/home")) == "linked"
+    assert outcome(house.post("/v1/users/anna/merge", json={"into": "ann"})) == "merged"
+    user = house.get("/v1/users/matrix:@ann%3Ahome").json()
+    assert user["senders"] == []
+    user = house.get("/v1/users/test:ann").json()
+    assert (user["user_id"], user["senders"]) == ("ann", ["anna", "matrix:@ann/home", "test:ann"])
+    assert (user["chats"], user["remembered"]) == (1, True)
+    for sender in ("anna", "matrix:@ann/home", "test:ann"):
+        assert outcome(house.delete(f"/v1/users/ann/senders/{sender}")) == "unlinked"
+        assert outcome(house.delete(f"/v1/users/ann/senders/{sender}")) == "unchanged"
+
+
+def test_memories_are_written_by_hand_listed_and_deleted(house: httpx.Client) -> None:
+    tea = {"scope": "user", "user_id": "test:bob", "content": "Prefers tea."}
+    first = house.post("/v1/memories", json=tea)
+    assert outcome(first, 201) == "new"
+    assert outcome(house.post("/v1/memories", json=tea)) == "known"
+    judged = tea | {"content": "Has a boat.", "type": "fact"}
+    assert outcome(house.post("/v1/memories", json=judged), 201) == "new"
+    house.put("/v1/users/bob/senders/test:bob")
+    listed = house.get("/v1/memories", params={"user_id": "bob"}).json()["memories"]
+    found = [(m["content"], m["type"], m["importance"]) for m in listed]
+    assert found == [("Has a boat.", "fact", 1.0), ("Prefers tea.", "manual", 5.0)]
+    page = house.get("/v1/memories", params={"user_id": "bob", "limit": 1, "after": listed[0]["id"]}).json()
+    assert [m["id"] for m in page["memories"]] == [first.json()["id"]]
+    asked = {"chat_id": "test:users", "query": "tea or coffee?", "user_id": "bob"}
+    assert "Prefers tea." in house.post("/v1/context", json=asked).json()["text"]
+    assert outcome(house.delete(f"/v1/memories/{first.json()['id']}")) == "deleted"
+    problem_of(house.delete(f"/v1/memories/{first.json()['id']}"), 404)
+
+
+def test_members_are_told_and_shown(house: httpx.Client) -> None:
+    assert house.get("/v1/chats/test:users/members").json()["members"] == ["test:ann", "test:bob"]
+    told = house.put("/v1/chats/test:users/members", json={"members": ["test:ann", "test:cy"]}).json()
+    assert told == {"chat_id": "test:users", "members": ["test:ann", "test:cy"], "unnamed": False}
+    problem_of(house.put("/v1/chats/test:nowhere/members", json={"members": []}), 404)
+    problem_of(house.get("/v1/chats/test:nowhere/members"), 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "field"),
+    [
+        ("PUT", f"/v1/users/{'x' * 256}/senders/a", None, "user_id"),
+        ("PUT", f"/v1/users/a/senders/{'x' * 256}", None, "sender_id"),
+        ("POST", "/v1/users/a/merge", {}, "into"),
+        ("POST", "/v1/users/a/merge", {"into": "x" * 256}, "into"),
+        ("POST", "/v1/memories", {"scope": "user", "content": "x"}, "body"),
+        ("POST", "/v1/memories", {"scope": "organization", "content": " "}, "content"),
+        ("POST", "/v1/memories", {"scope": "organization", "content": "x" * 65537}, "content"),
+        ("POST", "/v1/memories", {"scope": "organization", "content": "x", "importance": 11}, "importance"),
+        (
+            "POST",
+            "/v1/memories",
+            {"scope": "organization", "content": "x", "learned_in": "no:1"},
+            "learned_in",
+        ),
+        (
+            "POST",
+            "/v1/memories",
+            {"scope": "organization", "content": "x", "metadata": {"a": "x" * 20_000}},
+            "metadata",
+        ),
+        ("POST", "/v1/memories", {"scope": "session", "content": "x", "session_id": 4711}, "session_id"),
+        ("GET", "/v1/memories?limit=501", None, "limit"),
+        ("GET", "/v1/memories?surprise=1", None, "surprise"),
+        ("DELETE", "/v1/memories/not-an-id", None, "id"),
+        ("PUT", "/v1/chats/test:users/members", {"members": ["x"] * 10_001}, "members"),
+        ("PUT", "/v1/chats/test:users/members", {"members": [""]}, "members"),
+    ],
+)
+def test_what_is_wrong_is_named(house: httpx.Client, method: str, path: str, sent: Any, field: str) -> None:
+    problem = problem_of(house.request(method, path, json=sent), 422)
+    assert problem["field"].startswith(field), problem
+
+
+def test_what_may_be_asked_is_described(house: httpx.Client) -> None:
+    paths = house.get("/openapi.json").json()["paths"]
+    parameters = {p["name"] for p in paths["/v1/memories"]["get"]["parameters"]}
+    assert {"scope", "user_id", "chat_id", "after", "limit"} <= parameters
+    assert "requestBody" in paths["/v1/memories"]["post"]

@@ -1,0 +1,71 @@
+"""Around every request: an id that follows it to the last task, one line in the log, and a last resort.
+
+An ASGI middleware. The line holds no body, no query string and no header.
+"""
+
+import re
+import time
+import uuid
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from workers.api.errors import as_response, internal_problem, tell_defect
+from workers.signals import REQUEST_ID
+
+log = structlog.get_logger("backscroll.access")
+
+HEADER = "X-Request-ID"
+# It goes into logs, task headers and the database: nothing that could be mistaken there.
+_ACCEPTABLE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+MAX_PATH_CHARS = 200
+# asked for every few seconds by whoever watches us
+QUIET = {"/healthz", "/readyz"}
+
+
+class Access:
+    """Gives each request its id and its line."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(HEADER, "")
+        request_id = given if _ACCEPTABLE.fullmatch(given) else uuid.uuid4().hex
+        started = time.perf_counter()
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = request_id
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(**{REQUEST_ID: request_id}):
+            try:
+                await self.app(scope, receive, send_with_id)
+            except ClientDisconnect:
+                log.info("client_left")
+            except Exception as error:
+                tell_defect(error)
+                if status:
+                    # half an answer is out: only a broken connection tells that the rest will not come
+                    raise
+                await as_response(internal_problem())(scope, receive, send_with_id)
+            finally:
+                path = scope["path"]
+                (log.debug if path in QUIET else log.info)(
+                    "request",
+                    method=scope["method"],
+                    path=path[:MAX_PATH_CHARS],
+                    status=status,
+                    milliseconds=round((time.perf_counter() - started) * 1000, 1),
+                    client=(scope.get("client") or ("",))[0],
+                )
