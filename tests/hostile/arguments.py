@@ -117,10 +117,10 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "into: str": lambda a: a.chat_id,
     "some": lambda a: a.sessions,
     "messages: int": lambda _: 100,
-    "store.moving.copies.derived": lambda _: "import:",
-    "moving.admit.key": lambda _: bytes(32),
-    "users.merge.into": lambda a: a.name("users", "user_id"),
-    "users.merge.user_id": lambda a: a.name("user_senders", "sender_id"),
+    "store.chat_moves.copies.derived": lambda _: "import:",
+    "ingest.chat_moves.admit.key": lambda _: bytes(32),
+    "people.identities.merge.into": lambda a: a.name("users", "user_id"),
+    "people.identities.merge.user_id": lambda a: a.name("user_senders", "sender_id"),
     "agent_id: str | None": lambda a: a.maybe("memories", "agent_id"),
     "names": lambda a: a.names("messages", "sender_name"),
     "external_id": lambda a: a.name("messages", "external_id"),
@@ -233,9 +233,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
             aliases=tuple(a.names("messages", "external_id")),
         )
     ],
-    "reimporting.find_renamed.names": lambda _: frozenset(),
+    "ingest.reimport.find_renamed.names": lambda _: frozenset(),
     "tally": lambda a: Tally(chats={each: ChatTally(chat_id=each) for each in a.names("chats", "chat_id")}),
-    "documents.keep.chunks": lambda a: [a.text or "?"],
+    "memories.documents.keep.chunks": lambda a: [a.text or "?"],
     "store.documents.put.chunks": lambda a: [
         (uuid4(), a.known.one("memories", "content_hash"), a.text or "?")
     ],
@@ -275,7 +275,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.tenants.set_setting.name": lambda a: a.text,
     "value": lambda a: a.text,
     "claim": lambda a: a.claims[0],
-    "suspects.place_each.put": lambda _: lambda _connection, _arrival: set(),
+    "ingest.suspects.place_each.put": lambda _: lambda _connection, _arrival: set(),
     # the query log
     "context_id": lambda a: a.name("query_log", "context_id"),
     "context": lambda a: Context(
@@ -286,13 +286,13 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         used_tokens=0,
         budget=1,
     ),
-    "querylog.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
-    "store.querylog.insert.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
+    "context.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
+    "store.query_log.insert.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],
     "memory_id": lambda a: a.known.one("memories", "id"),
     "memory_ids": lambda a: [str(each) for each in a.ids("memories")],
-    "store.querylog.hold.messages": lambda a: a.ids("messages"),
+    "store.query_log.hold.messages": lambda a: a.ids("messages"),
     "gone": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "texts": lambda a: [] if a.theme.empty else [a.text],
     "user_ids": lambda a: a.names("query_log", "user_id"),
@@ -300,9 +300,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     # work, backfills, receipts
     "kind": lambda a: "embed" if a.theme.text is None else a.theme.text,
     "kind: str | None": lambda a: a.maybe("work", "kind"),
-    "tombstones.stands.kind": lambda _: "message",
+    "people.suppression.stands.kind": lambda _: "message",
     "key": lambda a: a.name("work", "key"),
-    "tombstones.admit.key": lambda _: bytes(32),
+    "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
     "owed": lambda a: [
         jobs.Owed(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)

@@ -28,16 +28,16 @@ from tests.hostile.victims import MALLORY, SECRET, VICTIM
 
 # They serve all tenants as the maintenance role, which reads no text, or the owner of the tables: never a tenant.
 EXEMPT = {
-    "ledger.run": "claims the work of all tenants as maintenance; its handlers are walked",
-    "ledger.give_back": "releases claims as maintenance; its statement is walked",
-    "ledger.finish": "its statement, store.work.finish, is walked",
-    "store.accepting.begin": "says which tenant is served, as `Database.tenant` does; ingest.accept is walked",
-    "sweep.sweep": "looks over all tenants as maintenance; its statements are walked",
-    "checkup.mend_indexes": "the owner's",
+    "jobs.runner.run": "claims the work of all tenants as maintenance; its handlers are walked",
+    "jobs.runner.give_back": "releases claims as maintenance; its statement is walked",
+    "jobs.runner.finish": "its statement, store.jobs.finish, is walked",
+    "store.accepting.begin": "says which tenant is served, as `Database.tenant` does; ingest.accept.accept is walked",
+    "operations.sweep.sweep": "looks over all tenants as maintenance; its statements are walked",
+    "operations.doctor.collect.mend_indexes": "the owner's",
     "store.spaces.build_index": "the owner's",
     "store.spaces.drop_index": "the owner's",
     "store.spaces.register": "the owner's",
-    "store.health.rebuild": "the owner's",
+    "store.checks.rebuild": "the owner's",
 }
 # What a hostile call may end with, and no row of another tenant told by it.
 REFUSALS = (BackscrollError, SQLAlchemyError, psycopg.Error, ValidationError, ValueError)
