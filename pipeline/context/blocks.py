@@ -8,11 +8,10 @@ from datetime import datetime, tzinfo
 
 from pipeline.context.packing import Entry, Section
 from pipeline.context.replies import speaking
-from pipeline.question.parse import DAYS
 from pipeline.retrieval.found import Remembered, SessionCard
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import excerpt, truncate
-from pipeline.text.calendar import MONTHS
+from pipeline.text.calendar import MONTHS, WEEKDAYS
 from pipeline.text.fencing import CLOSE, OPEN, harmless, visible
 from pipeline.text.tokens import Count, estimate, estimate_line
 from schemas.context import Item
@@ -33,7 +32,7 @@ HISTORY = "Recent messages:"
 # A name is free text of its owner's.
 NAME_CHARS = 60
 _MONTHS = [name.capitalize() for name in MONTHS]
-_WEEKDAYS = [name.capitalize() for name in DAYS]
+_WEEKDAYS = [name.capitalize() for name in WEEKDAYS]
 
 
 def called(name: str) -> str:

@@ -5,7 +5,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 
 from sqlalchemy import Connection
 
-from pipeline.question import parse, temporal_anchor
+from pipeline.question import temporal_anchor
 from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention, Timed, Told
 from pipeline.ranking import rank
@@ -95,7 +95,7 @@ def _days(text: str, said: datetime) -> tuple[datetime, datetime] | None:
         (_midnight(first, said), _midnight(first + timedelta(days=count), said))
         for first, count in calendar.days(text, said.date())
     ]
-    spans += [span for span in parse.dates(text, said, said) if span[1] - span[0] <= LONGEST]
+    spans += [span for span in calendar.dates(text, said, said)[0] if span[1] - span[0] <= LONGEST]
     if not spans:
         return None
     start, end = max(span[0] for span in spans), min(span[1] for span in spans)

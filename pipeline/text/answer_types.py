@@ -152,3 +152,45 @@ def asks_decision(text: str) -> bool:
     (True, False)
     """
     return _DECISION.search(text) is not None
+
+
+_ASKS_WHEN = re.compile(
+    r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b", re.IGNORECASE
+)
+_ASKS_NUMBER = re.compile(
+    r"\bhow (?:many|much|old|tall|big|long|far|often|heavy|aged|fast)\b|\bwhat time\b"
+    r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
+    re.IGNORECASE,
+)
+_ASKS_WHERE = re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE)
+_ASKS_WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
+_ASKS_NOW = re.compile(
+    r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
+    r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_when(question: str) -> bool:
+    """Whether a question asks for a time."""
+    return bool(_ASKS_WHEN.search(question))
+
+
+def asks_number(question: str) -> bool:
+    """Whether a question asks for a number, or what is mostly written in figures."""
+    return bool(_ASKS_NUMBER.search(question))
+
+
+def asks_where(question: str) -> bool:
+    """Whether a question asks for a place."""
+    return bool(_ASKS_WHERE.search(question))
+
+
+def asks_who(question: str) -> bool:
+    """Whether a question asks for a person."""
+    return bool(_ASKS_WHO.search(question))
+
+
+def asks_now(question: str) -> bool:
+    """Whether a question asks how things are in the end."""
+    return bool(_ASKS_NOW.search(question))

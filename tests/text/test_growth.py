@@ -129,7 +129,7 @@ def test_patterns_of_every_kind_are_tried() -> None:
     assert {
         "pipeline.text.sentences._END",
         "pipeline.text.fencing._OWN_TAG",
-        "pipeline.question.parse._DATES[0]",
+        "pipeline.text.calendar._DATES[0]",
         "pipeline.platforms.formats._KEY['guild']",
         "schemas.messages._UNSTORABLE",
         "workers.letters._VERSION",
@@ -228,7 +228,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "visible": fencing.visible,
     "without_recalled": lambda text: fencing.without_recalled(fencing.OPEN + text),
     "question": asked,
-    "dates of a question": lambda text: parse.dates(text, NOW, NOW),
+    "dates of a question": lambda text: calendar.dates(text, NOW, NOW),
     "sentences": sentences.sentences,
     "terms": lambda text: sentences.terms(sentences.words(text)),
     "summary": whole_summary,
