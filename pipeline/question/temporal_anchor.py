@@ -1,8 +1,7 @@
-"""Read off a question the event that it counts from: "before the trip", "since we moved", "the day after the launch".
+"""Find the event that a question is anchored to: "before the trip", "since we moved", "the day after the launch".
 
-An event is no date: when it was has to be found in what was said about it (`pipeline.retrieval.event_dating`).
-`mention` finds it in
-the question's words, English alone; `timed` says what the question then prefers.
+`mention` finds it in the question's words (English only), `pipeline.retrieval.event_dating` dates it from messages,
+`timed` says what the question then prefers.
 """
 
 import re
@@ -78,7 +77,7 @@ _LEADS_TRIED = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Mention:
-    """An event that a question names, and how the time that it asks about lies to it."""
+    """An event that a question names, and its relation to the time that is asked about."""
 
     relation: Relation
     # what it says of the event; two for `between`
@@ -92,7 +91,7 @@ class Mention:
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """When an event was, as a message tells it."""
+    """The date of an event, according to a message."""
 
     # the days that the message names, or the moment at which it was said
     start: datetime
@@ -105,7 +104,7 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True)
 class Timed:
-    """The time that a question counts from an event, as a preference."""
+    """A time relative to an event, as a preference."""
 
     mention: Mention
     told: tuple[Told, ...]
@@ -116,14 +115,14 @@ class Timed:
     fades_after: float
 
     def fit(self, at: datetime) -> float:
-        """1 inside the time, less the farther outside."""
+        """Return 1 inside the time, and less the farther outside."""
         if at < self.start:
             return _faded(self.start - at, self.fades_before)
         return _faded(at - self.end, self.fades_after) if at > self.end else 1.0
 
     @property
     def label(self) -> str:
-        """For people, as in `before the trip: 3 May 2026, said by Ana`."""
+        """Describe it for people, as in `before the trip: 3 May 2026, said by Ana`."""
         said = (
             f"{written(one.start.date())}{_until(one)}, said by {one.speaker}"
             + ("" if one.start.date() == one.said_at.date() else f" on {written(one.said_at.date())}")
@@ -133,7 +132,7 @@ class Timed:
 
 
 def mention(text: str) -> Mention | None:
-    """The event that a question counts from; None when it names none.
+    """Return the event that a question is anchored to, or None.
 
     >>> found = mention("What did we buy the week before the trip?")
     >>> found.relation, found.events, found.days, found.rest
@@ -158,7 +157,7 @@ def mention(text: str) -> Mention | None:
 
 
 def timed(mentioned: Mention, told: tuple[Told, ...]) -> Timed:
-    """What the question prefers, when its events were as they are told, in the order of `mentioned.events`."""
+    """Return what the question prefers, given its events' dates in the order of `mentioned.events`."""
     first = told[0]
     before, after = FADES_ACROSS, FADES_ACROSS
     days = timedelta(days=mentioned.days or 0)
@@ -210,6 +209,6 @@ def _midnight(at: datetime) -> datetime:
 
 
 def _until(one: Told) -> str:
-    """The last of several days."""
+    """Describe the last of several days."""
     last = (one.end - timedelta(microseconds=1)).date()
     return f" – {written(last)}" if last > one.start.date() else ""

@@ -1,9 +1,8 @@
-"""Words of much the same meaning: asked about a job, a message about a career may answer.
+"""Look up synonyms: asked about a job, a message about a career may answer.
 
-A thesaurus is a file of a text search configuration's lexemes, each with the nearest others and how near they are.
-The English one was made by `ops/thesaurus.py` from the vocabulary of all-MiniLM-L6-v2, so that a line of it can be
-looked at, and changed by hand. A second one, by hand, has the commonest words of other languages: who asks in German
-about the rent finds what was said of it in English. Chats in a language without a file go without.
+A thesaurus maps a text search configuration's lexemes to their nearest others and how near they are. The English one is
+made by `ops/thesaurus.py` from the vocabulary of all-MiniLM-L6-v2; a second file, by hand, has the commonest words of
+other languages.
 """
 
 import re
@@ -17,7 +16,7 @@ THESAURI = files("pipeline.question") / "thesauri"
 
 
 class Wording(NamedTuple):
-    """The lexemes of a question, and those that may stand in their place."""
+    """The lexemes of a question, and their synonyms."""
 
     lexemes: Sequence[str]
     # for each that is none of the question's own: whose place it may take, and how much it then counts, from 0 to 1
@@ -25,11 +24,11 @@ class Wording(NamedTuple):
 
     @property
     def all(self) -> list[str]:
-        """Every lexeme that a message may be found by."""
+        """Return every lexeme that a message may be found by."""
         return [*self.lexemes, *self.related]
 
     def read(self, counted: Mapping[str, int]) -> tuple[dict[str, int], dict[str, float]]:
-        """How often a message has each of the question's lexemes, and how much of what may stand in its place.
+        """Split a message's counts of lexemes into the question's own and the weight of synonyms.
 
         `counted`: how often it has any of `all`.
         """
@@ -42,7 +41,7 @@ class Wording(NamedTuple):
 
 
 def wording(language: str, lexemes: Sequence[str]) -> Wording:
-    """A question's lexemes, as the text search configuration `language` stems them, with those that are related."""
+    """Return a question's lexemes, stemmed by the text search configuration `language`, with their synonyms."""
     entries = _entries(language)
     related: dict[str, list[tuple[str, float]]] = {}
     for lexeme in lexemes:
@@ -54,7 +53,7 @@ def wording(language: str, lexemes: Sequence[str]) -> Wording:
 
 
 def translated(language: str, text: str) -> str:
-    """A text with the words of other languages in the chat's own, as far as they are known: for a model that is not.
+    """Translate known words of other languages into the chat's own, for a model that lacks them.
 
     >>> translated("english", "Wie viel Miete zahlt Olek?")
     'Wie viel rent pay Olek?'
@@ -71,7 +70,7 @@ def _translations(language: str) -> Mapping[str, str]:
 
 @lru_cache(maxsize=16)
 def _entries(language: str) -> Mapping[str, str]:
-    """What the files say of each lexeme, as it stands there."""
+    """Return what the files say of each lexeme."""
     return {row[0]: row[1] for suffix in ("_abroad", "") for row in _rows(language, suffix)}
 
 

@@ -1,6 +1,6 @@
-"""Mark asides among candidates: questions put to a bot, the one at hand among them, and answers that say nothing.
+"""Mark asides among candidates: questions put to a bot, and answers that say nothing.
 
-They hold the words of every question and the answer to none, so they would stand before what answers.
+They share the words of every question and answer none, so they would outrank what answers.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ ABOUT_THEN = timedelta(hours=1)
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """What is asked, and what was asked of late, as `said` has it."""
+    """The question at hand and those of the query log, normalized by `said`."""
 
     itself: str
     # when, of each
@@ -27,14 +27,14 @@ class Questions:
 
     @classmethod
     def of(cls, query: str, log: Iterable[tuple[str, datetime]] = ()) -> "Questions":
-        """The question at hand, and those of the log with their times."""
+        """Normalize the question at hand, and those of the log with their times."""
         logged: dict[str, list[datetime]] = {}
         for one, at in log:
             logged.setdefault(said(one), []).append(at)
         return cls(itself=said(query), logged=logged)
 
     def are_logged(self, candidate: Candidate) -> bool:
-        """Whether a message asks what the log has, of about its time, and no more."""
+        """Tell whether a message only asks what the log has for about its time."""
         if not self.logged or answer_types.asks(candidate.text) < ASKS:
             return False
         times = self.logged.get(said(candidate.text), ())
@@ -42,7 +42,7 @@ class Questions:
 
 
 def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
-    """The candidates, in the order of their sessions, with the asides among them marked.
+    """Mark the asides among candidates, which are in the order of their sessions.
 
     An aside has no meaning of its own. A question that was answered keeps its words for the answer after it, and is
     no aside where nothing but the log says that it was put to a bot: it tells what the answer is about.

@@ -1,7 +1,7 @@
-"""BM25 of messages that are read with what was said around them, and of whole sessions.
+"""BM25 of messages together with what was said around them, and of whole sessions.
 
-The kernel of it serves vectors as well: what is said at one message still counts at its neighbours, by a decay to the
-power of the steps between them.
+The same kernel smooths vectors: a value counts at its neighbours, too, by a decay to the power of the steps between
+them.
 """
 
 import math
@@ -18,12 +18,12 @@ B = 0.75
 
 
 def idf(total: int, frequency: int) -> float:
-    """How much a term tells that stands in `frequency` of `total` texts; above 0 for any."""
+    """Return the inverse document frequency of a term in `frequency` of `total` texts; always above 0."""
     return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
 
 
 def carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float], list[float]]:
-    """What still counts of each candidate at the next, and of the next at it: nothing across sessions."""
+    """Return what each candidate carries to the next, and the next to it; nothing across sessions."""
     # one step is the next speaker's turn; nothing passes from one session to another
     on, back = weights.decay, weights.decay_back
     burst_on, burst_back = math.pow(on, weights.burst_step), math.pow(back, weights.burst_step)
@@ -42,7 +42,7 @@ def carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float]
 
 
 def smooth(values: Sequence[float], later: Sequence[float], earlier: Sequence[float]) -> list[float]:
-    """Each value plus what every other carries to it: one pass forward and one back."""
+    """Add to each value what every other carries to it: one pass forward and one back."""
     before, carried = [0.0], 0.0
     for factor, value in zip(later, values, strict=False):
         carried = factor * (value + carried)
@@ -55,7 +55,7 @@ def smooth(values: Sequence[float], later: Sequence[float], earlier: Sequence[fl
 
 
 def _sessions(ordered: Sequence[Candidate]) -> Iterator[tuple[int, int]]:
-    """From where to where each session's candidates stand, the end not included."""
+    """Yield the half-open range of each session's candidates."""
     end = 0
     for _, inside in groupby(ordered, key=attrgetter("session")):
         start, end = end, end + sum(1 for _ in inside)
@@ -70,7 +70,7 @@ def words_around(
     statistics: Statistics,
     weights: Weights,
 ) -> list[list[float]]:
-    """BM25 of every candidate with its surroundings as one text, from 0 to 1: of the question's own words; of all.
+    """Return BM25 of every candidate with its surroundings, from 0 to 1: of the question's own words; of all.
 
     A word of much the same meaning counts as the question's own does, by its share (`Candidate.related`).
 
@@ -109,7 +109,7 @@ def words_around(
 
 
 def session_words(candidates: Sequence[Candidate]) -> dict[int, float]:
-    """BM25 of each session's candidates as one text among those of the other sessions, from 0 to 1.
+    """Return BM25 of each session as one text among the other sessions, from 0 to 1.
 
     As for messages, that is the geometric mean of its shares of the best and of what could be reached.
     """

@@ -1,8 +1,8 @@
-"""Prefer, where a question asks what was decided, the decisions about its subject, and the newest of those.
+"""Prefer the newest decisions about its subject where a question asks what was decided.
 
 A decision seldom says what it is about ("then we take Beatriz, tomorrow"). So its words count by how much more often
-they stand in the talks that are about the question's subject than elsewhere, as in relevance feedback (Lavrenko and
-Croft, Relevance-Based Language Models, 2001): the names and things that a talk about the boiler was full of.
+they occur in the passages about the question's subject than elsewhere, as in relevance feedback (Lavrenko and Croft,
+Relevance-Based Language Models, 2001).
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ def about(
     statistics: Statistics,
     then: Sequence[float] | None = None,
 ) -> list[float]:
-    """For each candidate, how well it decides what the question is about, from 0 to 1; 0 for what decides nothing.
+    """Return how well each candidate decides what the question is about, from 0 to 1.
 
     `meaning` is each one's, from 0 for the average to 1 for the best. Of decisions about one thing the newest counts,
     unless the question asks for those of a time: `then` is how well each one's time fits, from 0 to 1.
@@ -66,7 +66,7 @@ def about(
 
 
 def close_words(ordered: Sequence[Candidate], meaning: Sequence[float], statistics: Statistics) -> list[str]:
-    """Words of the talks about the question's subject that stand seldom elsewhere, the closest first; see `about`."""
+    """Return words typical of passages about the question's subject, the closest first; see `about`."""
     closeness = _closeness(ordered, list(map(_subjects, ordered)), meaning, statistics)
     shared = [term for term, value in closeness.items() if value >= _SHARED]
     return sorted(shared, key=lambda term: (-closeness[term], term))
@@ -77,13 +77,13 @@ def _subjects(candidate: Candidate) -> frozenset[str]:
 
 
 def _is_subject(term: str) -> bool:
-    """Whether a word can be what a decision is about: no number, no month, and none that is said to decide."""
+    """Tell whether a word can be a decision's subject: no number, no month, no verb of deciding."""
     return term.isalpha() and term not in MONTHS and term not in _VERBS
 
 
 @cached
 def decides(text: str) -> bool:
-    """Whether a message states a decision."""
+    """Tell whether a message states a decision."""
     found = (
         dialogue_acts.Sentence(message=0, speaker="", text=one, words=(), terms=(one,))
         for one in sentences(text)
@@ -97,7 +97,7 @@ def _closeness(
     meaning: Sequence[float],
     statistics: Statistics,
 ) -> Mapping[str, float]:
-    """How much more often each word stands in talks about the subject than in any, from 0 to 1."""
+    """Return how much more often each word occurs in passages about the subject than in any, from 0 to 1."""
     tells = {
         term: idf(statistics.messages, frequency)
         for term, frequency in statistics.document_frequency.items()
@@ -126,7 +126,7 @@ def _closeness(
 
 
 def _value(closeness: Sequence[float]) -> float:
-    """What a decision is worth whose words are so close: any of them may be what it is about; the others dilute it."""
+    """Return the value of a decision from its words' closeness: any may be its subject; the others dilute it."""
     close = sum(value >= _SHARED for value in closeness)
     return (1 - prod(1 - value for value in closeness)) * sqrt(close / max(len(closeness), 1))
 
@@ -137,7 +137,7 @@ def _replace(
     said: Sequence[frozenset[str]],
     closeness: Mapping[str, float],
 ) -> None:
-    """Let the newest of the decisions about one thing stand for those before it."""
+    """Let the newest of the decisions about one subject supersede those before it."""
     subjects = {i: {term for term in said[i] if closeness.get(term, 0.0) >= _SHARED} for i in in_order}
     for at, newer in enumerate(in_order):
         for older in in_order[:at]:

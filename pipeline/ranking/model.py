@@ -1,4 +1,4 @@
-"""What ranking reads and gives: candidates, what the scope is like that they come from, weights, and scores."""
+"""Values that ranking takes and returns: candidates, statistics of their scope, weights, scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from schemas.sessions import Answered
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """What each piece of evidence adds, where the best of its kind adds its weight.
+    """The weight of each feature, whose best value is 1.
 
     Chosen on three LoCoMo conversations, the same cut into messengers' short messages, and the sample chats, and
-    rounded by hand; the optimum is flat (a third more or less of any but `words` moves the figures by a point).
+    rounded by hand.
     """
 
     # BM25 of the message read together with what was said around it, the less the less of the question it covers
@@ -65,7 +65,7 @@ class Weights:
 
 
 class Candidate(NamedTuple):
-    """A message that may answer, or stands beside one that may.
+    """A message that may answer, or is beside one that may.
 
     A tuple, not a dataclass: a thousand of them are made for each query, in a third of the time.
     """
@@ -96,7 +96,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """What the whole scope is like that the candidates come from."""
+    """Statistics of the whole scope that the candidates come from."""
 
     messages: int
     # distinct lexemes of a message
@@ -107,7 +107,7 @@ class Statistics:
 
 
 class Scored(NamedTuple):
-    """A candidate with its score, and what it is made of."""
+    """A candidate, its score, and the score's parts."""
 
     candidate: Candidate
     score: float

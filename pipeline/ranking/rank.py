@@ -1,10 +1,8 @@
-"""Rank a chat's messages, and its sessions, for a question: what the words say, what they mean, how people talk.
+"""Rank a chat's messages and sessions for a question, by words, meaning and how people talk.
 
-Every score is a sum of parts, each switched off by its weight. Nothing is looked at alone: a message is read with
-what was said around it, each neighbour counting less by its distance (a decay to the power of the steps between
-them). A talk goes forward, so what was said before carries farther than what came after. The steps are short inside
-one person's run of messages, so that a burst of five short ones is read much as one long one, and infinite between
-sessions. One such kernel serves words and vectors alike.
+Every score is a sum of parts, each switched off by its weight. A message is read with what was said around it, each
+neighbour counting less by its distance (a decay to the power of the steps between them); what was said before carries
+farther than what came after. Steps are short inside one speaker's run of messages, and infinite between sessions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +24,7 @@ SESSION_WORDS = 0.3
 def rank(
     question: Question, candidates: Sequence[Candidate], statistics: Statistics, weights: Weights
 ) -> list[Scored]:
-    """The candidates, best first; equal ones newer first. Takes time in proportion to their number."""
+    """Rank the candidates, best first, equal ones newer first, in time linear in their number."""
     ordered = sorted(candidates, key=lambda c: (c.session, c.place))
     later, earlier = carries(ordered, weights)
     mass = smooth([1.0] * len(ordered), later, earlier)
@@ -44,7 +42,7 @@ def rank(
     nothing = [0.0] * len(ordered)
 
     def part(weight: float, values: Iterable[float], *, wanted: object = True) -> list[float]:
-        """A part of every candidate's score; what nobody asks for is not looked at."""
+        """Return a part of every candidate's score; what is not wanted is not computed."""
         return [weight * value for value in values] if weight and wanted else nothing
 
     parts = {
@@ -98,7 +96,7 @@ def rank(
 
 
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
-    """`(session, its best message)`, best first: the best messages of the session speak for it.
+    """Rank sessions by their best messages: `(session, its best message)`, best first.
 
     `scored` is best first. To the score of a session's best message are added `SECOND` of that of its second best
     and `SESSION_WORDS` of `session_words`: the parts `second` and `session_words`. Messages that are not placed yet
@@ -123,7 +121,7 @@ def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
 
 
 def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
-    """`(cosine - mean) / (best - mean)`: 0 for the scope's average and for what has no vector, 1 for its best."""
+    """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best."""
     span = max((c.cosine for c in ordered if c.cosine is not None), default=mean) - mean
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
 
@@ -135,7 +133,7 @@ def _decisions(
     statistics: Statistics,
     weights: Weights,
 ) -> Iterator[float]:
-    """How well each decides what the question asks a decision about; reckoned when it is asked for."""
+    """Yield how well each decides what the question asks a decision about, computed when needed."""
     then = None
     if question.spans or question.event:
         then = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
@@ -143,7 +141,7 @@ def _decisions(
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:
-    """For each message, how relevant the question is that it may answer, 0 where none was asked.
+    """Return, for each message, the relevance of the question that it may answer; 0 if none was asked.
 
     That is the most relevant question in the run of somebody else's messages right before its speaker's run.
     """
@@ -164,7 +162,7 @@ def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Seq
 
 
 def _newness(ordered: Sequence[Candidate]) -> Iterator[float]:
-    """The share of the candidates that are older: 0 for the first, 1 for the last; reckoned when it is asked for."""
+    """Yield the share of the candidates that are older: 0 for the first, 1 for the last; computed when needed."""
     found = [0.0] * len(ordered)
     for place, i in enumerate(sorted(range(len(ordered)), key=lambda i: ordered[i].sent_at)):
         found[i] = place / max(len(ordered) - 1, 1)
@@ -172,7 +170,7 @@ def _newness(ordered: Sequence[Candidate]) -> Iterator[float]:
 
 
 def _date_fit(sent_at: datetime, question: Question, half_life_days: float) -> float:
-    """1 inside a time that the question names, half as much every half-life away from it, 0 without one."""
+    """Return 1 inside a time that the question names, half as much every half-life away, 0 without one."""
     fit = question.event.fit(sent_at) if question.event else 0.0
     for start, end in question.spans:
         away = max((start - sent_at).total_seconds(), (sent_at - end).total_seconds(), 0.0) / 86_400

@@ -1,6 +1,6 @@
-"""Order what was ranked anew, as a profile asks for: blended with time and words, fading by the day, diverse.
+"""Rerank as a profile asks for: blended with recency and words, decayed by age, diversified.
 
-All of it is off in the profile `balanced`, where it finds less. Scores stay sums of their parts.
+All of it is off in the profile `balanced`. Scores stay sums of their parts.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,7 +27,7 @@ NOTHING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Whole:
-    """A session as a blend sees it."""
+    """A session to blend."""
 
     id: int
     score: float
@@ -37,7 +37,7 @@ class Whole:
 
 
 def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
-    """The candidates, best first, when the first of them are told how well they answer, each from 0 to 1.
+    """Add a cross-encoder's judgement, from 0 to 1, to the first candidates, and order these anew.
 
     That is added as the part `reranker`, so that none of them falls behind one that was not read.
     """
@@ -59,7 +59,7 @@ def blend(
     covered: Collection[int],
     covered_factor: float,
 ) -> list[Scored]:
-    """`(w0 · score/best + w1 · 0.5^(age/half-life) + w2 · the share of the question's terms) · factor`, best first.
+    """Blend by `(w0 · score/best + w1 · 0.5^(age/half-life) + w2 · share of the question's terms) · factor`.
 
     `terms` is how many lexemes the question has, `covered` the sessions that stand in the context anyway: the factor
     of their messages is `covered_factor`, that of all others 1. What a quoted phrase adds stays, and what a
@@ -87,7 +87,7 @@ def blend_sessions(
     half_life_hours: float,
     boost: float,
 ) -> list[tuple[int, dict[str, float]]]:
-    """`(session, the parts of its score)` by the same formula with the factor `boost`, best first.
+    """Blend sessions by the same formula with the factor `boost`: `(session, parts of its score)`, best first.
 
     Among those nearer than `TIE` the one that holds more of the question's terms comes first, then the newer.
     """
@@ -110,7 +110,7 @@ def blend_sessions(
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
-    """Each score times `per_day` for every day of its age, best first.
+    """Multiply each score by `per_day` for every day of its age, best first.
 
     What is not above 0 stays as it is, and so does what a quoted phrase adds, or a decision: that holds until another.
     """
@@ -126,7 +126,7 @@ def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Score
 def diverse(
     scored: Sequence[Scored], share: float, alike: Callable[[Candidate, Candidate], float]
 ) -> list[Scored]:
-    """The best `MMR_TOP` by maximal marginal relevance, then the others as they were.
+    """Diversify the best `MMR_TOP` by maximal marginal relevance; the others stay as they are.
 
     The next is always the one with the most of `share · score/best - (1 - share) · its likeness to the most alike
     of those chosen` (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998). With a `share`
@@ -151,7 +151,7 @@ def diverse(
 
 
 def overlap(one: Candidate, other: Candidate) -> float:
-    """The Jaccard index of two messages' words, from 0 to 1."""
+    """Return the Jaccard index of two messages' words."""
     words, others = set(one.text.casefold().split()), set(other.text.casefold().split())
     return len(words & others) / max(len(words | others), 1)
 
@@ -161,7 +161,7 @@ def _lasting(hit: Scored) -> float:
 
 
 def _best_first(scored: Sequence[Scored]) -> list[Scored]:
-    """By score; those nearer than `TIE` to the best of them newer first."""
+    """Sort by score, ties within `TIE` newer first."""
     ordered = sorted(scored, key=lambda hit: (-hit.score, -hit.candidate.sent_at.timestamp()))
     return _ties_settled(ordered, lambda h: h.score, lambda h: (h.candidate.sent_at, h.candidate.id))
 
@@ -169,7 +169,7 @@ def _best_first(scored: Sequence[Scored]) -> list[Scored]:
 def _ties_settled(
     ordered: Sequence[T], score: Callable[[T], float], rather: Callable[[T], tuple[Any, ...]]
 ) -> list[T]:
-    """What is ordered by score, those nearer than `TIE` to the best of them by what speaks for them rather."""
+    """Order ties, scores nearer than `TIE` to their best, by `rather`."""
     found: list[T] = []
     tied: list[T] = []
     for each in ordered:

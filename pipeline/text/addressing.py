@@ -56,7 +56,7 @@ _MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
 
 
 def said(text: str, bots: Collection[str] = ()) -> str:
-    """The words of a text in lower case, without a mention or a bot's name at its beginning or end.
+    """Return a text's words in lower case, without a mention or a bot's name at either end.
 
     Two texts that ask the same have the same: a bot's own mention is cut off before it asks. `bots` are names in
     lower case.
@@ -69,7 +69,7 @@ def said(text: str, bots: Collection[str] = ()) -> str:
 
 
 def is_put_to_a_bot(text: str, bots: Collection[str] = ()) -> bool:
-    """Whether it asks something of a bot that it names at its beginning or end.
+    """Tell whether a text asks something of a bot that it names at either end.
 
     What tells a bot something is no aside: it may be what is asked for later.
 
@@ -81,7 +81,7 @@ def is_put_to_a_bot(text: str, bots: Collection[str] = ()) -> bool:
 
 
 def says_nothing(text: str, *, of_a_bot: bool) -> bool:
-    """Whether an answer says that it has none, and no more.
+    """Tell whether an answer only says that it has no answer.
 
     >>> says_nothing("I don't know who found the key.", of_a_bot=True), says_nothing("No idea :(", of_a_bot=False)
     (True, True)
@@ -95,7 +95,7 @@ def says_nothing(text: str, *, of_a_bot: bool) -> bool:
 
 @cached
 def _words_after(text: str) -> int:
-    """How many words follow those that say nothing; -1 where there are none of these, or the others say something."""
+    """Count the words after those that say nothing; -1 if there are none of these, or the rest says something."""
     found = _SAYS_NOTHING.fullmatch(_words(text))
     if found is None:
         return -1
@@ -104,13 +104,13 @@ def _words_after(text: str) -> int:
 
 
 def names_of(bots: Iterable[str]) -> frozenset[str]:
-    """Names of bots, as they are displayed and as a mention writes them."""
+    """Return the bots' names, as displayed and as a mention writes them."""
     folded = {name.casefold() for name in bots}
     return frozenset(folded | {_bare(name) for name in folded})
 
 
 def _unaddressed(text: str, bots: Collection[str], *, any_mention: bool) -> str | None:
-    """What is left of a text without the mention or name that it begins or ends with; None without one."""
+    """Return the text without the mention or name at its beginning or end; None if it has neither."""
     if "@" not in text and _NAMES.isdisjoint(text[:_LONGEST_NAME]):
         return None
     start = text.lstrip()[: _LONGEST_NAME + 1].casefold()

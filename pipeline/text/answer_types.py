@@ -1,7 +1,6 @@
-"""What the wording of a message says of its part in the talk: it asks, tells of its speaker, names a time, a number,
-a place or a person.
+"""What a question asks for, and what a message offers: a time, a number, a place, a person, a decision.
 
-English patterns; in another language they match nothing, and a message is judged by its words and meaning alone.
+English patterns; in another language they match nothing, and only words and meaning count.
 """
 
 import re
@@ -57,7 +56,7 @@ _ASKING = re.compile(
 
 @cached
 def asks(text: str) -> float:
-    """The share of the text that asks something, from 0 to 1.
+    """Return the share of the text that asks something, from 0 to 1.
 
     Sentences that end in a question mark, and those without any mark that begin as questions do.
 
@@ -76,7 +75,7 @@ def asks(text: str) -> float:
 
 
 def _without_picture(text: str) -> str:
-    """The text without the description that imports append to a shared picture: that is not the speaker's.
+    """Drop the description that imports append to a shared picture: it is not the speaker's.
 
     >>> _without_picture("Do you like it? [picture: a dog]")
     'Do you like it?'
@@ -90,19 +89,19 @@ def _without_picture(text: str) -> str:
 
 @cached
 def says_when(text: str) -> bool:
-    """Whether it names a time."""
+    """Tell whether a message names a time."""
     return bool(_TIME.search(text))
 
 
 @cached
 def says_number(text: str) -> bool:
-    """Whether it holds a number, in figures or as a word."""
+    """Tell whether a message holds a number, in figures or as a word."""
     return bool(_NUMBER.search(text))
 
 
 @cached
 def says_where(text: str) -> bool:
-    """Whether it names a place.
+    """Tell whether a message names a place.
 
     >>> says_where("we met at the beach"), says_where("I flew to Lisbon"), says_where("to be honest")
     (True, True, False)
@@ -112,13 +111,13 @@ def says_where(text: str) -> bool:
 
 @cached
 def says_who(text: str) -> bool:
-    """Whether it speaks of somebody by what they are to its speaker: names are known by no pattern."""
+    """Tell whether a message mentions somebody by their relation to its speaker; no pattern knows names."""
     return bool(_PERSON_WORD.search(text))
 
 
 @cached
 def about_self(text: str) -> float:
-    """The share of first-person words less that of second-person ones; few words are not taken at their word."""
+    """Return the share of first-person words less that of second-person words, damped for short messages."""
     words = _WORD.findall(text.lower().replace("’", "'"))
     return sum(map(_PERSON.get, words, repeat(0))) / max(len(words), 8)
 
@@ -146,7 +145,7 @@ _DECISION = re.compile("|".join(_ASKS_DECISION.values()), re.IGNORECASE)
 
 
 def asks_decision(text: str) -> bool:
-    """Whether a question asks what was decided.
+    """Tell whether a question asks what was decided.
 
     >>> asks_decision("What did we decide about the boiler?"), asks_decision("Is the boiler hot?")
     (True, False)
@@ -172,25 +171,25 @@ _ASKS_NOW = re.compile(
 
 
 def asks_when(question: str) -> bool:
-    """Whether a question asks for a time."""
+    """Tell whether a question asks for a time."""
     return bool(_ASKS_WHEN.search(question))
 
 
 def asks_number(question: str) -> bool:
-    """Whether a question asks for a number, or what is mostly written in figures."""
+    """Tell whether a question asks for a number, or for what is mostly written in figures."""
     return bool(_ASKS_NUMBER.search(question))
 
 
 def asks_where(question: str) -> bool:
-    """Whether a question asks for a place."""
+    """Tell whether a question asks for a place."""
     return bool(_ASKS_WHERE.search(question))
 
 
 def asks_who(question: str) -> bool:
-    """Whether a question asks for a person."""
+    """Tell whether a question asks for a person."""
     return bool(_ASKS_WHO.search(question))
 
 
 def asks_now(question: str) -> bool:
-    """Whether a question asks how things are in the end."""
+    """Tell whether a question asks for the present or final state."""
     return bool(_ASKS_NOW.search(question))

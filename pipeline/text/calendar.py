@@ -1,6 +1,6 @@
-"""Dates in a text: those that count from a day made absolute, and the time spans that a question names.
+"""Dates in a text: relative dates made absolute, and the time spans that a question names.
 
-English only; the tables of words stand first, the patterns made of them next.
+English only; the tables of words come first, the patterns made of them next.
 """
 
 import re
@@ -143,7 +143,7 @@ def _meaning(match: re.Match[str], said: date) -> str:
 
 
 def _meant(match: re.Match[str], said: date) -> tuple[str, date]:
-    """What it names (`day`, `weekend`, `week`, `around` a day, `month`, `year`), and its first day."""
+    """Return `day`, `weekend`, `week`, `around` (a day), `month` or `year`, and the first day of it."""
     if day := match["day"]:
         return "day", _moved(said, _DAYS[day.lower()])
     if weekday := match["weekday"]:
@@ -173,7 +173,7 @@ def _around(said: date, unit: str, number: int) -> tuple[str, date]:
 
 
 def _spans(found: Mapping[str, str | None], earliest: datetime, now: datetime) -> list[Span]:
-    """The days, months or years that a match means; a date that no calendar knows means nothing."""
+    """Return the days, months or years that a match means; none for a date that does not exist."""
     day = int(found["d"] or 0) if found.get("d") else None
     month = None
     if found.get("n"):
@@ -204,7 +204,7 @@ def _spans(found: Mapping[str, str | None], earliest: datetime, now: datetime) -
 
 
 def _span(found: Mapping[str, str | None], now: datetime) -> Span:
-    """The days that a match means."""
+    """Return the days that a match means."""
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if day := found.get("day"):
         start = _moved(today, -1 if day.lower().startswith(("yesterday", "last")) else 0)
@@ -238,12 +238,12 @@ def _span(found: Mapping[str, str | None], now: datetime) -> Span:
 
 
 def _weekday(word: str) -> int:
-    """Its number, 0 for Monday; by its first three letters."""
+    """Return a weekday's number, 0 for Monday, by its first three letters."""
     return next(number for number, day in enumerate(WEEKDAYS) if day.startswith(word.lower()[:3]))
 
 
 def _moved(day: Day, days: int) -> Day:
-    """That many days of the calendar later, stopping at the calendar's ends, whatever the clocks did meanwhile."""
+    """Move a date by a number of calendar days, stopping at the calendar's ends."""
     # the first and the last day are left out: they may not exist in another time zone
     ordinal = min(max(day.toordinal() + days, 2), date.max.toordinal() - 1)
     moved = type(day).fromordinal(ordinal)

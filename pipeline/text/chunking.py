@@ -1,4 +1,4 @@
-"""Long text in chunks that a model reads whole, each beginning with the end of the one before."""
+"""Split long text into chunks that fit a model, each beginning with the end of the one before."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _CHARS_PER_TOKEN = 4  # the first guess of how far a chunk reaches
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """A part of a text: `text` is `source[start:end]`, and nothing but white space lies between chunks."""
+    """A part of a text: `text` is `source[start:end]`, with only white space between chunks."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class Chunk:
 def split(
     text: str, *, limit: int, overlap: int, count: Callable[[str], int] = tokens.estimate
 ) -> list[Chunk]:
-    """The text in chunks of at most `limit` tokens by `count`, in order.
+    """Split a text into chunks of at most `limit` tokens by `count`, in order.
 
     A chunk ends after a paragraph where one ends in its second half, else after a sentence, else after a word,
     else where the limit is. Each but the first repeats up to `overlap` tokens of the one before it, from the
@@ -63,7 +63,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _reach(text: str, start: int, limit: int, count: Callable[[str], int]) -> int:
-    """The furthest end for which the text from `start` still fits."""
+    """Return the furthest end for which the text from `start` still fits."""
     size, fits = limit * _CHARS_PER_TOKEN, start + 1
     while start + size < len(text) and count(text[start : start + size]) <= limit:
         fits, size = start + size, size * 2
@@ -78,7 +78,7 @@ def _reach(text: str, start: int, limit: int, count: Callable[[str], int]) -> in
 
 
 def _best_break(text: str, start: int, done: int, reach: int) -> int:
-    """The last break of the best kind in the second half of what fits, and after what is done already."""
+    """Return the last break of the best kind in the second half of what fits, after what is done."""
     earliest = max((start + reach) // 2, done + 1)
     for kind in _BREAKS:
         # A break begins before its end: at a full stop or a closing quote.
@@ -90,7 +90,7 @@ def _best_break(text: str, start: int, done: int, reach: int) -> int:
 
 
 def _overlap_start(text: str, start: int, end: int, overlap: int, count: Callable[[str], int]) -> int:
-    """Where the next chunk begins: at most `overlap` tokens before `end`, and after `start`."""
+    """Return where the next chunk begins: at most `overlap` tokens before `end`, and after `start`."""
     low, high = start + 1, end
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""What the wording of a sentence gives away: that something was decided, promised, or asked and not answered.
+"""Recognize dialogue acts by wording: decisions, proposals, promises, questions that nobody answers.
 
-Patterns are English first, with the commonest forms of Portuguese, Spanish, French and German; a sentence in
-another language matches nothing and is judged by its words alone.
+Patterns are English first, with the commonest forms of Portuguese, Spanish, French and German; in another language they
+match nothing.
 """
 
 import re
@@ -28,12 +28,12 @@ class Sentence:
 
     @cached_property
     def plain(self) -> str:
-        """The text with the typewriter's apostrophe, as the patterns have it."""
+        """Return the text with the typewriter's apostrophe, as the patterns have it."""
         return self.text.replace("\u2019", "'")
 
     @cached_property
     def asks(self) -> bool:
-        """Whether it is a question."""
+        """Tell whether it is a question."""
         return _QUESTION.search(self.text) is not None
 
 
@@ -124,7 +124,7 @@ _FEWEST_TERMS = 2
 
 
 def decides(sentence: Sentence) -> bool:
-    """Whether the sentence states a decision: no question, not hedged, and about something."""
+    """Tell whether the sentence states a decision: no question, not hedged, and about something."""
     return (
         not sentence.asks
         and bool(sentence.terms)
@@ -134,22 +134,22 @@ def decides(sentence: Sentence) -> bool:
 
 
 def agrees(sentence: Sentence) -> bool:
-    """Whether the sentence says no more than yes to what was proposed before it."""
+    """Tell whether the sentence only says yes to what was proposed before it."""
     return not sentence.asks and _AGREES.search(sentence.plain) is not None
 
 
 def proposes(sentence: Sentence) -> bool:
-    """Whether the sentence puts something to the others."""
+    """Tell whether the sentence proposes something."""
     return len(sentence.terms) >= _FEWEST_TERMS and _PROPOSES.search(sentence.plain) is not None
 
 
 def promises(sentence: Sentence) -> bool:
-    """Whether somebody takes on a task in it, or is asked to."""
+    """Tell whether somebody takes on a task in the sentence, or is asked to."""
     return bool(sentence.terms) and _PROMISES.search(sentence.plain) is not None
 
 
 def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
-    """Whether the sentence at `index` asks something that nobody answers in the sentences after it.
+    """Tell whether the sentence at `index` asks something that nobody answers later.
 
     An answer is what another speaker says within the next messages: in reply to it as the platform records it,
     with a word of the question, or right after it; unless that is itself a question or says "no idea".
@@ -169,7 +169,7 @@ def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
 
 
 def _answers(reply: Sentence, asked: Sentence, first: int) -> bool:
-    """Whether a reply answers; `first` is the first message by another speaker after the question."""
+    """Tell whether a reply answers; `first` is the first message by another speaker after the question."""
     related = reply.answers == asked.message or not set(reply.terms).isdisjoint(asked.terms)
     if reply.asks or _UNSURE.search(reply.plain):
         return False

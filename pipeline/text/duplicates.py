@@ -1,12 +1,12 @@
-"""Recognize texts that say the same as others, by the words that they share."""
+"""Recognize texts that repeat others, by the words that they share."""
 
 from collections.abc import Mapping, Sequence
 
 
 def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]], jaccard: float) -> bool:
-    """Whether one of the sets of words in `said`, by their size, overlaps with these by more than `jaccard`.
+    """Tell whether a set of words in `said` (by size) has a Jaccard index with these above `jaccard`.
 
-    That is their intersection over their union; at most the smaller over the larger, so that most sizes need no look.
+    It is at most the smaller size over the larger, so most sizes need no look.
     """
     size = len(words)
     for its_size, others in said.items():

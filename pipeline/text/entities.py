@@ -1,4 +1,4 @@
-"""Names, amounts, times, links and code in a conversation: what people look for by the letter."""
+"""Find entities in a conversation: names, amounts, times, links and code."""
 
 import re
 from collections import Counter
@@ -57,7 +57,7 @@ _LONGEST_ACRONYM = 5  # longer words in capitals are shouted
 
 
 def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24) -> list[str]:
-    """Up to `limit` names, @mentions, amounts, dates, times, links and code of these messages.
+    """Return up to `limit` names, @mentions, amounts, dates, times, links and code of these messages.
 
     The most frequent first, then in the order of appearance; every spelling once, whatever its case. `known`
     are names that need not be found, such as the speakers', and are left out with their short forms. A
@@ -91,7 +91,7 @@ def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24
 
 
 def _capitalizes_nouns(texts: Sequence[str]) -> bool:
-    """Whether it is a language, such as German, in which a capital tells a noun and no name.
+    """Tell whether the language capitalizes nouns, as German does.
 
     >>> _capitalizes_nouns(["ich gehe in der Nacht nicht mehr durch das Tor"]), _capitalizes_nouns(["Der Spiegel"])
     (True, False)
@@ -102,12 +102,12 @@ def _capitalizes_nouns(texts: Sequence[str]) -> bool:
 
 
 def _is_known(name: str, known: set[str]) -> bool:
-    """Whether it is a known name or a short form of one, such as Mel for Melanie."""
+    """Tell whether it is a known name or a short form of one, such as Mel for Melanie."""
     return name in known or (len(name) >= _SHORT_FORM and any(one.startswith(name) for one in known))
 
 
 def _found(text: str) -> list[tuple[str, bool]]:
-    """What stands out in one message, and whether it is capitalized words that begin a sentence."""
+    """Return the entities of one message, each with whether it is capitalized words that begin a sentence."""
     found: list[tuple[int, str, bool]] = []
     if _MAYBE_SPECIAL.search(text):
         found += [(match.start(), match[0].strip("`"), False) for match in _SPECIAL.finditer(text)]

@@ -1,4 +1,4 @@
-"""Find in a question what must be found as it stands: quoted phrases, identifiers, addresses, long numbers.
+"""Find in a question what must match exactly: quoted phrases, identifiers, addresses, long numbers.
 
 The text search parser cuts `ERR_42`, a path or a telephone number to pieces and forgets in which order they stood,
 and stems a quoted phrase like any other. So these are compared with the messages' own text: upper or lower case,
@@ -56,18 +56,18 @@ _SPACELESS = 0x2E80
 
 @dataclass(frozen=True)
 class Verbatim:
-    """A piece of a question that a message may hold as it stands."""
+    """A piece of a question that a message may contain word for word."""
 
     text: str
     kind: Literal["phrase", "identifier", "number"]
 
     def is_in(self, message: str) -> bool:
-        """Whether a message holds it."""
+        """Tell whether a message contains it."""
         return self._pattern.search(message) is not None
 
     @property
     def parts(self) -> list[str]:
-        """Pieces that any message holding it has in this order, with white space or separators in between."""
+        """Return its pieces, which any match has in this order with white space or separators between them."""
         return list(_NO_FIGURE.sub("", self.text)) if self.kind == "number" else self.text.split()
 
     @cached_property
@@ -85,7 +85,7 @@ class Verbatim:
 
 
 def _figures(number: str) -> str:
-    """A pattern for a number however its figures are grouped: as telephone numbers are, or by thousands."""
+    """Return a pattern for a number however it is grouped: as a telephone number, or by thousands."""
     digits = _NO_FIGURE.sub("", number)
     if len(digits) >= _PHONE_DIGITS:
         return r"(?:(?:\+|00)\d{1,3}[\s().-]{0,2})?" + r"[\s().,'’/-]{0,2}".join(digits)
@@ -102,7 +102,7 @@ def _has_edge(character: str) -> bool:
 
 
 def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
-    """`(phrases and identifiers, the text with a mark in the place of each, what each mark stands for)`.
+    """Take exact pieces out of a text: `(pieces, the text with a mark for each, what each mark replaces)`.
 
     What is no more than one of `names` (in lower case) is left where it is: it tells who is asked about.
     """
@@ -138,12 +138,12 @@ _ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MOST)}]")
 
 
 def put_back(text: str, marked: Sequence[str]) -> str:
-    """The text with what `taken` took out of it."""
+    """Put back into a text what `taken` took out of it."""
     return text.translate({_MARK + number: whole for number, whole in enumerate(marked)})
 
 
 def numbers(text: str) -> list[Verbatim]:
-    """Telephone numbers, and numbers of three digits or more, that stand in a text."""
+    """Return the telephone numbers, and the numbers of three digits or more, of a text."""
     found = [Verbatim(match[0].strip(), "number") for match in _PHONE.finditer(text)]
     found += [Verbatim(match[0], "number") for match in _NUMBER.finditer(_PHONE.sub(" ", text))]
     # a thousand figures in a row are no number that anybody looks for
@@ -151,5 +151,5 @@ def numbers(text: str) -> list[Verbatim]:
 
 
 def share(pieces: Sequence[Verbatim], message: str) -> float:
-    """What share of the pieces a message holds; 0 without any."""
+    """Return the share of the pieces that a message contains; 0 if there are none."""
     return sum(piece.is_in(message) for piece in pieces) / len(pieces) if pieces else 0.0

@@ -1,4 +1,4 @@
-"""The part of a long passage that a question is about, in whole sentences."""
+"""Excerpt the part of a long passage that a question is about, in whole sentences."""
 
 from pipeline.text import truncate
 from pipeline.text.sentences import sentences, terms, words
@@ -6,7 +6,7 @@ from pipeline.text.tokens import estimate
 
 
 def about(text: str, question: str, tokens: int) -> str:
-    """The run of sentences with the most of the question's words, at most so many tokens by `pipeline.text.tokens`.
+    """Return the run of sentences with most of the question's words, within `tokens` estimated tokens.
 
     On one line, with an ellipsis where something is left out; the beginning where no word of the question stands,
     and all of a text that is short enough.

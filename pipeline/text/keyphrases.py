@@ -1,4 +1,4 @@
-"""Which words tell what a conversation is about, without a corpus to compare it with."""
+"""Find the words that tell what a conversation is about, without a corpus to compare it with."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ _MAX_CHARS = 100  # of one topic
 
 
 def weights_of(said: Sequence[Sentence], names: Iterable[str]) -> dict[str, float]:
-    """How much each term tells: it recurs across messages, and it is specific by its form.
+    """Weigh each term: by the messages that it recurs in, and by how specific its form is.
 
     Without a corpus, form stands in for rarity: longer words, numbers and names are rarer. Speakers' names
     tell nothing, as every message has one.
@@ -42,7 +42,7 @@ def _specificity(term: str, capital: bool) -> float:
 
 
 def topics(said: Sequence[Sentence], weights: Mapping[str, float], *, limit: int) -> list[str]:
-    """The terms that weigh most, as most often written; two words where they stand together repeatedly."""
+    """Return the heaviest terms as they are mostly written; as pairs where two words recur together."""
     forms: dict[str, Counter[str]] = {}
     pairs: Counter[tuple[str, str]] = Counter()
     count: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Messages taken apart: sentences, and the words in them that carry meaning."""
+"""Take messages apart into sentences, and into the words in them that carry meaning."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _MARKER = re.compile(
 
 
 def spoken(text: str) -> str:
-    """The text without the marks of pictures, places, polls and the like.
+    """Drop the placeholders of pictures, places, polls and the like.
 
     >>> spoken("[image] see the rack"), spoken("[document Lease.pdf]"), spoken("OPTION: Sunday (2 votes)")
     ('see the rack', 'Lease.pdf', 'Sunday')
@@ -38,7 +38,7 @@ def spoken(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of one message, without the white space around them; code blocks stay whole."""
+    """Return the sentences of a message, stripped; code blocks stay whole."""
     return list(_sentences(text))
 
 
@@ -62,7 +62,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def words(text: str) -> list[str]:
-    """The words and numbers as written, in order; scripts without spaces give pairs of characters.
+    """Return the words and numbers as written, in order; scripts without spaces give pairs of characters.
 
     >>> words("Sr. Amílcar's part: 46,67 €")
     ['Sr', "Amílcar's", 'part', '46,67']
@@ -77,7 +77,7 @@ def words(text: str) -> list[str]:
 
 
 def stem(word: str) -> str:
-    """The form under which a word's variants are counted together: lower case, no plural, no possessive.
+    """Return the form that counts a word's variants together: lower case, no plural, no possessive.
 
     >>> stem("Dolphins"), stem("Ann's"), stem("parties"), stem("glass")
     ('dolphin', 'ann', 'party', 'glass')
@@ -95,7 +95,7 @@ def stem(word: str) -> str:
 
 
 def is_content(word: str) -> bool:
-    """Whether a word can tell what a conversation is about."""
+    """Tell whether a word can say what a conversation is about."""
     low = word.lower().replace("\u2019", "'")
     if low in STOPWORDS or low.removesuffix("'s") in STOPWORDS or stem(low) in STOPWORDS:
         return False
@@ -105,5 +105,5 @@ def is_content(word: str) -> bool:
 
 
 def terms(found: Sequence[str]) -> tuple[str, ...]:
-    """The stems of those words that carry meaning, in order, with repetitions."""
+    """Return the stems of the words that carry meaning, in order, with repetitions."""
     return tuple(stem(word) for word in found if is_content(word))

@@ -1,4 +1,4 @@
-"""Words that tell little of what a conversation was about, in the languages that chats mostly use."""
+"""Stop words of the languages that chats mostly use."""
 
 # Function words, then what people say to each other whatever the subject is.
 _ENGLISH = """

@@ -1,4 +1,4 @@
-"""How many tokens a text is for a language model: estimated, unless its own tokenizer is at hand."""
+"""Count a text's tokens for a language model: estimated, unless its own tokenizer is at hand."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _WIDE_FROM = 0x0E00  # from Thai on (also kana, ideographs, Hangul) a character 
 
 
 def estimate(text: str) -> int:
-    """The estimated number of tokens.
+    """Estimate the number of tokens of a text.
 
     The sum over the text's pieces: a run of n ASCII letters is ceil(n / 7), a run of n digits ceil(n / 3), a
     run of n other letters ceil(n / 2) below U+0E00 and n from there on, and 1 is what English shortens after an
@@ -37,7 +37,7 @@ def estimate(text: str) -> int:
 
 
 def estimate_line(text: str) -> int:
-    """The estimated number of tokens of a text that stands on lines of its own, line ends included.
+    """Estimate the number of tokens of a text on lines of its own, line ends included.
 
     So counted, the messages of a chat come out at 0.93 (short ones, with many names) to 1.14 (plain English) of what
     `cl100k_base` and `o200k_base` count.
@@ -62,7 +62,7 @@ def _tokens_of(match: re.Match[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokenizer:
-    """What counts tokens, by the name that an answer gives it.
+    """A counter of tokens, and its name in answers.
 
     The tokens of lines, added up, must be no fewer than those of the lines as one text.
     """

@@ -7,7 +7,7 @@ ELLIPSIS = "…"
 
 
 def shortened(text: str, chars: int) -> str:
-    """The text, cut at a word's end with an ellipsis when it is longer than `chars`.
+    """Cut a text longer than `chars` at the end of a word, with an ellipsis.
 
     >>> shortened("one two three", 9)
     'one two…'
@@ -20,7 +20,7 @@ def shortened(text: str, chars: int) -> str:
 
 
 def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
-    """The longest beginning of the text of at most so many tokens, with an ellipsis when it is not all.
+    """Return the longest beginning of at most `tokens` tokens, with an ellipsis if it is not all.
 
     >>> within_tokens("one two three four", 4)
     'one two…'
@@ -38,5 +38,5 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
 
 
 def one_line(text: str) -> str:
-    """A message on one line that can break neither its fence nor its line, and that says what it shows."""
+    """Put a message on one line that can break neither its fence nor its line."""
     return harmless(" ".join(visible(text).split()))
