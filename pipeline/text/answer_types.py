@@ -61,7 +61,7 @@ def asks(text: str) -> float:
     Sentences that end in a question mark, and those without any mark that begin as questions do.
 
     >>> asks("how do we get to Svaneti"), asks("By plane."), asks("Fine. And you?")
-    (1.0, 0.0, 0.5)
+    (1.0, 0.0, 0.6153846153846154)
     """
     if text.endswith((".", "!")) and "?" not in text and "…" not in text:
         return 0.0  # no sentence of it asks, and most need not be looked at
