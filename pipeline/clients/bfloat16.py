@@ -1,4 +1,4 @@
-"""Linear layers whose weights are kept in bfloat16, for processors that multiply it by themselves.
+"""Keep the weights of linear layers in bfloat16, for processors that multiply it natively.
 
 A question is a few words, and embedding it takes as long as reading the weights: at half the size it takes two thirds
 of the time. Autocast alone casts them anew at every call, which only batches make up for. Everything but the products
@@ -9,7 +9,7 @@ import torch
 
 
 class Bfloat16Linear(torch.nn.Module):  # type: ignore[misc]
-    """What `torch.nn.Linear` does, at half the precision; gives back the type that it got, or autocast's."""
+    """`torch.nn.Linear` at half the precision; returns the type of its input, or autocast's."""
 
     def __init__(self, linear: torch.nn.Linear) -> None:
         super().__init__()
@@ -19,13 +19,13 @@ class Bfloat16Linear(torch.nn.Module):  # type: ignore[misc]
         )
 
     def forward(self, given: torch.Tensor) -> torch.Tensor:
-        """The product."""
+        """Return the product."""
         product = torch.nn.functional.linear(given.bfloat16(), self.weight, self.bias)
         return product if torch.is_autocast_enabled("cpu") else product.to(given.dtype)
 
 
 def halve(module: torch.nn.Module) -> None:
-    """Put such layers in the place of all linear ones inside a module."""
+    """Replace all linear layers inside a module."""
     for name, inner in module.named_children():
         if isinstance(inner, torch.nn.Linear):
             setattr(module, name, Bfloat16Linear(inner))

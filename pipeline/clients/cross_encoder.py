@@ -1,4 +1,4 @@
-"""A cross-encoder in this process: reads a question and a message together, and says how well one answers the other.
+"""Rerank with a cross-encoder in this process, which reads a question and a message together.
 
 Loaded at its first use, through the `sentence-transformers` package. It reads every pair anew, so it is for the
 best candidates alone (Nogueira and Cho, Passage Re-ranking with BERT, 2019).
@@ -19,10 +19,10 @@ MAX_CHARS = 2000
 
 
 class CrossEncoderReranker:
-    """A model by its name on the hub or its folder. Safe to share between threads; they take turns."""
+    """A cross-encoder by its hub name or folder; threads that share it take turns."""
 
     def __init__(self, model: str) -> None:
-        """Loads nothing yet. Raises `SettingsError` when the package is not installed."""
+        """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
                 "BACKSCROLL_RERANKER_MODEL takes the `local` extra: pip install 'backscroll[local]', or leave it out."
@@ -32,7 +32,7 @@ class CrossEncoderReranker:
         self._loaded: Any = None
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text answers, from 0 to 1. Raises `ProviderUnavailable`."""
+        """Return how well each text answers, from 0 to 1. Raises `ProviderUnavailable`."""
         if not texts:
             return []
         with self._turn:

@@ -1,4 +1,4 @@
-"""Vectors without a model: words hashed into dimensions, the same on every machine and in every language.
+"""Embed without a model: words hashed into dimensions, the same on every machine and in every language.
 
 Good for tests, for small installations, and as a baseline that a model has to beat: it finds shared words,
 not shared meaning.
@@ -22,7 +22,7 @@ _BIGRAM_WEIGHT = 0.5
 
 
 def fnv1a_utf16(text: str) -> int:
-    """The 32-bit FNV-1a hash over UTF-16 code units, a whole unit per step, as JavaScript clients compute it.
+    """Return the 32-bit FNV-1a hash over UTF-16 code units, as JavaScript clients compute it.
 
     >>> hex(fnv1a_utf16("a"))
     '0xe40c292c'

@@ -1,4 +1,4 @@
-"""Which client serves which setting: makes the embedder and the reranker that a process was told to use."""
+"""Make the embedder and the reranker that the settings name."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ EMBEDDING_PROVIDERS = ("deterministic", "sentence-transformers")
 
 
 def default_provider() -> str:
-    """The local model where it is installed, else `deterministic`; imports neither."""
+    """Return the local model's provider if it is installed, else `deterministic`; imports neither."""
     return sentence_transformers.PROVIDER if sentence_transformers.is_installed() else "deterministic"
 
 
 def default_model(provider: str) -> str:
-    """The model that a provider uses when none is named; empty for a provider that has none."""
+    """Return the model that a provider uses when none is named; empty if it has none."""
     return {
         "deterministic": deterministic.MODEL,
         "sentence-transformers": sentence_transformers.BUNDLED_MODEL,
@@ -28,7 +28,7 @@ def default_model(provider: str) -> str:
 
 
 def make_embedder(settings: Settings) -> Embedder:
-    """The embedder that the settings name; a local model is loaded at its first use, which takes seconds.
+    """Make the embedder that the settings name; a local model is loaded at its first use, which takes seconds.
 
     Without a provider the best one here is taken, without a model the provider's own. The setting
     `embedding_timeout_seconds` bounds calls over the network, which the local providers do not make. Raises
@@ -54,7 +54,7 @@ def make_embedder(settings: Settings) -> Embedder:
 
 
 def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> EmbeddingSpace:
-    """The space of the embedder that the settings name, found without loading a model or asking a network.
+    """Find the space of the embedder that the settings name, without loading a model or calling a network.
 
     Of a model that is not known by its name the stored space has the dimensions; without one they are 0. Raises
     `SettingsError`.
@@ -68,7 +68,7 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
 
 
 def make_reranker(model: str | None) -> Reranker | None:
-    """The cross-encoder of this name or folder, loaded at its first use; None without a name.
+    """Make the cross-encoder of this name or folder, loaded at its first use; None without a name.
 
     Raises `SettingsError`.
     """

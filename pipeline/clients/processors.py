@@ -1,4 +1,4 @@
-"""How many processors a model in this process may keep busy, and how its threads wait for one another.
+"""Limit how many processors a model keeps busy, and let its threads wait passively.
 
 OpenMP reads both from the environment when it is loaded, with torch: so this comes before torch is first imported,
 however the process was started. What the operator has set stays.
@@ -23,7 +23,7 @@ def share() -> None:
 
 
 def available(groups: Path = _CONTROL_GROUPS, own_group: Path = _OWN_GROUP) -> int:
-    """The processors that this process may run on, or those whose time its control group is granted, if fewer.
+    """Count the processors that this process may run on, or its control group's quota if that is less.
 
     A share of one counts as one. Knows control groups of version 2; OpenMP knows of none.
     """
@@ -33,7 +33,7 @@ def available(groups: Path = _CONTROL_GROUPS, own_group: Path = _OWN_GROUP) -> i
 
 
 def _granted(groups: Path, own_group: Path) -> list[float]:
-    """How many processors' time the process's control group is granted, and each of those around it."""
+    """Yield the processor quota of the process's control group and of each around it."""
     try:
         lines = own_group.read_text(encoding="utf-8").splitlines()
     except OSError:

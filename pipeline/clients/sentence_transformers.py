@@ -1,4 +1,4 @@
-"""Vectors from a model that runs in this process, on the CPU, through the `sentence-transformers` package.
+"""Embed with a model in this process, on the CPU, through the `sentence-transformers` package.
 
 The package and torch take seconds to import and a model takes some hundred megabytes, so both happen at the
 first use, once for each embedder object. A process makes one such object and keeps it, after any fork.
@@ -57,12 +57,12 @@ _KNOWN = {
 
 
 def is_installed() -> bool:
-    """Whether the package and the bundled model's weights are here; imports neither."""
+    """Tell whether the package and the bundled model's weights are installed; imports neither."""
     return find_spec("sentence_transformers") is not None and find_spec(BUNDLED_PACKAGE) is not None
 
 
 class SentenceTransformersEmbedder:
-    """A local model: one of R12's by its short name, any other by its hub name, or a folder that holds one.
+    """A local model by its short name, its hub name, or the folder that holds it.
 
     Safe to share between threads; they take turns, as the model uses all the threads it was given anyway.
     """
@@ -75,7 +75,7 @@ class SentenceTransformersEmbedder:
         max_chars: int = 4000,
         threads: int | None = None,
     ) -> None:
-        """Loads nothing yet. `threads` is for torch's whole process; None: as many as `processors` finds.
+        """Set up without loading the model.
 
         Raises `SettingsError` when the package is not installed.
         """
@@ -93,7 +93,7 @@ class SentenceTransformersEmbedder:
 
     @property
     def space(self) -> EmbeddingSpace:
-        """The model's space; asks the model itself, and so loads it, when it is not one of the known ones."""
+        """Return the model's space; loads the model if its name is not known."""
         known = _KNOWN.get(self._model_name)
         return EmbeddingSpace(
             provider=PROVIDER,
@@ -104,12 +104,12 @@ class SentenceTransformersEmbedder:
 
     @property
     def space_by_name(self) -> EmbeddingSpace | None:
-        """The model's space as far as its name tells it, without loading it; None: only the model itself can tell."""
+        """Return the space of a known model without loading it, else None."""
         return self.space if self._model_name in _KNOWN else None
 
     @property
     def model_name(self) -> str:
-        """What the model is called, the same for all names that it has."""
+        """Return the model's one name, whichever of its names was given."""
         return self._model_name
 
     @cached_property
@@ -118,7 +118,7 @@ class SentenceTransformersEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Word pieces, without the two that mark a text's beginning and end."""
+        """Count word pieces, without the two that mark a text's beginning and end."""
         return int(self._loaded().max_seq_length) - 2
 
     def count_tokens(self, text: str) -> int:
@@ -144,7 +144,7 @@ class SentenceTransformersEmbedder:
             return self._encode(model, [text])[0]
 
     def load(self) -> None:
-        """Load the model now rather than at the first text; does nothing the second time."""
+        """Load the model now rather than at the first text."""
         self._loaded()
 
     def _encode(self, model: SentenceTransformer, texts: Sequence[str]) -> list[Vector]:
@@ -164,7 +164,7 @@ class SentenceTransformersEmbedder:
         return [vector.tolist() for vector in vectors]
 
     def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
-        """What `_encode` gives for one text, without its batches: that saves almost a third of the time."""
+        """Encode one text as `_encode` does, without its batches: that saves almost a third of the time."""
         import torch
 
         from pipeline.clients import bert
@@ -189,7 +189,7 @@ class SentenceTransformersEmbedder:
         return found
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
-        """What to raise for an error of the model: without memory it can do nothing, else the text may be why."""
+        """Return what to raise for an error of the model: out of memory it can do nothing, else the text may be why."""
         said = f"The embedding model {self._model_name} failed: {error}"
         # torch says it by a RuntimeError
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
@@ -238,7 +238,7 @@ class SentenceTransformersEmbedder:
 
 @contextmanager
 def _on_one_thread() -> Iterator[None]:
-    """Let torch use one thread; measured with two on busy cores: 13 ms in place of 126 for a question."""
+    """Let torch use one thread, which is faster for a question when processors are busy."""
     import torch
 
     before = torch.get_num_threads()
@@ -250,12 +250,12 @@ def _on_one_thread() -> Iterator[None]:
 
 
 def _short_name(model: str) -> str:
-    """One name for one model, so that a space is not made twice: R12's short name for its hub name."""
+    """Return one name for one model, so that no space is made twice."""
     return next((short for short, known in _KNOWN.items() if known.hub_name == model), model)
 
 
 def _folder(model: str) -> Path | None:
-    """Where the model's files are on this machine, or None when the hub or its cache must be asked."""
+    """Return the folder of the model's files, or None if the hub or its cache must be asked."""
     if model == BUNDLED_MODEL and (package := find_spec(BUNDLED_PACKAGE)) and package.origin:
         return Path(package.origin).parent / "model"
     path = Path(model).expanduser()
@@ -263,7 +263,7 @@ def _folder(model: str) -> Path | None:
 
 
 def _has_bfloat16(torch: Any) -> bool:
-    """Whether the processor multiplies bfloat16 by itself; emulated, it would be slower than float32."""
+    """Tell whether the processor multiplies bfloat16 natively; emulated, it is slower than float32."""
     if not hasattr(torch.cpu, "get_capabilities"):
         return False  # before torch 2.9
     capabilities = torch.cpu.get_capabilities()

@@ -1,4 +1,4 @@
-"""The tokenizers of language models whose vocabularies the `tokens` extra brings; all others are estimated."""
+"""Tokenizers of language models, from the `tokens` extra; all others are estimated."""
 
 from functools import lru_cache
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ _VOCABULARIES = (
 
 
 def tokenizer_for(model: str | None) -> Tokenizer:
-    """What counts this model's tokens: its own tokenizer where it is known and installed, else the estimate."""
+    """Return the model's own tokenizer if it is known and installed, else the estimate."""
     name = (model or "").rpartition("/")[2].lower()
     vocabulary = next((found for beginning, found in _VOCABULARIES if name.startswith(beginning)), None)
     if vocabulary is None or find_spec("bpe_openai") is None:

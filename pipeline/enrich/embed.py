@@ -1,4 +1,4 @@
-"""Embed what is owed: messages as they come, sessions when they are summarized, memories when they are written.
+"""Embed messages as they come, sessions when they are summarized, memories when they are written.
 
 Text that was embedded before is not embedded again: its vector is copied. A provider that is away leaves the
 rows owed; meanwhile search goes by keywords. A text that breaks the model is found and given up, and takes no
@@ -50,17 +50,17 @@ class Document:
 
     @property
     def key(self) -> str:
-        """As the ledger calls it."""
+        """Return its job's key."""
         return f"{self.owner}:{self.id}"
 
     @cached_property
     def hash(self) -> bytes:
-        """Equal for equal texts (BLAKE2b, 16 bytes)."""
+        """Hash the text (BLAKE2b, 16 bytes)."""
         return blake2b(self.text.encode(), digest_size=16).digest()
 
 
 def embedder(database: Database, client: Embedder) -> runner.Handler:
-    """The handler of `embed` work: each claim is a message, a session or a memory.
+    """Make the handler of `embed` jobs: each claim is a message, a session or a memory.
 
     Raises `SettingsError` when the client's space is not one that vectors are written to.
     """
@@ -114,7 +114,7 @@ def _keep(
     seconds: float,
     left: Sequence[Claim],
 ) -> None:
-    """Save what was made for those of one tenant's claims that are still ours, and hand back those `left`.
+    """Save the vectors of one tenant's claims that are still held, and release those in `left`.
 
     One that is not was deleted, edited or merged while the model worked, or took longer than its lease: that takes no
     other with it, and is no failure.
@@ -136,7 +136,7 @@ def _keep(
 
 
 def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderRejected]:
-    """One vector for each text, or why it has none; a text that breaks the model takes no other with it.
+    """Return a vector for each text, or why it has none; a text that breaks the model affects no other.
 
     When the model fails it is asked for a short text that it has always known. If that fails, too, the model is out
     of order: `ProviderUnavailable`. Else the texts are halved until those that break it stand alone, which takes
@@ -156,7 +156,7 @@ def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderR
 def _halved(
     client: Embedder, texts: Sequence[str], error: ProviderFailed | ProviderRejected
 ) -> list[Vector | ProviderRejected]:
-    """The answers for texts that the model has just failed at together."""
+    """Embed, in halves, texts that the model has just failed at together."""
     if len(texts) == 1:
         return [_shortened(client, texts[0], error)]
     found: list[Vector | ProviderRejected] = []
@@ -171,7 +171,7 @@ def _halved(
 def _shortened(
     client: Embedder, given: str, error: ProviderFailed | ProviderRejected
 ) -> Vector | ProviderRejected:
-    """The answer for a text that the model has just failed at alone."""
+    """Embed, shortened, a text that the model has just failed at on its own."""
     if isinstance(error, ProviderRejected) and len(given) <= SHORTENED_CHARS:
         return error
     try:
@@ -193,7 +193,7 @@ def _require_working(client: Embedder, error: ProviderFailed) -> None:
 
 
 def _ask(client: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """The model's answer; `ProviderFailed` if it is not what was asked for.
+    """Return the model's answer; `ProviderFailed` if it is not what was asked for.
 
     A vector without a length would be stored, and then found by nothing; NaN compares with nothing either.
     """
@@ -211,7 +211,7 @@ def _ask(client: Embedder, texts: Sequence[str]) -> list[Vector]:
 
 
 def _load(connection: Connection, keys: Sequence[str]) -> list[Document]:
-    """The texts behind `owner:id` keys, with their headers; rows that are gone or have no text are left out."""
+    """Load the texts behind `owner:id` keys, with their headers; skips rows that are gone or have no text."""
     ids: dict[str, list[str]] = {"message": [], "session": [], "memory": []}
     for key in keys:
         owner, _, identity = key.partition(":")
@@ -251,7 +251,7 @@ def _save(
     made: Mapping[bytes, Vector | ProviderRejected],
     seconds: float,
 ) -> None:
-    """Finish one tenant's claims: write the vectors of their documents, and give up those that have none.
+    """Finish one tenant's claims: write their documents' vectors, and give up those that have none.
 
     A vector that was not made now is copied from its twin. A claim without a document has nothing to save. Raises
     `LeaseLost`.

@@ -1,4 +1,4 @@
-"""What is embedded in place of a bare text: a short header that says where it stands, and the text.
+"""Write the text that is embedded: a short header that says where it comes from, and the content.
 
 The shapes were chosen by the recall of all-MiniLM-L6-v2 alone on three LoCoMo conversations (share of the
 evidence among the 10 nearest messages, 495 questions):
@@ -29,7 +29,7 @@ _MAX_VALUE_CHARS = 80
 
 
 def session_document(session: Session, title: str, summary: Summary) -> str:
-    """A session as it is embedded: `group: … | time: … to … | participants: … | topics: …`, then its summary.
+    """Write a session: `group: … | time: … to … | participants: … | topics: …`, then its summary.
 
     `title` is the chat's. Times are UTC, participants the first 8; parts about which nothing is known are left out.
     """
@@ -43,7 +43,7 @@ def session_document(session: Session, title: str, summary: Summary) -> str:
 
 
 def message_document(message: Message) -> str:
-    """A message as it is embedded: `participants: …` with its speaker, then its text.
+    """Write a message: `participants: …` with its speaker, then its text.
 
     Only the message's own fields, so that no later message changes what was embedded.
     """
@@ -56,7 +56,7 @@ def _document(parts: Iterable[tuple[str, str]], text: str) -> str:
 
 
 def _value(text: str) -> str:
-    """A name or title on one line, without the header's own separator."""
+    """Put a name or title on one line, without the header's separator."""
     return " ".join(text.replace("|", " ").split())[:_MAX_VALUE_CHARS]
 
 

@@ -1,4 +1,4 @@
-"""The summarizer that needs no model: the sentences that say most, and what was decided, asked and promised.
+"""Summarize without a model: the sentences that say most, and what was decided, asked and promised.
 
 Nothing is written that was not said, apart from the date in front, the calendar date after words such as
 "yesterday", and the marks where something was cut. The same messages always give the same summary.
@@ -43,7 +43,7 @@ _MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of the sentences, of the room: the re
 def summarize(
     messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
 ) -> Summary:
-    """The summary of these messages, which are in order of time.
+    """Summarize these messages, which are in order of time.
 
     `previous` summarizes what came before them in the same session: half the room is its, and its lists are
     carried on, except questions that these messages answer. Dates are those of `time_zone`. Raises
@@ -94,7 +94,7 @@ def summarize(
 
 
 def _readable(messages: Sequence[Message]) -> list[Message]:
-    """What people and agents said, without asides; everything, if that leaves nothing."""
+    """Return what people and agents said without asides; everything, if that leaves nothing."""
     bots = addressing.names_of({message.speaker for message in messages if message.role == "assistant"})
     written = [replace(message, content=spoken(message.content)) for message in messages]
     said = [
@@ -132,7 +132,7 @@ def _taken_apart(messages: Sequence[Message], time_zone: tzinfo) -> list[Sentenc
 
 
 def _decisions(said: Sequence[Sentence]) -> list[int]:
-    """Where a sentence decides, or a proposal stands to which another speaker says no more than yes."""
+    """Return the sentences that decide, and the proposals that another speaker only says yes to."""
     decided: set[int] = set()
     for index, sentence in enumerate(said):
         if dialogue_acts.decides(sentence):
@@ -147,7 +147,7 @@ def _decisions(said: Sequence[Sentence]) -> list[int]:
 
 
 def _reasoned(said: Sequence[Sentence], index: int) -> Sentence:
-    """The sentence with those after it in its message, which often hold the terms of a decision."""
+    """Return the sentence with those after it in its message, which often hold a decision's terms."""
     text = said[index].text
     for sentence in said[index + 1 : index + 3]:
         if sentence.message != said[index].message or len(text) + len(sentence.text) > _MAX_SENTENCE_CHARS:
@@ -169,7 +169,7 @@ class _Passage:
 
 
 def _passages(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[_Passage]:
-    """The conversation in passages, in order; a passage with a decision in it counts as one."""
+    """Split the conversation into passages, in order; one with a decision counts as a whole."""
     groups: list[list[int]] = []
     for index, sentence in enumerate(said):
         size = sum(len(said[i].text) + 1 for i in groups[-1]) if groups else 0
@@ -191,7 +191,7 @@ def _passages(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[_P
 
 
 def _telling(sentence: Sentence) -> float:
-    """What kind of sentence it is: about the speakers, about whom they speak to, or a question."""
+    """Classify a sentence: about its speakers, about whom they address, or a question."""
     if sentence.asks:
         return _QUESTION
     found = {word.lower().partition("'")[0] for word in sentence.words}
@@ -201,7 +201,7 @@ def _telling(sentence: Sentence) -> float:
 
 
 def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: int) -> list[_Passage]:
-    """Up to six passages of at most `room` characters that together tell most.
+    """Choose up to six passages of at most `room` characters that together say most.
 
     First the decisions, the newest first, as it may replace an earlier one; then, in order of time, what adds most for
     its length each time, where a word already told adds little.
@@ -243,7 +243,7 @@ def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: in
 
 
 def _told(chosen: Sequence[_Passage]) -> str:
-    """The passages after their speakers' names; a name once for what one speaker says in a row."""
+    """Write the passages after their speakers' names; a name once for what one speaker says in a row."""
     parts: list[str] = []
     for index, passage in enumerate(chosen):
         text = passage.text if passage.text[-1] in _CLOSING else passage.text + "."
@@ -260,13 +260,13 @@ def _lead(messages: Sequence[Message], time_zone: tzinfo) -> str:
 
 
 def _items(found: Iterable[Sentence]) -> list[str]:
-    """Sentences as items with their speaker; the last ones, when there are too many."""
+    """Return sentences as items with their speaker; the last ones, if there are too many."""
     texts = (f"{sentence.speaker}: {sentence.text}" for sentence in found)
     return list(dict.fromkeys(_clipped(text, _MAX_ITEM_CHARS) for text in texts))[-_MAX_ITEMS:]
 
 
 def _condensed(previous: Summary, subjects: Sequence[str]) -> str:
-    """What is carried on of the summary so far, in half the room: its first sentence and its weightiest."""
+    """Condense the summary so far to half the room: its first sentence and its weightiest."""
     parts = sentences(previous.summary)
     wanted = {term for topic in (*previous.topics, *subjects) for term in terms(words(topic))}
     ranked = sorted(
@@ -287,12 +287,12 @@ def _condensed(previous: Summary, subjects: Sequence[str]) -> str:
 
 
 def _merged(*lists: Sequence[str]) -> list[str]:
-    """One after the other, each item once, whatever its case."""
+    """Concatenate, each item once, ignoring case."""
     return list({item.lower(): item for items in reversed(lists) for item in reversed(items)}.values())[::-1]
 
 
 def _clipped(text: str, limit: int = _MAX_SENTENCE_CHARS) -> str:
-    """The text, cut after a word where it is too long."""
+    """Cut a text that is too long after a word."""
     if len(text) <= limit:
         return text
     cut = text[: limit - 1]

@@ -1,4 +1,4 @@
-"""Summarize sessions: claim, load, call, save; the call is made outside any transaction.
+"""Summarize sessions: claim, load, call, save; the call is outside any transaction.
 
 A closed session is summarized whole. One that stays open too long is summarized as it goes: the summary so far
 and the messages since, so that a group that never rests is remembered too.
@@ -52,7 +52,7 @@ def summarizer(
     rolling_messages: int = 1,
     rolling_tokens: int = 1,
 ) -> runner.Handler:
-    """The handler of `summarize` work: each claim is a session.
+    """Make the handler of `summarize` jobs: each claim is a session.
 
     A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose stored
     summary is of its revision and of this `version`, nor for an open one that has grown by fewer than
@@ -79,7 +79,7 @@ def summarizer(
 
 
 def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summarizer, pace: _Pace) -> bool:
-    """Do one claim; whether a summary was stored, so that it must be embedded."""
+    """Do one claim, and return whether a summary was stored, so that it must be embedded."""
     session_id = int(claim.key.removeprefix("session:"))
     with database.tenant(tenant_id) as connection:
         row = sessions.find(connection, session_id)
@@ -117,7 +117,7 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
 
 
 def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace) -> bool:
-    """Whether a session is to be summarized now; one that is not is marked as what it is."""
+    """Tell whether a session is to be summarized now, and mark one that is not."""
     if row.status != "open" and row.message_count < pace.min_messages:
         summaries.mark(connection, row.id, row.revision, "skipped")
         counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
@@ -133,7 +133,7 @@ def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace) 
 
 
 def _read_and_call(database: Database, tenant_id: str, row: Row[Any], client: Summarizer) -> Summary:
-    """The summary of a session's messages, read and summarized part by part."""
+    """Read and summarize a session's messages part by part."""
     summary, start = None, row.started_at
     if row.status == "open" and row.summary_ended_at is not None:
         summary, start = stored_summary(row), row.summary_ended_at - OVERLAP
@@ -162,7 +162,7 @@ def _read_and_call(database: Database, tenant_id: str, row: Row[Any], client: Su
 
 
 def stored_summary(row: Row[Any]) -> Summary | None:
-    """The summary that a session's row holds, if any."""
+    """Return the summary of a session's row, if any."""
     if not row.summary_text:
         return None
     return Summary(

@@ -22,7 +22,7 @@ class ExtractiveSummarizer:
 
 
 def make_summarizer(model: str = ExtractiveSummarizer.model) -> Summarizer:
-    """The summarizer of this name. Raises `SettingsError`."""
+    """Make the summarizer of this name. Raises `SettingsError`."""
     if model == ExtractiveSummarizer.model:
         return ExtractiveSummarizer()
     raise SettingsError(

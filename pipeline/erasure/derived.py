@@ -1,4 +1,4 @@
-"""Take back what was made of messages that go, or that say something else now.
+"""Remove data derived from messages that were deleted or edited.
 
 Memories made of them; question and answer of contexts that showed them; and of the query log what quotes them:
 
@@ -27,7 +27,7 @@ AT_ONCE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class TakenBack:
-    """How much went."""
+    """How much was removed."""
 
     memories: int = 0
     # rows of the query log that nothing was taken out of before
@@ -46,7 +46,7 @@ def take_back(
     texts: Sequence[str] = (),
     limit: int | None = None,
 ) -> TakenBack:
-    """Take back what was made of a chat's messages and of sessions; `texts` is what the messages said.
+    """Remove what was derived from a chat's messages and from sessions; `texts` is what the messages said.
 
     With a `limit` about so many rows, and `more` says that there may be others.
     """
@@ -73,7 +73,7 @@ def take_back(
 def take_back_ahead(
     connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]
 ) -> TakenBack:
-    """Take back a part of what was made of messages that are about to be erased, without a lock on their chat.
+    """Remove a part of the data derived from doomed messages, without a lock on their chat.
 
     To be called until there is no `more`, in a transaction each.
     """
@@ -92,7 +92,7 @@ def take_back_ahead(
 
 
 def take_back_memories(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> TakenBack:
-    """Take back what was made of memories that have been deleted."""
+    """Remove what was derived from deleted memories."""
     gone = store.drop_recalling(connection, tenant_id, memory_ids)
     taken = _redact(connection, tenant_id, store.memory_items([*memory_ids, *gone]))
     return TakenBack(memories=len(gone) + taken.memories, queries=taken.queries)
@@ -106,7 +106,7 @@ def _redact(
     texts: Sequence[str] = (),
     limit: int | None = None,
 ) -> TakenBack:
-    """Take items and quoted texts out of the query log.
+    """Remove items and quoted texts from the query log.
 
     An answer that was being reported meanwhile may have become a memory since memories were looked for: it goes
     with its context's row.

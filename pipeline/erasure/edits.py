@@ -1,7 +1,7 @@
 """Edit and delete single messages by their platform's id, late or before they have come.
 
-Whatever was made of the old text goes in the same transaction: vectors, the session's summary, memories; results
-in flight are fenced off, and what is to be made of the new text is owed. An edit never moves a message in time.
+Everything derived from the old text goes in the same transaction: vectors, the session's summary, memories; results in
+flight are fenced off, and jobs for the new text are enqueued. An edit never moves a message in time.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ TAKEN_OVER_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """What became of a change."""
+    """The outcome of a change."""
 
     # `pending`: the message has not come yet; `kept_out`: it was deleted or its sender is not to be remembered
     outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
@@ -53,7 +53,7 @@ def edit(
     *,
     trace_id: str | None = None,
 ) -> Changed:
-    """Give a message its new text; the newest `edited_at` (none: now) wins, of equal ones what comes last.
+    """Give a message its new text; the newest `edited_at` (None: now) wins, of equal ones the last to come.
 
     An edit that comes before its message waits for it. Raises `DatabaseUnavailable`; then the message says what it
     said, and the same call may be made again.
@@ -124,7 +124,7 @@ def edit(
 def _edited_at(
     connection: Connection, chat_id: str, external_id: str, edited_at: datetime | None
 ) -> datetime | None:
-    """When an edit was made; None: its message was deleted, or its chat or all was forgotten since."""
+    """Return when an edit was made; None if its message was deleted, or its chat or tenant forgotten since."""
     if suppression.stands(connection, "message", chat_id, external_id):
         return None
     now = chats.database_now(connection)
@@ -135,7 +135,7 @@ def _edited_at(
 def _outcome(
     connection: Connection, message: Row[Any], content: str, at: datetime
 ) -> Literal["edited", "unchanged", "kept_out"]:
-    """What becomes of an edit of a message that is there."""
+    """Return what an edit does to a message that is there."""
     if suppression.stands(connection, "unremembered", message.sender_id):
         return "kept_out"
     if message.content == content or (message.edited_at is not None and message.edited_at > at):
@@ -152,7 +152,7 @@ def delete(
     *,
     trace_id: str | None = None,
 ) -> Changed:
-    """Delete a message for good: its tombstone keeps it out, also when it has not come yet.
+    """Delete a message for good; the suppression list keeps it out, also if it has not come yet.
 
     Raises `DatabaseUnavailable`; then the same call may be made again. From when the tombstone stands the rest is
     owed: should this process end there, workers do it.
@@ -204,7 +204,7 @@ def _take_back_ahead(database: Database, tenant_id: str, chat_id: str, message_i
 
 @dataclass(frozen=True, kw_only=True)
 class Erased:
-    """How much went."""
+    """How much was deleted."""
 
     messages: int = 0
     vectors: int = 0
@@ -228,7 +228,7 @@ def erase(
     *,
     trace_id: str | None = None,
 ) -> Erased:
-    """Delete messages of a chat, which is locked alone, and all that was made of them.
+    """Delete messages of a chat, locked exclusively, and everything derived from them.
 
     Their sessions are cut again from what is left, and summarized again.
     """

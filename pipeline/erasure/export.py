@@ -1,4 +1,4 @@
-"""Everything that is known of a user, as plain records: what they said, what is remembered, where they took part."""
+"""Export everything known of a user as plain records."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ Id = TypeVar("Id")
 
 
 def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict[str, Any]]:
-    """Records of a person, by any of their ids: what is linked to them, `messages`, `memories`, and where they are.
+    """Yield the records of a person, by any of their ids: links, messages, memories, chats, sessions, queries.
 
     Each is a dict with its `record` (`user`, `message`, `memory`, `chat`, `session` or `query`); times are aware
     datetimes. Of each kind the ids are looked up first, of messages chat by chat, and the records read in batches,

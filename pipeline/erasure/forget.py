@@ -1,4 +1,4 @@
-"""Remove a message, a user, a chat or a tenant for good, with a receipt that says how much and not whom.
+"""Forget a message, a user, a chat or a tenant for good, with a receipt that says how much and not whom.
 
 Beginning commits the tombstone, with nothing being accepted meanwhile, and owes the work; from then on nothing
 of it is stored again. The work (`forgetting.py`) deletes in small transactions whatever came before, and what was
@@ -25,7 +25,7 @@ from schemas.forgetting import Receipt, Subject
 
 
 def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str | None = None) -> Receipt:
-    """Set up the tombstone and owe the rest; from now on nothing of the subject comes back.
+    """Put the subject on the suppression list and enqueue the rest; from now on nothing of it comes back.
 
     Raises `DatabaseUnavailable`; then nothing was done.
     """
@@ -57,7 +57,7 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
 
 
 def _where_it_is(connection: Connection, tenant_id: str, subject: Subject) -> Subject:
-    """A message that is to be forgotten, as it is called now: its chat may have another id."""
+    """Return the subject by its present name: its chat may have another id."""
     chat_id, external_id = chat_moves.address(connection, subject.names[0], subject.names[1])
     if chat_id != subject.chat_id:
         stones.lock(connection, tenant_id, chat_id, alone=True)
@@ -65,7 +65,7 @@ def _where_it_is(connection: Connection, tenant_id: str, subject: Subject) -> Su
 
 
 def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | None = None) -> Receipt:
-    """Owe the removal of a chat with all that was made of it, without a tombstone: it may be imported again.
+    """Enqueue the removal of a chat and all derived from it, without suppression: it may be imported again.
 
     What was forgotten in it before stays forgotten. Raises `DatabaseUnavailable`; then nothing was done.
     """
@@ -81,7 +81,7 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
 
 
 def check_confirmed(tenant_id: str, subject: Subject) -> None:
-    """Refuse to forget a tenant whose name was not said again: everything that it has goes. Raises `InvalidInput`."""
+    """Refuse to forget a tenant whose name was not repeated. Raises `InvalidInput`."""
     if subject.kind == "tenant" and subject.confirm != tenant_id:
         raise InvalidInput(
             f"confirm: to forget a tenant with all that it has, say its name: {tenant_id}", field="confirm"
@@ -89,7 +89,7 @@ def check_confirmed(tenant_id: str, subject: Subject) -> None:
 
 
 def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
-    """A receipt. Raises `NotFound`."""
+    """Return a receipt. Raises `NotFound`."""
     with database.tenant(tenant_id) as connection:
         found = receipts.get(connection, receipt_id)
     if found is None:
@@ -98,7 +98,7 @@ def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
 
 
 def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
-    """Why a forgetting goes on no more, until an operator replays it; None: it is done or being done.
+    """Return why a forgetting has stopped until an operator replays it; None if it is done or running.
 
     Raises `NotFound`.
     """
@@ -111,7 +111,7 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
 
 
 def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]:
-    """How many messages, of how many chats, memories and queries would go, without doing anything."""
+    """Count the messages, chats, memories and queries that would go, without doing anything."""
     with database.tenant(tenant_id) as connection:
         row = store.plan(
             connection,
@@ -123,7 +123,7 @@ def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]
 
 
 def forgetter(database: Database, rules: Rules) -> runner.Handler:
-    """The handler of `forget` work: each claim is a receipt."""
+    """Make the handler of `forget` jobs: each claim is a receipt."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         follows: set[str] = set()

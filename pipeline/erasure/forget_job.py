@@ -1,4 +1,4 @@
-"""One turn of a forgetting: delete step by step whatever is left, and look for it at the end.
+"""Run one turn of a forgetting: delete step by step what is left, and verify at the end.
 
 Each step is a transaction of its own that takes something away, so that a turn may be killed at any point and the
 next one goes on with what is left.
@@ -39,7 +39,7 @@ SECONDS_AT_ONCE = 40.0
 
 
 class Forgetting:
-    """One turn of one forgetting: the claim of a receipt, as `forget.start` has begun it."""
+    """One turn of one forgetting, which `forget.start` began."""
 
     def __init__(self, database: Database, tenant_id: str, claim: Claim, rules: Rules) -> None:
         self.database = database
@@ -55,7 +55,7 @@ class Forgetting:
         self.follows: set[str] = set()
 
     def run(self) -> set[str]:
-        """Delete until nothing is left or the time is up; the kinds of work that are owed now."""
+        """Delete until nothing is left or the time is up, and return the kinds of jobs that follow."""
         started = monotonic()
         with self.database.tenant(self.tenant_id) as connection:
             known, receipt = receipts.subject(connection, self.id), receipts.get(connection, self.id)
@@ -91,7 +91,7 @@ class Forgetting:
         return self.follows
 
     def _names(self, connection: Connection) -> list[str]:
-        """What the person who is forgotten is called, looked up and kept before their first message goes."""
+        """Look up and keep the person's names before their first message goes."""
         if self.senders is None:
             return []
         names = [*store.names_of(connection, self.senders), *self.senders]
@@ -105,7 +105,7 @@ class Forgetting:
             yield
 
     def _steps(self, subject: Subject, receipt: Receipt, names: Sequence[str]) -> Iterator[None]:
-        """Delete step by step, each in a transaction of its own; every step takes something away."""
+        """Delete step by step, each in a transaction of its own that takes something away."""
         with self.database.tenant(self.tenant_id) as connection:
             if subject.external_id is not None:
                 store_changes.drop_pending(connection, str(subject.chat_id), [subject.external_id])
@@ -180,7 +180,7 @@ class Forgetting:
             yield
 
     def _bury(self, connection: Connection, chat_id: str, ids: Sequence[int], until: datetime | None) -> None:
-        """Set up tombstones of messages, those alone that seemed to be sent after a time or of all.
+        """Suppress messages: only those sent after `until`, or all.
 
         A sender's clock may run ahead, and an edit of a user's message does not say whose it is.
         """
@@ -192,7 +192,7 @@ class Forgetting:
         stones.put(connection, self.tenant_id, "message", hashes, None)
 
     def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
-        """Cut sessions again whose messages were pruned, and whose summaries may quote them still."""
+        """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
         while True:
             with self.database.tenant(self.tenant_id) as connection:
                 chat = chats.lock_alone(connection, chat_id)
@@ -229,7 +229,7 @@ class Forgetting:
             yield
 
     def _chat(self, chat_id: str, receipt: Receipt) -> Iterator[None]:
-        """Delete what a chat has beside its messages, and the chat when nobody has gone on talking there."""
+        """Delete a chat's other data, and the chat itself if nobody has gone on talking there."""
         while True:
             with self.database.tenant(self.tenant_id) as connection:
                 if chats.lock_alone(connection, chat_id) is None:
@@ -285,7 +285,7 @@ class Forgetting:
             yield
 
     def _called(self, gone: Sequence[Row[Any]]) -> Iterator[tuple[str, ...]]:
-        """What the memories that go were called, or might be under another id of the same person."""
+        """Yield the names of these memories, under each id of the same person."""
         for row in gone:
             for user_id in self.senders or [row.user_id]:
                 yield suppression.memory_names(row.scope, user_id, row.agent_id, bytes(row.content_hash))
@@ -298,7 +298,7 @@ class Forgetting:
 
 
 def _batches(doomed: Sequence[Row[Any]]) -> Iterator[list[int]]:
-    """The ids of messages `(id, chars)`, as many together as one transaction takes."""
+    """Yield the ids of messages `(id, chars)`, as many at a time as one transaction takes."""
     batch: list[int] = []
     chars = 0
     for row in doomed:

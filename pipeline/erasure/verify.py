@@ -1,4 +1,4 @@
-"""Some of what is forgotten, kept in memory to be looked for when it is gone: nothing else could be, by then."""
+"""Keep a sample of what is forgotten in memory, to verify afterwards that it is gone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,19 +16,19 @@ MIN_PROBE_CHARS = 20
 
 
 def pick(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """The messages among these that are best looked for, with their vectors; read before they are deleted."""
+    """Return the best messages to verify by, with their vectors; read before they are deleted."""
     return store.longest(connection, ids, PROBES_OF_A_BATCH)
 
 
 @dataclass(kw_only=True)
 class Probes:
-    """Some of what was deleted in one turn."""
+    """A sample of what was deleted in one turn."""
 
     texts: list[str] = field(default_factory=list)
     vectors: list[Row[Any]] = field(default_factory=list)
 
     def keep(self, rows: Sequence[Row[Any]]) -> None:
-        """Remember rows of `pick`, once their messages are gone."""
+        """Keep rows of `pick`, once their messages are gone."""
         for row in rows:
             if len(row.content) >= MIN_PROBE_CHARS and len(self.texts) < PROBES:
                 self.texts.append(row.content)
@@ -36,7 +36,7 @@ class Probes:
                     self.vectors.append(row)
 
     def found_again(self, connection: Connection, subject: Subject, receipt: Receipt) -> dict[str, int]:
-        """How often what was deleted is still found, for the receipt: a text may be quoted by somebody else."""
+        """Count how often deleted data is still found, for the receipt; somebody else may quote a text."""
         texts = sum(store.count_text(connection, content) for content in self.texts)
         # the same words may stand twice in a chat, and only one of the messages be forgotten
         looked_for = [] if subject.kind == "message" else self.vectors

@@ -1,4 +1,4 @@
-"""Keep an organization's documents: cut a text into chunks, replace it by its id, list it, remove it.
+"""Keep an organization's documents: cut into chunks, replaced by id, listed, removed.
 
 A chunk is a memory of the organization. It is found like every memory, and embedded like every memory.
 """
@@ -26,7 +26,7 @@ OVERLAP_TOKENS = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What became of a document."""
+    """The outcome of storing a document."""
 
     outcome: Literal["new", "replaced", "unchanged"]
     # all that it has now
@@ -36,7 +36,7 @@ class Kept:
 
 
 def cut(text: str, embedder: Embedder) -> list[str]:
-    """The text in chunks of some `CHUNK_TOKENS` that the embedder reads whole, each beginning with the end before it.
+    """Cut a text into overlapping chunks of about `CHUNK_TOKENS` that the embedder reads whole.
 
     Raises `ProviderUnavailable` when the model cannot be loaded.
     """
@@ -59,7 +59,7 @@ def cut(text: str, embedder: Embedder) -> list[str]:
 
 
 def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Sequence[str]) -> Kept:
-    """Store a document in these chunks of `cut`, in place of what stands by its id; all of it or nothing.
+    """Store a document's chunks in place of its former ones; all or nothing.
 
     A chunk that stands in the same place with the same words stays, with its vector. Raises `DatabaseUnavailable`.
     """
@@ -81,13 +81,13 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
 
 
 def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[Document]:
-    """Documents in the order of their ids. Raises `DatabaseUnavailable`."""
+    """List documents in the order of their ids. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return store.listing(connection, given)
 
 
 def passages(database: Database, tenant_id: str, document_id: str) -> list[Passage]:
-    """A document's chunks in order. Raises `NotFound`, `DatabaseUnavailable`."""
+    """Return a document's chunks in order. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         found = store.passages(connection, document_id)
     if not found:
@@ -96,7 +96,7 @@ def passages(database: Database, tenant_id: str, document_id: str) -> list[Passa
 
 
 def remove(database: Database, tenant_id: str, document_id: str) -> int:
-    """Delete a document with its vectors; how many chunks it had. Raises `NotFound`, `DatabaseUnavailable`."""
+    """Delete a document with its vectors, and return how many chunks it had. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         store.lock(connection, tenant_id, document_id)
         gone = store.drop(connection, tenant_id, document_id)
@@ -110,5 +110,5 @@ def _missing(document_id: str) -> NotFound:
 
 
 def _digest(number: int, content: str) -> bytes:
-    """Equal for equal words in the same place of a document, so that none of two equal chunks is lost."""
+    """Hash a chunk with its place in the document, so that none of two equal chunks is lost."""
     return blake2b(f"{number}\n{content}".encode(), digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""Remember durable statements, each once in its scope, and let them be embedded; list them and delete them."""
+"""Remember durable statements, each once in its scope; list and delete them."""
 
 import secrets
 import time
@@ -22,7 +22,7 @@ from schemas.messages import DEFAULT_LANGUAGE
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What became of a memory."""
+    """The outcome of writing a memory."""
 
     # `known`: the same stands already; `kept_out`: of somebody, or learned somewhere, that is not to be remembered
     outcome: Literal["new", "known", "kept_out"]
@@ -47,7 +47,7 @@ def remember(database: Database, tenant_id: str, memory: MemoryIn) -> Written:
 def write(
     connection: Connection, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
 ) -> Written:
-    """Write a memory in a transaction of the caller's, under `stones.lock` of the chat that it was learned in."""
+    """Write a memory in the caller's transaction, under `stones.lock` of the chat that it was learned in."""
     words = " ".join(memory.content.split()).casefold()
     digest = blake2b(words.encode(), digest_size=16).digest()
     memory = _placed(connection, memory)
@@ -63,7 +63,7 @@ def write(
 
 
 def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
-    """The memory with the chat it was learned in, by its present id: a session's, when nothing else is said."""
+    """Return the memory with the present id of the chat that it was learned in: a session's, if nothing else is said."""
     learned_in = memory.learned_in
     if memory.session_id is not None:
         chat_id = store.chat_of_session(connection, memory.session_id)
@@ -78,7 +78,7 @@ def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
 
 
 def _remembers(connection: Connection, memory: MemoryIn) -> bool:
-    """Whether the chat that it was learned in is remembered. Raises `InvalidInput` when there is none."""
+    """Tell whether the chat that it was learned in is remembered. Raises `InvalidInput` if there is none."""
     if memory.learned_in is None:
         return True
     chat = chats.get(connection, memory.learned_in)
@@ -92,7 +92,7 @@ def _remembers(connection: Connection, memory: MemoryIn) -> bool:
 
 
 def listing(database: Database, tenant_id: str, given: MemoryFilter) -> list[Memory]:
-    """Live memories, the newest first; with `chat_id` those alone that may be shown there, to `user_id` too.
+    """List live memories, newest first; with `chat_id` only those that may be shown there (and to `user_id`).
 
     Raises `NotFound` for a chat that is not there, `DatabaseUnavailable`.
     """
@@ -119,7 +119,7 @@ def delete(database: Database, tenant_id: str, identity: UUID) -> None:
 
 
 def new_id() -> UUID:
-    """A UUID that sorts by the time it was made (RFC 9562, version 7)."""
+    """Return a UUID that sorts by the time it was made (RFC 9562, version 7)."""
     milliseconds = time.time_ns() // 1_000_000
     value = (milliseconds << 80) | secrets.randbits(80)
     value = (value & ~(0xF << 76)) | (0x7 << 76)

@@ -1,4 +1,4 @@
-"""Say which senders, of one platform or of several, are one person, and take it back.
+"""Link the senders, of one platform or of several, that are one person.
 
 Whoever is linked to nobody is a user of their own, by their sender's id, so that everything works without
 links. Nothing is written anew when people are linked: memories, messages and tombstones keep the id that they
@@ -24,14 +24,14 @@ MAX_IDS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Linked:
-    """What became of a change, and the person as they are now."""
+    """The outcome of a change, and the person as they are now."""
 
     outcome: Literal["linked", "unlinked", "merged", "unchanged"]
     user: User
 
 
 def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Linked:
-    """Let a sender belong to a user, whomever they belonged to before; what is linked to them comes along.
+    """Link a sender to a user, whomever they belonged to before, with all that is linked to them.
 
     Raises `InvalidInput` when the person would have more than `MAX_IDS` ids, `DatabaseUnavailable`.
     """
@@ -47,7 +47,7 @@ def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Li
 
 
 def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked:
-    """Let a user, with all their senders, be another; their id goes on naming the person. Raises as `link` does."""
+    """Merge a user with all their senders into another; the old id still names the person. Raises as `link` does."""
     with database.tenant(tenant_id) as connection:
         stones.lock(connection, tenant_id, alone=True)
         user, gone = store.user_of(connection, into), store.user_of(connection, user_id)
@@ -58,7 +58,7 @@ def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked
 
 
 def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | None = None) -> Linked:
-    """Let a sender be their own user again; with `user_id` only when it is this one that they belong to.
+    """Make a sender their own user again; with `user_id`, only if they belong to this one.
 
     What was learned of them under their own id goes with them, what was learned under the user's or another
     sender's stays. Raises `InvalidInput` for a user's own id that others are linked to, `DatabaseUnavailable`.
@@ -82,13 +82,13 @@ def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | No
 
 
 def show(database: Database, tenant_id: str, any_id: str) -> User:
-    """The person whom a sender or a user belongs to; somebody unknown is their own. Raises `DatabaseUnavailable`."""
+    """Return the person of a sender or user; an unknown one is their own. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return _user(connection, store.user_of(connection, any_id))
 
 
 def listing(database: Database, tenant_id: str, *, after: str = "", limit: int = 100) -> list[User]:
-    """The users that have linked senders, by id, those after `after`. Raises `DatabaseUnavailable`."""
+    """List the users that have linked senders, by id, from after `after`. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         rows = store.listing(connection, after, limit)
         return [_user(connection, row.user_id) for row in rows]

@@ -1,4 +1,4 @@
-"""Say who is in a chat, where whoever has spoken is not everybody; and show who is."""
+"""Set and show who is in a chat, where not everybody has spoken."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from schemas.users import Members
 
 
 def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
-    """Let these senders be all who are in a chat, until others speak there.
+    """Set the senders that are in a chat, until others speak there.
 
     Of those who are not to be remembered the name is not kept. Raises `NotFound`, `DatabaseUnavailable`.
     """
@@ -29,7 +29,7 @@ def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str
 
 
 def show(database: Database, tenant_id: str, chat_id: str) -> Members:
-    """Who is in a chat: whoever has spoken, or was named. Raises `NotFound`, `DatabaseUnavailable`."""
+    """Return who is in a chat: who has spoken or was named. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         chat = chats.followed(connection, chat_id)
         if chat is None:

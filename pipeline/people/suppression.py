@@ -1,4 +1,4 @@
-"""What keeps forgotten things from coming back: keyed hashes that everything is compared with before it is stored.
+"""Keep forgotten things from coming back, by keyed hashes that are checked before anything is stored.
 
 A message's tombstone stands for good. Those of a user, a chat and a tenant stop what was sent before the
 forgetting, not what is said later. A user who is not to be remembered has one too, for as long as that holds.
@@ -25,13 +25,13 @@ Named = tuple[Kind, *tuple[str, ...]]
 
 
 def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
-    """The tombstone of what has these names (HMAC-SHA256); no name holds NUL."""
+    """Return the suppression hash of what has these names (HMAC-SHA256); no name holds NUL."""
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Admitted:
-    """What may be stored of what was handed over, and the ids of what may not."""
+    """The messages that may be stored, and the ids of those that may not."""
 
     messages: list[MessageIn]
     kept_out: list[str]
@@ -40,7 +40,7 @@ class Admitted:
 
 
 def hashes_of(key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> list[bytes]:
-    """Every tombstone that would keep one of these messages out."""
+    """Return every hash that would keep one of these messages out."""
     if key is None:
         return []
     senders = {m.sender_id for m in given}
@@ -53,7 +53,7 @@ def hashes_of(key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> li
 
 
 def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
-    """Keep out what was forgotten; to be called under the chat's lock, with the key read under it."""
+    """Filter out what was forgotten; call it under the chat's lock, with the key read under it."""
     if key is None:
         return Admitted(messages=list(given), kept_out=[])
     around = [hash_of(key, "tenant"), hash_of(key, "chat", chat_id)]
@@ -84,7 +84,7 @@ def _reaches(until: datetime | None, sent_at: datetime) -> bool:
 
 
 def stands(connection: Connection, kind: Kind, *names: str) -> bool:
-    """Whether something of these names must not be stored, whenever it was sent."""
+    """Tell whether something of these names must not be stored, whenever it was sent."""
     key = store.key(connection)
     if key is None:
         return False
@@ -94,7 +94,7 @@ def stands(connection: Connection, kind: Kind, *names: str) -> bool:
 
 
 def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
-    """Those of these ids of a chat whose messages were deleted for good."""
+    """Return which of these ids of a chat were deleted for good."""
     key = store.key(connection)
     if key is None or not external_ids:
         return set()
@@ -103,7 +103,7 @@ def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -
 
 
 def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
-    """Whether what was said or asked then must not be stored, as one of these was forgotten since."""
+    """Tell whether what was said or asked then must not be stored, as one of these was forgotten since."""
     key = store.key(connection)
     if key is None:
         return False
@@ -112,7 +112,7 @@ def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
 
 
 def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> bool:
-    """Whether a memory must not be written, as of somebody or of a place that was forgotten, or off.
+    """Tell whether a memory must not be written, as its person or place was forgotten or switched off.
 
     To be called under the lock of the chat that it was learned in. A memory that does not say when it was learned
     counts as learned now, unless the same was there when it was forgotten: then it is that which comes again.
@@ -140,12 +140,12 @@ def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> 
 def memory_names(
     scope: str, user_id: str | None, agent_id: str | None, content_hash: bytes
 ) -> tuple[str, ...]:
-    """What a memory is called in its tombstone."""
+    """Return the names of a memory in the suppression list."""
     return scope, user_id or "", agent_id or "", content_hash.hex()
 
 
 def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
-    """Those of these senders that are not to be remembered."""
+    """Return which of these senders are not to be remembered."""
     key = store.key(connection)
     if key is None:
         return set()
@@ -161,7 +161,7 @@ def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str])
 
 
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
-    """Switch a person's memory on or off, under all their ids: while it is off nothing that they say is kept.
+    """Switch a person's memory on or off, under all their ids; while it is off, nothing of theirs is kept.
 
     What there is already stays until it is forgotten.
     """
@@ -177,6 +177,6 @@ def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered
 
 
 def is_remembered(database: Database, tenant_id: str, any_id: str) -> bool:
-    """Whether what a person says is kept."""
+    """Tell whether a person's messages are kept."""
     with database.tenant(tenant_id) as connection:
         return not unremembered(connection, identities.ids_of(connection, any_id))

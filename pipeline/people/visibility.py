@@ -1,7 +1,7 @@
-"""Who may see what was learned where: another chat's memories are shown only to those who were all there.
+"""Decide who may see what was learned where: only those who were all there.
 
-Pure; the database prefilters, these functions decide. What is not known fails closed: a chat whose people nobody
-has named, or one where somebody listens whose name is not kept, is shown what was learned there and no more.
+The database prefilters; the pure functions here decide. The unknown fails closed: a chat whose people nobody has named,
+or with a listener whose name is not kept, is only shown what was learned there.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Place:
 
 
 def policy_of(stored: str | None) -> Policy:
-    """The policy of a tenant's settings; one that is not known shows nothing of other chats.
+    """Return the policy of a tenant's settings; an unknown one shows nothing of other chats.
 
     >>> policy_of(None), policy_of("tenant"), policy_of("generous")
     ('strict', 'tenant', 'chat')
@@ -45,7 +45,7 @@ def policy_of(stored: str | None) -> Policy:
 def asked_in(
     chat_id: str, kind: str, members: Iterable[str], *, unnamed: bool = False, asker: str | None = None
 ) -> Place:
-    """The place of a question: the chat's members and whoever asks are there.
+    """Return the place of a question, with the chat's members and the asker in it.
 
     `unnamed` says that somebody is there whose name is not kept. In a direct chat that is the one person whom it is
     with; in any other, and where nobody is known but the asker, nobody knows who listens.
@@ -57,7 +57,7 @@ def asked_in(
 
 
 def may_show(policy: Policy, learned: Place, asked: Place) -> bool:
-    """Whether what was learned in one place may be shown in the other.
+    """Tell whether what was learned in one place may be shown in the other.
 
     By `strict`, everybody who is there must have been there. A direct chat's memories are shown in direct chats
     alone, and those of a chat where one person alone has spoken, which may be a direct chat that nobody called so,
@@ -73,13 +73,13 @@ def may_show(policy: Policy, learned: Place, asked: Place) -> bool:
 
 
 def visible(policy: Policy, asked: Place, places: Iterable[Place]) -> Visible:
-    """Which of these places' memories may be shown where somebody asks; those of the place itself always."""
+    """Return which of these places' memories may be shown to an asker; the place's own always."""
     chats = {place.chat_id for place in places if may_show(policy, place, asked)}
     return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {asked.chat_id}))
 
 
 def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
-    """What may be shown in a chat when somebody, by any of their ids, asks there."""
+    """Return what may be shown in a chat when somebody, by any of their ids, asks there."""
     row = visibility.present(connection, chat_id, user_id)
     asked = asked_in(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
     places = [

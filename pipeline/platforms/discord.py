@@ -1,4 +1,4 @@
-"""DiscordChatExporter's JSON of one channel as messages.
+"""Parse DiscordChatExporter's JSON of one channel.
 
 What bots and webhooks wrote has the role `assistant`. Embeds are the cards of bots, which are text like any other, and
 previews of links that people posted, of which the title is kept. A thread's channel is a chat of its own.
@@ -34,7 +34,7 @@ _WRITTEN = frozenset(("Default", "Reply", "20", "ChatInputCommand", "23", "Conte
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
-    """The channel and its messages from the bytes of the exported JSON (UTF-8).
+    """Parse the channel and its messages from the bytes of the exported JSON (UTF-8).
 
     `options.chat_id` names the channel in place of its own id.
     """
@@ -91,7 +91,7 @@ def _times(raw: Any, zone: str | None) -> str:
 
 
 def _names(raw: Any) -> dict[str, str]:
-    """What the people of a message are called, those that it mentions and who wrote it, by their ids."""
+    """Return the names of a message's author and of those it mentions, by their ids."""
     mentions = raw.get("mentions") if isinstance(raw, dict) else None
     people = (
         [*(mentions if isinstance(mentions, list) else []), raw.get("author")]
@@ -147,7 +147,7 @@ _EMOJI = re.compile(r"<a?(:\w{1,40}:)\d{1,25}>")
 
 
 def _written_out(text: str, names: Mapping[str, str]) -> str:
-    """The text with people and emoji named, which exports without formatting leave as they are stored.
+    """Write out people and emoji, which exports without formatting leave as ids.
 
     >>> _written_out("<@901> and <@!902> <:wave:17>", {"901": "Zed"})
     '@Zed and <@!902> :wave:'
@@ -161,7 +161,7 @@ def _text(raw: object) -> str:
 
 
 def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
-    """The texts of cards, `whole` or their titles as those of links."""
+    """Yield the texts of embeds, whole or only their titles."""
     for embed in raw if isinstance(raw, list) else []:
         if not isinstance(embed, dict):
             continue
@@ -181,7 +181,7 @@ def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
 
 
 def _reply_to(raw: object, chat: ChatIn) -> str | None:
-    """The message of this channel that one answers; a forwarded one refers to another channel."""
+    """Return the message of this channel that one answers; a forwarded one refers to another channel."""
     if not isinstance(raw, dict) or not raw.get("messageId"):
         return None
     channel = raw.get("channelId")

@@ -1,4 +1,4 @@
-"""Which export is this, told by its first characters."""
+"""Detect an export's format by its first characters."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _KEY = {
 
 
 def detect(name: str, head: str) -> Format:
-    """The format of a text file, by its name and first characters (some `HEAD_CHARS`, or all it holds).
+    """Detect the format of a text file by its name and first characters (some `HEAD_CHARS`, or all).
 
     Raises `InvalidInput` that says what the file looks like and what to do when it is none of them.
     """
@@ -54,7 +54,7 @@ def detect(name: str, head: str) -> Format:
 
 
 def told_by(name: str, head: str) -> Format | None:
-    """The format of a file that lies beside others, or nothing: it is no export, or does not look like one."""
+    """Detect the format of a file among others; None if it does not look like an export."""
     try:
         found = detect(name, head)
     except InvalidInput:

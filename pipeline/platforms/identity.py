@@ -1,4 +1,4 @@
-"""Ids for imported messages that came without one, the same in every export of one chat."""
+"""Derive ids for imported messages that came without one, the same in every export of a chat."""
 
 import json
 from collections import Counter
@@ -10,30 +10,27 @@ PREFIX = "import:"
 
 
 class ImportIds:
-    """Names messages by hash(sender, local time, text, n-th occurrence).
+    """Ids made of hash(sender, local time, text, n-th occurrence).
 
-    The n-th occurrence tells apart what somebody wrote twice within the clock's resolution (WhatsApp: a
-    minute). It counts from the start of the export, so a longer export names what an earlier one held as
-    before. An export that starts in the middle of such a run counts the later ones as the first: nothing is
-    doubled, and the whole run is there as soon as one export holds it whole.
+    The n-th occurrence tells apart what somebody wrote twice within the clock's resolution, counted from the start of
+    the export; so a longer export gives the same ids as an earlier one.
 
-    The local time, not the instant, goes in: correcting `--tz` on a second run doubles nothing. It goes in as it
-    was read, not as it was written, so that phones of two countries name a message alike; what it would be called if
-    its date had been read in another order are its aliases. What the file has nothing to tell by counts as new: a
-    message edited, a sender renamed, or a phone set to another time zone between two exports.
+    The local time, as it was read, goes in, not the instant: correcting `--tz` on a second run duplicates nothing. The
+    ids by other readings of an ambiguous date are aliases. An edited message, a renamed sender, or a phone set to
+    another time zone count as new.
     """
 
     def __init__(self) -> None:
         self._seen: Counter[bytes] = Counter()
 
     def name(self, sender: str, local_time: str, text: str) -> str:
-        """The id of the next message with these three; `import:` and 16 hexadecimal digits."""
+        """Return the id of the next message with these three; `import:` and 16 hexadecimal digits."""
         return self.names(sender, local_time, text)[0]
 
     def names(
         self, sender: str, local_time: str, text: str, other_times: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """The id of the next message with these three, then what it would be with each of the other times."""
+        """Return the id of the next message with these three, then its ids at each of the other times."""
         digests = [_digest(sender, time, text) for time in (local_time, *other_times)]
         # what is equal in one reading of its time is equal in every one
         self._seen[digests[0]] += 1
@@ -50,13 +47,10 @@ def _nth(digest: bytes, n: int) -> str:
 
 
 class Positions:
-    """Orders messages that carry the same time: the n-th of its minute (or second) gets position n.
+    """Positions among messages of the same time, from the start of the export.
 
-    Counted from the first message of that time in the export. What is stored already keeps its position
-    when a longer export comes, which is right whenever both exports hold that minute from its start. When
-    one of them starts in the middle of a minute and was imported first, the messages of that one minute can
-    stand in another order than they were written; counting from the end instead would do the same to the
-    last minute of every export that is repeated later, which is the usual case.
+    If one of two exports begins in the middle of a minute and was imported first, the messages of that minute may be
+    stored in another order than they were written.
     """
 
     def __init__(self, remembered: int = 4096) -> None:
@@ -65,7 +59,7 @@ class Positions:
         self._next: dict[Hashable, int] = {}
 
     def next(self, time: Hashable) -> int:
-        """The position of the next message with this time, from 0."""
+        """Return the position of the next message with this time, from 0."""
         position = self._next.pop(time, 0)
         self._next[time] = position + 1
         if len(self._next) > self._remembered:

@@ -1,4 +1,4 @@
-"""Large JSON documents, item by item, so that an export of gigabytes needs the memory of one message."""
+"""Stream large JSON documents item by item, in the memory of one message."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ijson.common import ObjectBuilder  # type: ignore[import-untyped]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One element of a list that was asked for, whole."""
+    """One whole element of a requested list."""
 
     # ijson's path of the list's elements, `messages.item`
     path: str
@@ -21,7 +21,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A text, number or truth value that stands elsewhere."""
+    """A text, number or truth value outside the lists."""
 
     path: str
     value: Any
@@ -29,20 +29,20 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The beginning of an object that stands elsewhere."""
+    """The beginning of an object outside the lists."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The document ends, or stops being JSON, here. Nothing comes after it."""
+    """The place where the document ends, or stops being JSON."""
 
     reason: str
 
 
 def walk(stream: IO[bytes], lists: Collection[str]) -> Iterator[Item | Scalar | Opened | Cut]:
-    """The elements of the lists (ijson paths such as `messages.item`) and what stands around them, in order.
+    """Yield the elements of the lists (ijson paths such as `messages.item`) and what is around them, in order.
 
     Never raises because of what the stream holds: a document that breaks off ends in `Cut`.
     """

@@ -1,4 +1,4 @@
-r"""Our own JSON Lines: one chat or message on each line.
+r"""Parse our own JSON Lines: one chat or message on each line.
 
     {"type": "chat", "chat_id": "app:garden", "title": "Garden", "time_zone": "Europe/Lisbon"}
     {"sender_id": "app:7", "sender_name": "Ana", "content": "Roses?", "sent_at": "2024-05-01T09:00:00+01:00"}
@@ -34,7 +34,7 @@ _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or 
 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
-    """The chats and messages from the lines of the file. Blank lines are passed over."""
+    """Parse chats and messages from the lines of the file, skipping blank lines."""
     reader = _Reader(options)
     cut: Broken | None = None
     for number, raw in enumerate(lines, start=1):
@@ -63,7 +63,7 @@ class NotJson(ValueError):
 
 
 class _Reader:
-    """Knows the chats so far, for the messages that do not name theirs."""
+    """The chats so far, for messages that do not name theirs."""
 
     def __init__(self, options: ImportOptions) -> None:
         self._options = options
@@ -75,7 +75,7 @@ class _Reader:
         self._told: set[bool] = set()
 
     def read(self, line: str, where: str) -> Iterator[Parsed]:
-        """Raises `ValueError` with the reason when the line is no chat and no message."""
+        """Read a line. Raises `ValueError` with the reason if it is no chat and no message."""
         raw = _object(line)
         match raw.pop("type", "message"):
             case "chat":

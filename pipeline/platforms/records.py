@@ -1,4 +1,4 @@
-"""What the parsers of other platforms' exports are given, and what they yield."""
+"""Values that parsers of exports take and yield."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ MediaKind = Literal["image", "video", "audio", "sticker", "document", "contact",
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What the user says where the file does not tell.
+    """What the user says where the file does not.
 
     Raises `InvalidInput` for a time zone or a language that does not exist.
     """
@@ -61,14 +61,14 @@ class ImportOptions:
             )
 
     def zone_name(self, chat_id: str) -> str | None:
-        """The clock of times without an offset in this chat; nothing: nobody has said it."""
+        """Return the zone of this chat's times without an offset; None if nobody has said it."""
         stored = self.stored_zone(chat_id)
         return self.time_zone or (stored if stored != "UTC" else None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A message, and where it was read. The `ChatIn` of its chat came before it."""
+    """A message and where it was read; the `ChatIn` of its chat comes before it."""
 
     chat_id: str
     message: MessageIn
@@ -82,7 +82,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """Something that is rightly no message: a system line, a deleted message."""
+    """Something that is no message: a system line, a deleted message."""
 
     where: str
     # one of a few fixed phrases, to be counted by
@@ -108,14 +108,14 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """By which clock the source's times were read, in a sentence."""
+    """The clock by which the source's times were read, in a sentence."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ambiguous:
-    """The dates of the source allow two readings, and nothing else was read: somebody has to say which it is."""
+    """Dates that allow two readings, so that nothing else was read: somebody has to say which."""
 
     # as they stand in the file, with the day that they are in each order; at least one
     examples: tuple[tuple[str, date, date], ...]
@@ -127,7 +127,7 @@ Parsed = ChatIn | Record | Skipped | Broken | Notice | Times | Ambiguous
 
 
 def sentence(error: ValidationError) -> str:
-    """What pydantic found, as one short sentence that names the field.
+    """Describe pydantic's finding in one short sentence that names the field.
 
     >>> try: MessageIn.model_validate({"external_id": "1", "content": "", "sent_at": 0})
     ... except ValidationError as error: print(sentence(error))
@@ -159,7 +159,7 @@ def _unknown(place: Sequence[str | int]) -> str:
 
 
 def unreadable(line: str) -> str | None:
-    """Why this line of a text file cannot be taken, or nothing.
+    """Return why this line of a text file cannot be read, or None.
 
     Bytes that are no UTF-8 come as Python's surrogate escapes.
 
@@ -177,7 +177,7 @@ def unreadable(line: str) -> str | None:
 def chat_of(
     platform: str, chat_id: str, options: ImportOptions, *, kind: ChatKind | None = None, title: str = ""
 ) -> ChatIn:
-    """The chat as a platform tells it, completed from the options.
+    """Return the chat as a platform describes it, completed from the options.
 
     Raises pydantic's `ValidationError` when the id is empty or too long; a title that is too long is cut.
     """
@@ -192,7 +192,7 @@ def chat_of(
 
 
 def with_platform(platform: str, identifier: str) -> str:
-    """The id with its platform in front.
+    """Prefix an id with its platform.
 
     >>> with_platform("whatsapp", "Trip: Rome"), with_platform("whatsapp", "telegram:11")
     ('whatsapp:Trip: Rome', 'telegram:11')
@@ -202,7 +202,7 @@ def with_platform(platform: str, identifier: str) -> str:
 
 
 def in_hours(offset: timedelta) -> str:
-    """An offset from UTC as people write it.
+    """Format an offset from UTC.
 
     >>> in_hours(timedelta(hours=-3, minutes=-30)), in_hours(timedelta(hours=1))
     ('-03:30', '+01:00')
@@ -212,7 +212,7 @@ def in_hours(offset: timedelta) -> str:
 
 
 def name_of(*candidates: object) -> str:
-    """The first that is a text and not blank, cut to what is stored; empty when there is none."""
+    """Return the first text that is not blank, cut to what is stored; empty if there is none."""
     for candidate in candidates:
         if isinstance(candidate, str) and candidate.strip():
             return candidate.strip()[:MAX_NAME_CHARS]
@@ -220,7 +220,7 @@ def name_of(*candidates: object) -> str:
 
 
 def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
-    """The text with a word in brackets for each attachment, so that what was sent can be found.
+    """Prefix the text with a word in brackets for each attachment, so that it can be found.
 
     Documents are named, because their names were chosen by people; names of pictures are noise.
 
@@ -248,7 +248,7 @@ _KIND_BY_SUFFIX: dict[str, MediaKind] = {
 
 
 def media_kind(file_name: str) -> MediaKind:
-    """What a file of this name is, told by its ending.
+    """Return what kind of media a file is, by its suffix.
 
     >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf")
     ('audio', 'document')

@@ -1,4 +1,4 @@
-"""Slack's workspace export, a folder of days for each channel, as messages.
+"""Parse Slack's workspace export: a folder of days for each channel.
 
 A message's `ts` is its id within the channel and its time. What apps and bots wrote has the role `assistant`;
 joining, leaving, topics and pins nobody wrote, they are counted and left out.
@@ -50,7 +50,7 @@ _TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")
 
 
 def root_of(names: Collection[str]) -> str | None:
-    """The folder of the export among these paths ("" or with a slash at its end), or nothing.
+    """Return the folder of the export among these paths ("" or ending in a slash), or None.
 
     A zip made by hand often holds one folder with everything in it.
     """
@@ -63,7 +63,7 @@ def root_of(names: Collection[str]) -> str | None:
 
 
 def files_of(names: Collection[str]) -> list[str]:
-    """Those of the paths that `parse` reads, in its order: the lists, then each channel's days."""
+    """Return the paths that `parse` reads, in its order: the lists, then each channel's days."""
     if (root := root_of(names)) is None:
         return []
     lists = [name for name in (root + "users.json", *(root + index for index in _INDEXES)) if name in names]
@@ -72,7 +72,7 @@ def files_of(names: Collection[str]) -> list[str]:
 
 
 def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportOptions) -> Iterator[Parsed]:
-    """The channels and their messages. `names` are the paths of the export's files with slashes between.
+    """Parse channels and their messages; `names` are the paths of the export's files.
 
     `read` gives a file's bytes, and raises `InvalidInput` for one that cannot be read: that file is then
     reported and the next one read.
@@ -167,7 +167,7 @@ def _person_name(person: dict[str, Any]) -> str:
 def _folders(
     raw: Any, kind: ChatKind, names: dict[str, str]
 ) -> Iterator[tuple[str, tuple[str, ChatKind, str]]]:
-    """Folder → (id, kind, title). A direct chat's folder is named by its id; people are its title."""
+    """Map each folder to (id, kind, title); a direct chat's folder is its id, and its title its people."""
     if (key := _key(raw)) is None:
         return
     name = name_of(raw.get("name"))
@@ -224,7 +224,7 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
 
 
 def _text(raw: dict[str, Any], *, by_app: bool) -> str:
-    """What was written, in the text or in blocks, and what apps put into attachments beside it.
+    """Return what was written, in the text or in blocks, and what apps attach to it.
 
     Attachments of what people wrote are previews of links, of which the title is kept.
     """

@@ -1,4 +1,4 @@
-"""Slack's markup as plain text, and the blocks and attachments that apps write as markup."""
+"""Convert Slack's markup, blocks and attachments to plain text."""
 
 import html
 import re
@@ -9,7 +9,7 @@ _ANGLED = re.compile(r"<([^<>\s][^<>]*)>")
 
 
 def plain(text: str, names: Mapping[str, str]) -> str:
-    """The text with people named, links written out and entities decoded. `names` is by user id.
+    """Name people, write out links and decode entities; `names` is by user id.
 
     >>> plain("<@U1> see <https://a.b/c|the plan> &amp; <#C2|general> <!here>", {"U1": "Ana"})
     '@Ana see the plan (https://a.b/c) & #general @here'
@@ -33,7 +33,7 @@ def _written_out(inner: str, names: Mapping[str, str]) -> str:
 
 
 def of_blocks(blocks: object) -> str:
-    """What blocks say, as markup, a line for each of their parts.
+    """Return the markup of blocks, a line for each of their parts.
 
     >>> of_blocks([{"type": "header", "text": {"type": "plain_text", "text": "Build 12"}},
     ...     {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [
@@ -44,7 +44,7 @@ def of_blocks(blocks: object) -> str:
 
 
 def of_attachment(item: Mapping[str, Any]) -> str:
-    """What an attachment says, as markup; its fallback, which is meant for where it cannot be shown, if nothing."""
+    """Return the markup of an attachment, or its fallback if it has none."""
     fields = (
         ": ".join(filter(None, (_text(field.get("title")), _text(field.get("value")))))
         for field in _dicts(item.get("fields"))
@@ -91,7 +91,7 @@ def _inline(element: Mapping[str, Any]) -> str:
 
 
 def _text(raw: object) -> str:
-    """A text, or what a text object holds."""
+    """Return a text, or what a text object holds."""
     value = raw.get("text") or raw.get("alt_text") if isinstance(raw, dict) else raw
     return value.strip() if isinstance(value, str) else ""
 

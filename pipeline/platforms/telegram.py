@@ -1,4 +1,4 @@
-"""Telegram Desktop's `result.json`, of one chat or of all, as messages.
+"""Parse Telegram Desktop's `result.json`, of one chat or of all.
 
 Ids are written as the Bot API writes them, so that what a bot sees live and what is imported is one chat and
 one person: `telegram:-100…` for supergroups and channels, `telegram:-…` for basic groups, `telegram:11` for
@@ -54,7 +54,7 @@ _POSITIONS = 2**31
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
-    """The chats and their messages from the bytes of `result.json` (UTF-8).
+    """Parse chats and their messages from the bytes of `result.json` (UTF-8).
 
     `options.chat_id` names the chat of a single-chat export; in an export of all chats it is not used.
     """
@@ -107,7 +107,7 @@ def _lacks_instant(raw: object) -> bool:
 
 
 def _times(raw: dict[str, Any], zone: str | None) -> str:
-    """How the times are read, and what is known of the clock that people see, told by a message of the export."""
+    """Describe how the times are read, and the exporter's clock as far as a message shows it."""
     if zone is not None:
         return f"exact, from the file's Unix times; shown by the clock of {zone}"
     try:
@@ -122,7 +122,7 @@ def _times(raw: dict[str, Any], zone: str | None) -> str:
 
 
 class _Reader:
-    """Turns the messages of one chat into ours."""
+    """The messages of one chat to ours."""
 
     def __init__(self, header: dict[str, Any], options: ImportOptions) -> None:
         chat_type = str(header.get("type", ""))
@@ -177,7 +177,7 @@ class _Reader:
         return Record(chat_id=self.chat.chat_id, message=message, where=where, by_clock=by_clock)
 
     def _answered(self, raw: dict[str, Any]) -> tuple[str | None, str | None]:
-        """`(message, topic)` that a message answers and stands in, both as the Bot API names them.
+        """Return the `(message, topic)` that a message answers, both as the Bot API names them.
 
         What stands in a topic answers its first message, the service message that made it, or one that stands there.
         """
@@ -205,7 +205,7 @@ def _number(raw: dict[str, Any], field: str) -> int:
 
 
 def _sender_id(raw: object) -> str:
-    """The sender as the Bot API names it; old exports have bare numbers.
+    """Return the sender as the Bot API names it; old exports have bare numbers.
 
     >>> _sender_id("user11"), _sender_id("channel12"), _sender_id(13)
     ('telegram:11', 'telegram:-10012', 'telegram:13')
@@ -232,7 +232,7 @@ def _text(raw: dict[str, Any]) -> str:
 
 
 def _poll(raw: dict[str, Any]) -> str:
-    """A poll's question, and its answers with how many took each, as far as anybody has voted."""
+    """Return a poll's question, and its answers with their votes if there are any."""
     answers = []
     for answer in raw.get("answers", []):
         if isinstance(answer, dict):
@@ -243,7 +243,7 @@ def _poll(raw: dict[str, Any]) -> str:
 
 
 def _joined(text: object) -> str:
-    """A text that may come in parts of different looks."""
+    """Join a text that may come in parts of different formatting."""
     return "".join(_part(part) for part in (text if isinstance(text, list) else [text]))
 
 

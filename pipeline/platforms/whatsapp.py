@@ -1,4 +1,4 @@
-"""WhatsApp's `Export chat`: the text file of an Android phone or an iPhone, as messages.
+"""Parse WhatsApp's `Export chat`: the text file of an Android phone or an iPhone.
 
 The file names no zone, no ids and, on Android, no seconds; see `identity` for what stands in for the ids.
 System lines ("Ana added Ben", the notice on encryption) are counted and left out: nobody said them, and
@@ -52,7 +52,7 @@ _COPY = re.compile(r"\s?\(\d{1,2}\)$")
 
 
 def title_from_name(file_name: str) -> str | None:
-    """The chat's title in the name that WhatsApp gives the file, or the bare name; nothing for `_chat.txt`.
+    """Return the chat's title from the file's name, or the bare name; None for `_chat.txt`.
 
     >>> title_from_name("WhatsApp Chat with Harbour House (1).txt"), title_from_name("_chat.txt")
     ('Harbour House', None)
@@ -86,7 +86,7 @@ class _Entry:
 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
-    """The chat and its messages from the lines of the export (with or without their line ends).
+    """Parse the chat and its messages from the lines of the export (with or without their line ends).
 
     `options` names the chat by `chat_id` or `title`. Yields `Ambiguous` alone when its dates can be read in two ways;
     else the chat first, and once more at the end when who spoke tells of what kind it is.
@@ -121,7 +121,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Beginning:
-    """What the first lines tell of how the others are to be read."""
+    """What the first lines say of how to read the others."""
 
     # all of the source's, those that have been read among them
     lines: Iterable[str]
@@ -167,14 +167,14 @@ def _times(starts: list[whatsapp_time.Start], order: DateOrder, zone: str | None
 
 
 def _kind(title: str, senders: Mapping[str, str]) -> ChatKind | None:
-    """More than two people are a group; a chat that is called like one of two is that person's."""
+    """Return the chat's kind: more than two people are a group; a chat named like one of two is direct."""
     if len(senders) > 2:
         return "group"
     return "direct" if title.casefold() in {name.casefold() for name in senders.values()} else None
 
 
 def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterator[_Entry | Broken]:
-    """Lines put together: one that does not begin with a date goes on with the message before it."""
+    """Join lines into entries: one that does not begin with a date continues the message before it."""
     entry: _Entry | None = None
     for number, raw in enumerate(lines, start=1):
         line = raw.rstrip("\r\n")
@@ -192,7 +192,7 @@ def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterato
 
 
 class _Reader:
-    """Turns entries into messages; knows what came before, for ids, order and the clock."""
+    """Entries to messages; keeps what came before, for ids, order and the clock."""
 
     def __init__(self, *, chat: ChatIn, zone: ZoneInfo, order: DateOrder) -> None:
         # names by id
@@ -232,7 +232,7 @@ class _Reader:
         return self._message(where, sender, local, self._other_times(entry.start), said)
 
     def _other_times(self, start: whatsapp_time.Start) -> list[str]:
-        """The local times that this would be in the other orders of a date."""
+        """Yield the local times by the other orders of a date."""
         others = []
         for order in get_args(DateOrder):
             if order != self._order:
