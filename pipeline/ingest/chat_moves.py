@@ -1,4 +1,4 @@
-"""Give a chat another id: another one, new or not, gets its messages and all that was made of them.
+"""Give a chat another id: another chat, new or not, gets its messages and all derived data.
 
 Beginning commits that the chat leads to the other one: from then on what is sent, asked, edited or deleted under the
 former id is so under the new one. The work moves in small transactions whatever is there, session by session, and can
@@ -39,7 +39,7 @@ SESSIONS_AT_ONCE = 100
 def start(
     database: Database, tenant_id: str, chat_id: str, into: str, *, trace_id: str | None = None
 ) -> Receipt:
-    """Let a chat lead to another one, which is made when there is none, and owe the rest.
+    """Point a chat to another one, made if there is none, and enqueue the rest.
 
     Doing it again gives the receipt that there is. Raises `NotFound`, `InvalidInput` for what leads nowhere, `Busy`,
     `DatabaseUnavailable`; then nothing was done.
@@ -92,7 +92,7 @@ def _like(chat: Chat, chat_id: str) -> ChatIn:
 def admit(
     connection: Connection, key: bytes | None, chat_id: str, into: str, given: Sequence[MessageIn]
 ) -> Admitted:
-    """What may be stored of messages that were sent to a chat under its former id, called as they are called now.
+    """Filter messages that were sent to a chat's former id, under their present names.
 
     Those that have not been moved yet are left out: they are stored already. To be called under the chat's lock; what
     keeps them out under the present id is for the caller to look at.
@@ -123,7 +123,7 @@ def _renamed(connection: Connection, chat_id: str, into: str, given: Sequence[Me
 def steps(
     database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, rules: Rules
 ) -> Iterator[bool]:
-    """Move step by step, each in a transaction of its own, until nothing is left; whether summaries are owed."""
+    """Move step by step, each in a transaction of its own; returns whether summaries follow."""
     more = True
     while more:
         with database.tenant(tenant_id) as connection:
@@ -140,7 +140,7 @@ def steps(
 def _step(
     connection: Connection, tenant_id: str, receipt_id: int, chat: Chat, into: Chat, rules: Rules
 ) -> tuple[bool, bool]:
-    """`(whether there is more, whether summaries are owed)`."""
+    """Return `(whether there is more, whether summaries follow)`."""
     waiting = store.arrivals(connection, chat.chat_id, MESSAGES_AT_ONCE)
     if waiting:
         _move(connection, receipt_id, chat, into, waiting)
@@ -183,7 +183,7 @@ def _sessions(
     some: Sequence[Session],
     rules: Rules,
 ) -> bool:
-    """Move sessions with their messages, joined with those of the other chat; whether summaries are owed."""
+    """Move sessions with their messages, joined with those of the other chat; returns whether summaries follow."""
     by_key: dict[str, list[Session]] = defaultdict(list)
     for session in some:
         by_key[session.session_key].append(session)
@@ -228,7 +228,7 @@ def _window(into: Chat, session: Session, rules: Rules) -> Window:
 
 
 def _shape(group: Sequence[Session]) -> Shape:
-    """What becomes of the survivor beside what the others bring, which joining counts."""
+    """Return the survivor's shape, before what the others bring, which joining counts."""
     return Shape(
         started_at=min(session.started_at for session in group),
         ended_at=max(session.ended_at for session in group),

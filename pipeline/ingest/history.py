@@ -1,4 +1,4 @@
-"""Bring a history in: what a parser reads goes through `accept` in batches, chat by chat.
+"""Import a history: what a parser yields goes through `accept` in batches, chat by chat.
 
 Safe to run twice and with a longer export of the same chat: what is there by its id is left alone, unless its time
 was read off a clock and is read otherwise now; then it is moved. What has been accepted stays, whatever happens to the
@@ -44,7 +44,7 @@ LANGUAGES_TOLD = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A batch of one chat that has been accepted."""
+    """An accepted batch of one chat."""
 
     chat: ChatIn
     new: int
@@ -68,7 +68,7 @@ Event = Stored | Skipped | Broken | Notice | Times | Ambiguous
 
 @dataclass(kw_only=True)
 class ChatTally:
-    """What an import brought one chat."""
+    """What an import brought to one chat."""
 
     chat_id: str
     title: str = ""
@@ -96,26 +96,26 @@ class Tally:
 
     @property
     def new(self) -> int:
-        """Messages stored now."""
+        """Count the messages stored now."""
         return sum(chat.new for chat in self.chats.values())
 
     @property
     def duplicates(self) -> int:
-        """Messages that were there already."""
+        """Count the messages that were there already."""
         return sum(chat.duplicates for chat in self.chats.values())
 
     @property
     def moved(self) -> int:
-        """Messages that were there at another time."""
+        """Count the messages that were there at another time."""
         return sum(chat.moved for chat in self.chats.values())
 
     @property
     def kept_out(self) -> int:
-        """Messages that were forgotten, or whose senders are not to be remembered."""
+        """Count the messages that were forgotten, or whose senders are not to be remembered."""
         return sum(chat.kept_out for chat in self.chats.values())
 
     def add(self, event: Event) -> None:
-        """Count what `store` told of."""
+        """Add what `store` yields."""
         match event:
             case Stored(chat=chat):
                 counted = self.chats.setdefault(chat.chat_id, ChatTally(chat_id=chat.chat_id))
@@ -197,13 +197,13 @@ class _Chat:
     words_left: int = WORDS
 
     def learn(self, chat: ChatIn) -> None:
-        """Keep what is said anew of the chat, beside what was said before."""
+        """Update the chat's description."""
         known = self.chat.model_copy(update=chat.model_dump(exclude_defaults=True))
         self.changed = self.changed or known != self.chat
         self.chat = known
 
     def some_words(self, records: Iterable[Record]) -> Counter[str]:
-        """Words of these messages, unless there have been enough of the chat."""
+        """Return words of these messages, unless there have been enough of the chat."""
         words: Counter[str] = Counter()
         for record in records:
             if self.words_left <= 0:
@@ -215,7 +215,7 @@ class _Chat:
 
 
 def _flush(database: Database, tenant_id: str, rules: Rules, settle: timedelta, held: _Chat) -> Stored:
-    """Accept what is held of a chat, and move what is there at another time."""
+    """Accept a chat's batch, and move what is there at another time."""
     records, held.records = held.records, []
     if not held.stored and records:
         derived = records[0].message.external_id.startswith(PREFIX)
@@ -238,7 +238,7 @@ def _flush(database: Database, tenant_id: str, rules: Rules, settle: timedelta, 
 def _flush_renamed(
     database: Database, tenant_id: str, rules: Rules, settle: timedelta, held: _Chat
 ) -> Stored:
-    """Move what is there by another id, at the end of the source; accept what turned out to be another message."""
+    """Move what is there by another id, at the end of the source; accept what turned out to be new."""
     records, held.renamed = held.renamed[:BATCH], held.renamed[BATCH:]
     found = reimport.find_renamed(database, tenant_id, held.chat.chat_id, records, held.names)
     stored = _store(database, tenant_id, rules, settle, held, found)
@@ -270,14 +270,14 @@ def _store(
 
 
 def _said_of(there: Chat, chat: ChatIn) -> ChatIn:
-    """What is said of a chat, under the id that it has now; with another one its platform may be another, too."""
+    """Return the chat's description under its present id; with another one its platform may be another, too."""
     if there.chat_id == chat.chat_id:
         return chat
     return chat.model_copy(update={"chat_id": there.chat_id, "platform": ""})
 
 
 def _in_one_language(database: Database, tenant_id: str, chat_id: str, language: str) -> Iterator[Notice]:
-    """Make the keyword vectors anew of what was there in another language."""
+    """Make the keyword vectors anew that are in another language."""
     with database.tenant(tenant_id) as connection:
         there = chats.followed(connection, chat_id)
         chat_id = there.chat_id if there else chat_id
@@ -304,7 +304,7 @@ class Now:
 
 
 def now(database: Database, tenant_id: str, tally: Tally) -> dict[str, Now]:
-    """The chats of an import by their ids, with the times of all their messages."""
+    """Return the chats of an import by their ids, with the time range of all their messages."""
     found = {}
     largest = nlargest(LANGUAGES_TOLD, tally.chats.values(), key=lambda chat: chat.words.total())
     looked_at = {chat.chat_id for chat in largest}

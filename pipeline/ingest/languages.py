@@ -1,4 +1,4 @@
-"""What language a chat is in: what its words look like, and what its keyword vectors are made by."""
+"""Guess a chat's language from its words, and change the one of its keyword vectors."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -23,7 +23,7 @@ MARGIN = 1.4
 
 
 def looks_like(stop_words: Mapping[str, int], words: int, declared: str) -> str | None:
-    """The language that a chat looks like, where that is not the declared one; nothing: it does, or nobody can tell.
+    """Return the language that a chat appears to be in, if that is not the declared one.
 
     `stop_words` are counted by language among so many `words`. Who has declared `simple` wants no language.
 
@@ -40,7 +40,7 @@ def looks_like(stop_words: Mapping[str, int], words: int, declared: str) -> str 
 
 
 def change(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
-    """Make the keyword vectors of a chat by this language; how many messages were in another.
+    """Make a chat's keyword vectors in this language, and count the messages that were in another.
 
     In slices: the same call goes on where one was broken off. Raises `NotFound`.
     """

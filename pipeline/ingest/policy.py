@@ -1,4 +1,4 @@
-"""How sessions are cut and when they are summarized: what the settings say, as placing and the sweep need it."""
+"""The session policy: how sessions are split and when they are summarized."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -10,7 +10,7 @@ from schemas.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How sessions are cut and when they are summarized."""
+    """How sessions are split and when they are summarized."""
 
     # between two messages of a session, at most
     gap: timedelta
@@ -27,7 +27,7 @@ class Rules:
 
     @classmethod
     def of(cls, settings: Settings) -> "Rules":
-        """The rules that the settings ask for."""
+        """Return the policy that the settings ask for."""
         return cls(
             gap=timedelta(minutes=settings.session_gap_minutes),
             ttl=timedelta(minutes=settings.memory_session_ttl_minutes),
@@ -39,9 +39,9 @@ class Rules:
         )
 
     def for_chat(self, chat: Chat) -> "Rules":
-        """The rules for one chat, which may have its memory off."""
+        """Return the policy of one chat, whose memory may be off."""
         return self if chat.memory else replace(self, memory=False)
 
     def gap_of(self, session_key: str) -> timedelta:
-        """The longest pause inside a session of this key."""
+        """Return the longest pause inside a session of this key."""
         return self.ttl if is_named(session_key) else self.gap

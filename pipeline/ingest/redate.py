@@ -1,4 +1,4 @@
-"""Give stored messages the times that an import reads now, after an earlier one read its clock or dates otherwise.
+"""Correct the times of stored messages, when a later import reads their clock or date order otherwise.
 
 Moved messages leave their sessions, which are cut again from what is left, and are placed as if they came now. A
 session that all left leads to the one that has its first message, and so do its memories. A run that is broken off goes
@@ -39,7 +39,7 @@ class Move:
 
 
 def is_misread(stored: datetime, read: datetime) -> bool:
-    """Whether two times can be one time that was read by two clocks or date orders."""
+    """Tell whether two times can be one time read by two clocks or date orders."""
     return stored != read and (read - stored) % QUARTER == timedelta()
 
 
@@ -52,7 +52,7 @@ def move(
     *,
     settle: timedelta,
 ) -> int:
-    """Move messages of one chat, in slices of a transaction each; how many were there to be moved.
+    """Move messages of one chat, in slices of a transaction each; returns how many were there to be moved.
 
     Summaries are owed then, which wait for so long as `settle` says. Raises `Retryable`; the same call may be made
     again.
@@ -110,7 +110,7 @@ def _place(
     touched: Sequence[Session],
     rules: Rules,
 ) -> None:
-    """Take messages out of the sessions that they lay in, and place them where they belong now."""
+    """Take messages out of their sessions, and place them where they belong now."""
     if not placed:
         return
     # as long as they wait nobody takes them for messages of the sessions that they leave
@@ -140,7 +140,7 @@ def _homes(
     placed: Sequence[store.Held],
     now_at: Mapping[int, datetime],
 ) -> dict[int, int]:
-    """By emptied session the one that has its first message now, where there is one."""
+    """Map emptied sessions to those that have their first message now, if any."""
     places: dict[int, tuple[str, datetime]] = {}
     for session in emptied:
         mine = [

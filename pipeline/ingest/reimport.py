@@ -1,4 +1,4 @@
-"""What an import brings that is there already: what of it is moved, and what has another name by now.
+"""Sort out messages that an import brings again: which are moved, and which have another name by now.
 
 A derived id holds a message's local time. Read in another date order a message has another id, by which nothing is
 found; but its aliases, the ids of the other readings, are. A stored message of such an id is the same one, unless the
@@ -22,7 +22,7 @@ from pipeline.store.redate import Known
 
 @dataclass(frozen=True, kw_only=True)
 class SortedOut:
-    """What is to be done with messages that an import brings."""
+    """What to do with messages that an import brings."""
 
     # where the chat's messages are: another chat, when it was given another id
     chat_id: str
@@ -64,7 +64,7 @@ def sort_out(database: Database, tenant_id: str, chat_id: str, records: Sequence
 def find_renamed(
     database: Database, tenant_id: str, chat_id: str, records: Sequence[Record], names: Collection[str]
 ) -> SortedOut:
-    """Tell messages that are there by an alias from new ones; `names` are the ids that the source has itself."""
+    """Tell messages stored under an alias from new ones; `names` are the ids that the source itself has."""
     with database.tenant(tenant_id) as connection:
         stored = _Stored.of(connection, chat_id, records)
     new, moves = [], []
@@ -79,7 +79,7 @@ def find_renamed(
 
 @dataclass(frozen=True, kw_only=True)
 class _Stored:
-    """Messages that are there, by the ids that an import knows them by."""
+    """Stored messages, by the ids that an import knows them by."""
 
     given: str
     # where they are
@@ -103,7 +103,7 @@ class _Stored:
         )
 
     def deleted(self, connection: Connection, ids: Sequence[str]) -> set[str]:
-        """Those of these ids whose messages were deleted, before or after they came where they are."""
+        """Return which of these ids were deleted, before or after they came where they are."""
         gone = suppression.deleted(connection, self.chat_id, [self.called[each] for each in ids])
         before = suppression.deleted(connection, self.given, ids) if self.given != self.chat_id else set()
         return {each for each in ids if each in before or self.called[each] in gone}

@@ -1,4 +1,4 @@
-"""Write sessions as ranges of messages: begin and grow them, join them, cut them again, close what has ended.
+"""Write sessions as ranges of messages: begin, grow, join, split again, close.
 
 Many at once: however many sessions change, it takes the same few statements.
 """
@@ -35,7 +35,7 @@ class Rewrite:
     cut: dict[int, Shape] = field(default_factory=dict)
 
     def join(self, together: Sequence[Session]) -> int:
-        """Unite sessions in the one with the lowest id; that id."""
+        """Join sessions into the one with the lowest id, and return that id."""
         survivor, *losers = sorted(session.id for session in together)
         if losers:
             self.joined[survivor] = losers
@@ -59,7 +59,7 @@ class Rewrite:
 def _join(
     connection: Connection, tenant_id: str, joined: Mapping[int, Sequence[int]]
 ) -> dict[int, tuple[int, int]]:
-    """Unite sessions; by survivor the `(messages, tokens)` that the others bring."""
+    """Join sessions; returns by survivor the `(messages, tokens)` that the others bring."""
     into = {loser: survivor for survivor, losers in joined.items() for loser in losers}
     if not into:
         return {}
@@ -79,7 +79,7 @@ def close_sessions(
     trace_id: str | None = None,
     priority: int = LIVE,
 ) -> int:
-    """Close what has come to its end in a chat and owe the summaries that follow; how many sessions those are."""
+    """Close ended sessions of a chat and enqueue their summaries; returns how many these are."""
     remembered = [chat_id] if rules.memory else []
     owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered, priority)
     jobs.raise_all(connection, tenant_id, owed)
@@ -94,7 +94,7 @@ def closed(
     remembered: Collection[str],
     priority: int = LIVE,
 ) -> list[Owed]:
-    """Close what has come to its end in chats; the summaries that are owed then in those to be `remembered`.
+    """Close ended sessions of chats; returns the summaries that follow in those to be `remembered`.
 
     `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait: until
     it has settled, and behind all others (`LATER`).
@@ -120,7 +120,7 @@ def closed(
 
 
 def split_anew(connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules) -> None:
-    """Cut a stored session again from its messages, after a close marker or a deletion inside it.
+    """Split a stored session again, after a close marker or a deletion inside it.
 
     The earliest part keeps the id; a session that nothing is left of goes.
     """
@@ -131,7 +131,7 @@ def split_anew(connection: Connection, tenant_id: str, session: Session, languag
 def split_what_is_left(
     connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules
 ) -> bool:
-    """Cut a stored session again as `split_anew` does; False: nothing is left of it, and nothing was done."""
+    """Split a session again as `split_anew` does; returns False if nothing is left of it, and does nothing."""
     place = session.chat_id, session.session_key
     closes = sessions.closes(connection, [place])[place]
     rows = messages.times(connection, *place, session.started_at, session.ended_at)
@@ -145,7 +145,7 @@ def split_what_is_left(
 
 
 def lead_on(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> None:
-    """Let sessions that nothing is left of lead to those that have their messages now: `{emptied: other}`."""
+    """Point emptied sessions to those that have their messages now: `{emptied: other}`."""
     groups: dict[int, list[int]] = {}
     for emptied, other in into.items():
         groups.setdefault(other, []).append(emptied)
@@ -153,7 +153,7 @@ def lead_on(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> 
 
 
 def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> None:
-    """Cut a chat's sessions again, after the gap has changed; what is the same already is left alone."""
+    """Split a chat's sessions again, after the gap has changed; what is the same already is left alone."""
     chat = chats.lock(connection, chat_id)
     if chat is None:
         return

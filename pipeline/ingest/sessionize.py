@@ -1,4 +1,4 @@
-"""Cut a chat's messages into sessions: pure functions of their times, whatever the order of arrival.
+"""Split a chat's messages into sessions: pure functions of their times, whatever the order of arrival.
 
 A session is a run of consecutive messages with no gap longer than the limit (a gap of exactly the limit stays
 inside). A close marker at time T ends the session of its key: what was said at T or before belongs to the
@@ -18,7 +18,7 @@ from schemas.sessions import Range, Session
 
 
 def split(times: Iterable[datetime], gap: timedelta, closes: Sequence[datetime] = ()) -> list[Range]:
-    """The sessions of one chat and session key, earliest first.
+    """Return the sessions of one chat and session key, earliest first.
 
     `times` are those of the unique messages, in any order; `closes` the times at which the session was closed on
     request, ascending.
@@ -58,7 +58,7 @@ def place(
     gap: timedelta,
     closes: Sequence[datetime] = (),
 ) -> list[Placement]:
-    """The sessions that new messages change: extended, joined or begun.
+    """Return the sessions that new messages change: extended, joined or begun.
 
     `stored` holds every session of the chat and key whose range lies within `gap` of any arrival, as `windows`
     says; `arrivals` are the new messages' times; `closes` the close markers, ascending. Sessions that take no
@@ -72,7 +72,7 @@ def place(
 def joined(
     sessions: Sequence[Session], gap: timedelta, closes: Sequence[datetime] = ()
 ) -> list[tuple[Session, ...]]:
-    """Sessions of two chats that become one, in groups that are one session there; most are alone.
+    """Group sessions of two chats that become one there; most are alone.
 
     `sessions` are some of the one chat and, of the other, all that lie within `gap` of those.
     """
@@ -81,7 +81,7 @@ def joined(
 
 
 def windows(times: Iterable[datetime], gap: timedelta) -> list[tuple[datetime, datetime]]:
-    """The stretches of time within `gap` of any of these times, apart from one another, earliest first.
+    """Return the stretches of time within `gap` of any of these times, apart from one another, earliest first.
 
     >>> at = lambda minute: datetime(2026, 1, 1, 12, minute)
     >>> found = windows([at(50), at(10), at(12)], timedelta(minutes=5))
@@ -102,7 +102,7 @@ Piece = tuple[datetime, datetime, Session | None, int]
 
 
 def _apart(pieces: Iterable[Piece], gap: timedelta) -> list[list[Piece]]:
-    """The pieces in groups between which lies more than any arrival reaches over.
+    """Group the pieces so that more lies between groups than any arrival reaches over.
 
     What was stored there is not known, so that nothing may be joined across.
     """
@@ -151,7 +151,7 @@ class Match:
 
 
 def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
-    """Which stored session becomes which range, after the gap has changed or messages have gone.
+    """Match stored sessions to ranges, after the gap has changed or messages have gone.
 
     A session goes into the range that its start lies in, or else the last one that begins before it, or else
     the first. Of several in one range the lowest id survives; of a session cut in pieces the earliest keeps
@@ -170,7 +170,7 @@ def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
 
 
 def remembered(stored: Sequence[Session], parts: Sequence[Range]) -> tuple[list[Session], list[Range]]:
-    """`(stored, parts)` without what lies in the past that retention has taken messages from.
+    """Return `(stored, parts)` without the past from which retention has taken messages.
 
     Sessions that begin before the first message that is left keep what they say. What comes after them can be
     compared with its messages, and cut anew.
@@ -184,7 +184,7 @@ def remembered(stored: Sequence[Session], parts: Sequence[Range]) -> tuple[list[
 
 
 def cut_by(closes: Sequence[datetime], started_at: datetime, ended_at: datetime) -> bool:
-    """Whether a close marker lies inside the range, so that it must be split anew.
+    """Tell whether a close marker lies inside the range, so that it must be split anew.
 
     >>> at = lambda minute: datetime(2026, 1, 1, 12, minute)
     >>> cut_by([at(30)], at(30), at(40)), cut_by([at(40)], at(30), at(40))
@@ -195,5 +195,5 @@ def cut_by(closes: Sequence[datetime], started_at: datetime, ended_at: datetime)
 
 
 def _together(end: datetime, start: datetime, gap: timedelta, closes: Sequence[datetime]) -> bool:
-    """Whether a message at `start` continues the session that reaches to `end`."""
+    """Tell whether a message at `start` continues the session that reaches to `end`."""
     return start - end <= gap and not cut_by(closes, end, start)

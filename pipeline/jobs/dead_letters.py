@@ -1,4 +1,4 @@
-"""What an operator may ask of the ledger: see what is owed or given up, have it done again, or give it up for good.
+"""What an operator may do with jobs: list pending and dead ones, replay them, drop them.
 
 Arrivals in quarantine are dead letters too, of the kind `arrival`; those of the kind `payload` lie in the queue. What
 was accepted is never given up: messages are placed or forgotten, so only work that makes something of them can be
@@ -78,7 +78,7 @@ class Changed:
 def listing(
     database: Database, tenant_id: str | None, wanted: Filter, limit: int | None = None
 ) -> tuple[list[Item], int]:
-    """The work that fits, longest there first, and how much there is without the limit.
+    """List the jobs that match, oldest first, and count them without the limit.
 
     Of one tenant; with None of all, for which the maintenance role is needed.
     """
@@ -101,13 +101,13 @@ def listing(
 
 
 def chat_of(database: Database, item: Item) -> str | None:
-    """The chat that it is about; None: of no chat, or what it is about is gone."""
+    """Return the chat that a job is about; None if it is about none, or its subject is gone."""
     with database.tenant(item.tenant_id) as connection:
         return job_admin.chat_of(connection, item.kind, item.key)
 
 
 def replay(database: Database, items: Sequence[Item]) -> Changed:
-    """Make work due at once with all its attempts, dead or not, and let arrivals out of quarantine.
+    """Make jobs due at once with all their attempts, dead or not, and let arrivals out of quarantine.
 
     This alone revives a chat whose `ingest` was given up.
     """
@@ -124,7 +124,7 @@ def replay(database: Database, items: Sequence[Item]) -> Changed:
 
 
 def drop(database: Database, items: Sequence[Item]) -> Changed:
-    """Give work up for good: vectors and summaries stay away until a change or a backfill asks for them.
+    """Give jobs up for good: vectors and summaries stay away until a change or a backfill asks for them.
 
     Sessions that waited for a summary are `failed`, with the reason; backfills are cancelled. What is not
     `DROPPABLE` is left.
@@ -146,7 +146,7 @@ def drop(database: Database, items: Sequence[Item]) -> Changed:
 
 
 def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> list[str]:
-    """Let arrivals out of quarantine and owe their chats' placing; the keys of those that were in it."""
+    """Let arrivals out of quarantine and enqueue their chats' placing; returns the keys of those in it."""
     released = job_admin.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
     chats = sorted({chat_id for _, chat_id in released})
     jobs.raise_all(connection, tenant_id, (Owed(kind="ingest", key=chat, lane=chat) for chat in chats))
@@ -154,7 +154,7 @@ def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> lis
 
 
 def _batches(items: Iterable[Item]) -> Iterator[tuple[str, str, list[str]]]:
-    """`(tenant, kind, keys)` of bounded size, in the order in which rows are locked."""
+    """Yield `(tenant, kind, keys)` of bounded size, in the order in which rows are locked."""
     ordered = sorted(items, key=lambda item: (item.tenant_id, item.kind, item.key))
     for (tenant_id, kind), group in groupby(ordered, key=lambda item: (item.tenant_id, item.kind)):
         while keys := [item.key for item in islice(group, AT_ONCE)]:

@@ -96,7 +96,7 @@ def passages(database: Database, tenant_id: str, document_id: str) -> list[Passa
 
 
 def remove(database: Database, tenant_id: str, document_id: str) -> int:
-    """Delete a document with its vectors, and return how many chunks it had. Raises `NotFound`, `DatabaseUnavailable`."""
+    """Delete a document with its vectors, and return its number of chunks. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         store.lock(connection, tenant_id, document_id)
         gone = store.drop(connection, tenant_id, document_id)

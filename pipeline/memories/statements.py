@@ -63,7 +63,7 @@ def write(
 
 
 def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
-    """Return the memory with the present id of the chat that it was learned in: a session's, if nothing else is said."""
+    """Return the memory with the present id of the chat where it was learned: a session's, if nothing else is said."""
     learned_in = memory.learned_in
     if memory.session_id is not None:
         chat_id = store.chat_of_session(connection, memory.session_id)

@@ -1,4 +1,4 @@
-"""Do work again over what is stored: windows over a keyset cursor, resumable after a kill at any point.
+"""Redo work over what is stored: windows over a keyset cursor, resumable after a kill at any point.
 
 A backfill raises what is owed and leaves the work to the workers. Its cursor says how far it has come; that it
 is complete is what the database says: nothing it asked for is owed any more.
@@ -39,7 +39,7 @@ _SOURCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Current:
-    """What work done now is done by."""
+    """The space and models that jobs use now."""
 
     rules: Rules
     summary_version: int
@@ -48,20 +48,20 @@ class Current:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a backfill would look at, and what it would raise."""
+    """What a backfill would look at, and what it would enqueue."""
 
     rows: int
     missing: int
 
 
 def plan(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Plan:
-    """What the request comes to, without doing anything."""
+    """Estimate a request without doing anything."""
     with database.tenant(tenant_id) as connection:
         return _plan(connection, request, current)
 
 
 def start(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Backfill:
-    """Store the backfill and owe its work; returns at once."""
+    """Store the backfill and enqueue its job; returns at once."""
     with database.tenant(tenant_id) as connection:
         planned = _plan(connection, request, current)
         total = planned.rows if request.limit is None else min(planned.rows, request.limit)
@@ -94,7 +94,7 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
 
 
 def backfiller(database: Database, current: Current) -> runner.Handler:
-    """The handler of `backfill` work: each claim is a backfill that does one window."""
+    """Make the handler of `backfill` jobs: each claim is a backfill that does one window."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
         for claim in claims:
@@ -112,7 +112,7 @@ def backfiller(database: Database, current: Current) -> runner.Handler:
 def _window(
     connection: Connection, tenant_id: str, claim: Claim, current: Current, *, going_on: bool
 ) -> tuple[set[str], bool]:
-    """Look at the next rows of one backfill; the kinds that are owed something now, and whether to go on.
+    """Look at the next rows of one backfill; `(kinds enqueued, whether there is more)`.
 
     A chat that is cut anew is a window of its own: its lock is held for no other one. With `going_on` the claim is
     kept for the next one, otherwise it is finished, and due again when there is more.
@@ -157,7 +157,7 @@ def _window(
 
 
 def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -> float:
-    """When the next window may be done after one of so many rows; seconds since the epoch.
+    """Return when the next window may be done, in seconds since the epoch.
 
     >>> _next_at(None, 1000.0, 100, 50.0), _next_at(997.0, 1000.0, 100, 50.0), _next_at(900.0, 1000.0, 100, 50.0)
     (1002.0, 999.0, 992.0)
@@ -174,7 +174,7 @@ def _do(
     asked: Mapping[str, str | None],
     current: Current,
 ) -> None:
-    """Do anew, or owe, what these keys stand for, each with its chat."""
+    """Redo these keys, or enqueue jobs for them, each with its chat."""
     if backfill.request.kind == "sessionize":
         for chat_id in asked:
             session_ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
@@ -210,7 +210,7 @@ def _next_source(
     *,
     exhausted: bool,
 ) -> set[str]:
-    """Go on with the next table, or see whether all that was raised is done."""
+    """Go on with the next table, or see whether every job is done."""
     following = sources[sources.index(cursor["source"]) + 1 :] if cursor["source"] in sources else ()
     if following and not exhausted:
         ended = {**cursor.get("ended", {}), cursor["source"]: cursor["after"]}
@@ -235,7 +235,7 @@ def _next_source(
 def _outstanding(
     connection: Connection, request: BackfillRequest, cursor: dict[str, Any], current: Current
 ) -> tuple[bool, int]:
-    """Whether anything that was asked for is owed still, and how much of it was given up."""
+    """Return whether any job is left, and how many were given up."""
     if request.kind == "sessionize":
         return False, 0
     given = _given(connection, request, current)

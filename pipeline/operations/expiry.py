@@ -1,4 +1,4 @@
-"""What has expired and why: the rules of pruning, without a clock or a database."""
+"""Decide what has expired and why: the rules of retention, without a clock or a database."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """What is kept, and for how long; None: for good."""
+    """What is kept, and for how long; None means for good."""
 
     # raw messages, by the sender's time
     message_age: timedelta | None
@@ -24,7 +24,7 @@ class Retention:
     record_age: timedelta = timedelta(days=400)
 
     def oldest_message(self, now: datetime) -> datetime | None:
-        """Messages sent before this have expired.
+        """Return the time before which messages have expired.
 
         >>> kept = Retention(message_age=timedelta(days=1), messages_per_chat=None,
         ...                  memories_per_session=100, memories_per_user=200,
@@ -35,7 +35,7 @@ class Retention:
         return None if self.message_age is None else now - self.message_age
 
     def in_words(self) -> dict[str, str]:
-        """Each rule as a sentence, for dry runs and logs."""
+        """Describe each rule in a sentence, for dry runs and logs."""
         age, count = self.message_age, self.messages_per_chat
         return {
             "messages_by_age": f"messages older than {age.days} days"

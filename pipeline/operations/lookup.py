@@ -1,4 +1,4 @@
-"""Find what somebody names by an id, and where it was never seen name the nearest ids that exist."""
+"""Find things by id; where an id was never seen, suggest the nearest that exist."""
 
 import difflib
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ NAMED = 5
 
 
 def find_chat(connection: Connection, chat_id: str | None) -> Chat:
-    """The chat of this id; without one, the only chat there is.
+    """Return the chat of this id; without one, the only chat there is.
 
     Raises `NotFound` that names the chats that are alike, and `InvalidInput` when there are several to choose from.
     """
@@ -42,7 +42,7 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
 
 
 def only_chat(latest: Sequence[str], total: int) -> str:
-    """The id of the only chat there is; `latest` are some of all.
+    """Return the id of the only chat there is; `latest` are some of all.
 
     Raises `NotFound` where there is none, and `InvalidInput` when there are several to choose from.
     """
@@ -55,7 +55,7 @@ def only_chat(latest: Sequence[str], total: int) -> str:
 
 
 def find_session(connection: Connection, session_id: int) -> Row[Any]:
-    """The session of this number, or the one that it was joined into. Raises `NotFound`."""
+    """Return the session of this number, or the one that it was merged into. Raises `NotFound`."""
     found = sessions.find(connection, session_id) if abs(session_id) < 2**63 else None
     if found is None:
         latest = sessions.listing(connection, None, limit=1)
@@ -65,13 +65,13 @@ def find_session(connection: Connection, session_id: int) -> Row[Any]:
 
 
 def chat_summary(database: Database, tenant_id: str, chat_id: str) -> ChatSummary:
-    """The chat of this id. Raises `NotFound` that names those that are alike, `DatabaseUnavailable`."""
+    """Return the chat of this id. Raises `NotFound` that suggests others, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return summary(find_chat(connection, chat_id))
 
 
 def session_spans(database: Database, tenant_id: str, chat_id: str, limit: int) -> list[SessionSpan]:
-    """When the latest sessions of a chat were. Raises `NotFound`, `DatabaseUnavailable`."""
+    """Return when the latest sessions of a chat were. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         find_chat(connection, chat_id)
         rows = sessions.listing(connection, chat_id, limit=limit)
@@ -84,7 +84,7 @@ def session_spans(database: Database, tenant_id: str, chat_id: str, limit: int) 
 
 
 def require_user(database: Database, tenant_id: str, any_id: str) -> None:
-    """Raise `NotFound`, which names the nearest ids, for a sender or user who was never seen.
+    """Raise `NotFound`, which suggests the nearest ids, for a sender or user who was never seen.
 
     Seen is who wrote, was named or linked, is remembered, was forgotten, or is not to be remembered.
     """
@@ -99,7 +99,7 @@ def require_user(database: Database, tenant_id: str, any_id: str) -> None:
 
 
 def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
-    """Raise `NotFound`, which names the nearest ids, for a chat that was never seen nor forgotten."""
+    """Raise `NotFound`, which suggests the nearest ids, for a chat that was neither seen nor forgotten."""
     if seen_chat(database, tenant_id, chat_id):
         return
     with database.tenant(tenant_id) as connection:
@@ -108,7 +108,7 @@ def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
 
 
 def require_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> None:
-    """Raise `NotFound`, which names the nearest ids, for a message or a chat that was never seen nor forgotten."""
+    """Raise `NotFound`, which suggests the nearest ids, for a message or chat neither seen nor forgotten."""
     require_chat(database, tenant_id, chat_id)
     with database.tenant(tenant_id) as connection:
         address = chat_moves.address(connection, chat_id, external_id)
@@ -122,7 +122,7 @@ def require_message(database: Database, tenant_id: str, chat_id: str, external_i
 
 
 def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
-    """Whether each of these is somebody who spoke, was named, linked, remembered, forgotten or switched off before.
+    """Tell whether each of these is known: has spoken, was named, linked, remembered, forgotten or switched off.
 
     A bot may speak of whom it has not sent yet: it is told, not refused. Raises `DatabaseUnavailable`.
     """
@@ -135,13 +135,13 @@ def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
 
 
 def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
-    """Whether there is or was this chat. Raises `DatabaseUnavailable`."""
+    """Tell whether there is or was this chat. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return chats.get(connection, chat_id) is not None or _has_tombstone(connection, ("chat", chat_id))
 
 
 def close_matches(given: str, known: Mapping[str, str]) -> list[str]:
-    """Names, by id and title, whose id or title is like what was given: the most alike first.
+    """Return the names, by id and title, that are most like the given one, the best first.
 
     >>> close_matches("telegram:100420", {"telegram:-100420": "Harbour House", "slack:C1": "general"})
     ['telegram:-100420 (Harbour House)']
@@ -179,7 +179,7 @@ def _has_tombstone(connection: Connection, *named: suppression.Named) -> bool:
 
 
 def summary(chat: Chat) -> ChatSummary:
-    """A stored chat, as it is listed."""
+    """Describe a stored chat for listings."""
     return ChatSummary(
         chat_id=chat.chat_id,
         title=chat.title,

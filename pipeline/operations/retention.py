@@ -48,7 +48,7 @@ class Pruned:
 
 
 def retention_of(settings: Settings) -> Retention:
-    """What the settings ask to keep."""
+    """Return the retention that the settings ask for."""
     return Retention(
         message_age=timedelta(days=settings.retention_days) if settings.retention_days else None,
         messages_per_chat=settings.retention_messages_per_chat,
@@ -93,7 +93,7 @@ def prune(
     batch: int = BATCH,
     deadline: float = math.inf,
 ) -> dict[str, int]:
-    """Delete one tenant's expired rows; how many by rule (with `dry_run`, how many there are, up to `MAX_ROWS`).
+    """Delete one tenant's expired rows, and count them by rule (a `dry_run` only counts, up to `MAX_ROWS`).
 
     Ends at the `deadline` of the monotonic clock, with what is left for the next run.
     """

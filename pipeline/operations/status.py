@@ -1,4 +1,4 @@
-"""How the deployment is doing: what is owed and how late it is, what is stored, what happened, what was given up.
+"""Collect the status of the deployment: jobs and their lag, stored data, daily counters, dead letters.
 
 Everything is read from Postgres; queues and workers are asked by whoever shows it.
 """
@@ -28,7 +28,7 @@ class Postgres:
 
 @dataclass(frozen=True, kw_only=True)
 class Owed:
-    """The work of one kind."""
+    """The jobs of one kind."""
 
     kind: str
     # waits for a worker, is being done, waits after a failure, was given up
@@ -42,7 +42,7 @@ class Owed:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """A piece of work that was given up."""
+    """A job that was given up."""
 
     tenant_id: str
     kind: str
@@ -102,7 +102,7 @@ class Status:
 
 
 def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
-    """Look once. `all_tenants` needs the maintenance role, and shows everybody's work without their texts.
+    """Collect the status; `all_tenants` needs the maintenance role, and shows jobs without texts.
 
     Raises `DatabaseUnavailable`, and `SettingsError` when there is no maintenance role to look as.
     """
@@ -165,11 +165,11 @@ class Progress:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more will happen to them by itself."""
+        """Tell whether nothing more will happen to them by itself."""
         return not self.owed and not self.waiting
 
 
 def progress(database: Database, tenant_id: str, chat_ids: Sequence[str]) -> Progress:
-    """How far these chats are; without pgvector vectors are not waited for."""
+    """Measure how far these chats are; without pgvector, vectors are not waited for."""
     with database.tenant(tenant_id) as connection:
         return Progress(**stats.progress(connection, chat_ids)._mapping)

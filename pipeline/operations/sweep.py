@@ -1,4 +1,4 @@
-"""Look over everything once: close idle sessions, give up what is exhausted, find what is owed and unclaimed.
+"""Sweep: close idle sessions, give up exhausted jobs, count what is due and unclaimed.
 
 Runs every few seconds. Queued hints may be lost at any time; this is what makes up for them.
 """
@@ -28,7 +28,7 @@ class Swept:
 
 
 def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int = 1000) -> Swept:
-    """Close, give up, and count what is due, of each kind up to so many; nothing if another sweep is under way."""
+    """Close, give up, and count due jobs, up to a number of each kind; nothing if another sweep is running."""
     with database.maintenance() as connection:
         if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}):
             return Swept()

@@ -1,4 +1,4 @@
-"""What WhatsApp writes in place of things that are no text, in the languages that its users export in.
+"""Recognize WhatsApp's placeholders for what is no text, in the languages of its users.
 
 Phones put these phrases into the export in their own language, so they are listed. A phrase that is not
 listed stays what it looks like, a text: nothing is lost by a language that is missing here.
@@ -108,22 +108,22 @@ class Said:
 
 
 def trim(text: str) -> str:
-    """The text without the invisible marks and blanks around it."""
+    """Strip invisible marks and blanks."""
     return text.strip(_EDGE_MARKS + " \t\r\n\u00a0\u202f")
 
 
 def quotes_a_colon(before_colon: str) -> bool:
-    """Whether what stands before the first `: ` is WhatsApp's own sentence and not a name."""
+    """Tell whether the part before the first `: ` is WhatsApp's own sentence and not a name."""
     return _SYSTEM.search(before_colon, 0, _LONGEST_PHRASE) is not None
 
 
 def sender_name(raw: str) -> str:
-    """A name without marks, and without the `~` that stands before people who are no contacts."""
+    """Strip marks from a name, and the `~` before people who are no contacts."""
     return trim(trim(raw).removeprefix("~"))
 
 
 def sender_id(name: str) -> str:
-    """`whatsapp:` and the name; a phone number as WhatsApp's own id, its digits.
+    """Return `whatsapp:` and the name; for a phone number its digits, as WhatsApp's own id.
 
     >>> sender_id("Ana Lima"), sender_id("+49 170 1234567")
     ('whatsapp:Ana Lima', 'whatsapp:491701234567')
@@ -134,7 +134,7 @@ def sender_id(name: str) -> str:
 
 
 def read_text(raw: str, *, iphone: bool) -> Said:
-    """What this text, all its lines, stands for."""
+    """Interpret a whole message text."""
     marked = iphone and raw.startswith(LTR)
     text = trim(raw)
     tail = _EDITED.search(text, max(0, len(text) - _LONGEST_PHRASE))

@@ -1,4 +1,4 @@
-"""The beginnings of WhatsApp's lines: dates and times as phones of many countries write them."""
+"""Parse the dates and times that begin WhatsApp's lines, as phones of many countries write them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -60,7 +60,7 @@ class Start:
 
 
 def read_start(line: str, styles: Iterable[Style] = ("dash", "bracket", "colon")) -> Start | None:
-    """The beginning of a message in one of these styles, or nothing: the line goes on with the one before."""
+    """Parse the beginning of a message in one of these styles; None if the line continues the one before."""
     # Marks come between the parts of a date, and a thin space before PM. Taking them out of the whole line
     # would also take them out of the text, so the beginning is cleaned and measured by what it skipped.
     head = _SPACES.sub(" ", line[:_LONGEST])
@@ -91,7 +91,7 @@ def _half(word: str | None) -> Literal["am", "pm"] | None:
 
 
 def _raw_length(head: str, visible: int) -> int:
-    """How many characters of `head` hold this many that are not marks."""
+    """Return how many characters of `head` hold this many that are not marks."""
     for index, character in enumerate(head):
         if visible == 0:
             return index
@@ -100,7 +100,7 @@ def _raw_length(head: str, visible: int) -> int:
 
 
 def local_time(start: Start, order: DateOrder) -> datetime:
-    """The time on the phone's clock, without a zone.
+    """Return the time on the phone's clock, without a zone.
 
     Raises `ValueError` when the calendar has no such day, the clock no such time, or nobody had a phone then.
     """
@@ -120,7 +120,7 @@ def local_time(start: Start, order: DateOrder) -> datetime:
 
 
 def instant(local: datetime, zone: ZoneInfo, after: datetime | None) -> datetime:
-    """A wall clock's time as an instant, in UTC.
+    """Convert a wall clock's time to an instant, in UTC.
 
     The hour that a clock repeats in autumn is read as the second one when the first would lie before
     `after`, the instant of the message before.
@@ -132,7 +132,7 @@ def instant(local: datetime, zone: ZoneInfo, after: datetime | None) -> datetime
 
 
 def guess_order(starts: Sequence[Start]) -> DateOrder | None:
-    """The order of day, month and year in these dates; nothing when they allow two readings.
+    """Guess the order of day, month and year in these dates; None if they allow two readings.
 
     Dots are day first wherever phones write them. Otherwise a number that cannot be a month decides. Without one, an
     export runs forward in time: the only reading in which it does is the right one. If both are possible, what decides
@@ -158,7 +158,7 @@ def guess_order(starts: Sequence[Start]) -> DateOrder | None:
 
 
 def examples(starts: Sequence[Start], limit: int = 3) -> list[tuple[str, date, date]]:
-    """Dates as they stand that day first and month first make two days of, with those days; spread over the file."""
+    """Return ambiguous dates with their two readings, spread over the file."""
     found: dict[str, tuple[str, date, date]] = {}
     for start in starts:
         if start.written in found or int(start.date[0]) == int(start.date[1]):

@@ -1,4 +1,4 @@
-"""Says what is wrong with a deployment, why it matters and what to do: pure functions of facts that others collect.
+"""The doctor: says what is wrong with a deployment, why it matters and what to do.
 
-Nothing here asks a server. A healthy deployment gives no findings at all.
+`collect` reads the facts and mends; the other modules are pure. A healthy deployment gives no findings.
 """

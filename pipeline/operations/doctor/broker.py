@@ -1,4 +1,4 @@
-"""What is wrong with Redis, the queues in it and their workers."""
+"""Diagnose Redis, its queues and their workers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Broker:
 
 
 def findings(broker: Broker) -> Iterator[Finding]:
-    """Redis, its queues and who serves them."""
+    """Yield what is wrong with Redis, its queues and who serves them."""
     if broker.problem is not None:
         yield Finding(
             check="redis",

@@ -1,7 +1,7 @@
-"""Collects from Postgres what the doctor must know, and mends what can be mended without harm.
+"""Collect from Postgres what the doctor needs, and mend what can be mended without harm.
 
-Chats are looked at one by one under their lock, so that placing never stands half-way while they are compared;
-a chat that somebody is working on is left for the next time.
+Chats are checked one by one under their lock, so that placing is never half-way while they are compared; a chat that is
+locked is left for the next time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class Sample:
 
 
 def tenants(database: Database, tenant_id: str | None) -> list[str]:
-    """The tenant, or with None all (maintenance)."""
+    """Return the tenant, or all of them (maintenance) for None."""
     if tenant_id is not None:
         return [tenant_id]
     with database.maintenance() as connection:
@@ -43,7 +43,7 @@ def tenants(database: Database, tenant_id: str | None) -> list[str]:
 
 
 def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:
-    """At most `limit` chats of each tenant, at random."""
+    """Sample at most `limit` chats of each tenant."""
     chosen = {}
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
@@ -52,12 +52,12 @@ def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:
 
 
 def login(connection: Connection) -> tuple[str, bool]:
-    """`(role, whether row-level security does not bind it)` of a connection."""
+    """Return `(role, whether row-level security does not bind it)` of a connection."""
     return checks.login(connection)
 
 
 def server(database: Database) -> Server:
-    """Postgres, its extension, and whether the tables are as they must be."""
+    """Return the facts of Postgres, its extension and its tables."""
     with database.unscoped() as connection:
         row = checks.server(connection)
         return Server(
@@ -72,7 +72,7 @@ def server(database: Database) -> Server:
 
 
 def skew_seconds(database: Database) -> float:
-    """The database's clock minus this machine's; what the way takes is halved."""
+    """Return the database's clock minus this machine's, halving the trip."""
     with database.unscoped() as connection:
         before = datetime.now(UTC)
         there = checks.now(connection)
@@ -81,7 +81,7 @@ def skew_seconds(database: Database) -> float:
 
 
 def written_spaces(database: Database) -> list[EmbeddingSpace]:
-    """The stored spaces that new vectors go into; none without vector tables."""
+    """Return the stored spaces that new vectors go into; none without vector tables."""
     with database.tenant("") as connection:
         return spaces.written(connection) if vectors.exist(connection) else []
 
@@ -94,7 +94,7 @@ def embedding(
     *,
     everybody: bool,
 ) -> Spaces | None:
-    """The spaces as they are stored beside the embedder of the settings; None without vector tables.
+    """Return the stored spaces beside the settings' embedder; None without vector tables.
 
     `everybody`: these are all tenants, and an index that none of them needs is needed by nobody.
     """
@@ -134,13 +134,13 @@ def embedding(
 
 
 def owed(database: Database, tenant_id: str | None) -> list[Work]:
-    """What is late and what was given up, by kind: of a tenant, or with None of all (maintenance)."""
+    """Return late jobs and dead letters by kind: of a tenant, or of all (maintenance) for None."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
         return [Work(**row._mapping) for row in checks.work(connection)]
 
 
 def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]:
-    """What is stored of each tenant, against what it should be."""
+    """Compare what is stored of each tenant with what it should be."""
     for tenant_id, chat_ids in sample.chats.items():
         differing, drifted = [], []
         for chat_id in chat_ids:
@@ -168,7 +168,7 @@ def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]
 
 
 def mend(database: Database, tenant: Tenant, rules: Rules) -> list[str]:
-    """Mend what was found of a tenant; says what was done, a sentence for each."""
+    """Mend what was found of a tenant, and return a sentence for each thing done."""
     return [
         *_recount(database, tenant),
         *_cut_anew(database, tenant, rules),
@@ -178,7 +178,7 @@ def mend(database: Database, tenant: Tenant, rules: Rules) -> list[str]:
 
 
 def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
-    """Build the missing, drop the unread and rebuild invalid indexes (owner, in autocommit); says what was done."""
+    """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yields what was done."""
     for space in spaces.written(connection):
         name = spaces.index_of(space)
         if name in missing:
@@ -193,7 +193,7 @@ def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequenc
 
 
 def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
-    """Whether the sessions of a chat that is locked are those of the pure function."""
+    """Tell whether the sessions of a locked chat are those of the pure function."""
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
     for key in keys:

@@ -1,4 +1,4 @@
-"""What is wrong with the embedding spaces, their indexes and the model."""
+"""Diagnose the embedding spaces, their indexes and the model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Spaces:
 
 
 def findings(spaces: Spaces) -> Iterator[Finding]:
-    """The spaces beside the embedder of the settings."""
+    """Yield what is wrong with the spaces and the settings' embedder."""
     if spaces.active is None:
         yield Finding(
             check="space",

@@ -1,4 +1,4 @@
-"""All that the doctor looked at in one moment, and everything that is wrong with it."""
+"""Diagnose everything that was collected in one moment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pipeline.operations.doctor.stored import Tenant, Work
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Everything about one moment; what could not be looked at is None."""
+    """All facts of one moment; what could not be looked at is None."""
 
     logins: Sequence[Login]
     server: Server | None = None
@@ -26,7 +26,7 @@ class Facts:
 
 
 def diagnose(facts: Facts) -> list[Finding]:
-    """All findings, errors first."""
+    """Return all findings, errors first."""
     found = [
         *postgres.logins(facts.logins),
         *(postgres.server(facts.server) if facts.server else ()),

@@ -1,4 +1,4 @@
-"""A finding: what is not as it should be, why it matters and what to do."""
+"""A finding: what is wrong, why it matters and what to do."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ NAMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One thing that is wrong."""
 
     check: str
     severity: Severity
@@ -23,7 +23,7 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
-    """The worst severity; None: all is well.
+    """Return the worst severity; None if all is well.
 
     >>> worst([])
     """
@@ -32,5 +32,5 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
 
 
 def some(names: Sequence[str]) -> str:
-    """The first few names."""
+    """List the first few names."""
     return ", ".join(names[:NAMED]) + (" …" if len(names) > NAMED else "")

@@ -1,4 +1,4 @@
-"""What is wrong with Postgres: who logs in, what it is, what its tables are, and its clock."""
+"""Diagnose Postgres: its logins, version, tables and clock."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Server:
 
 
 def not_running(problem: str) -> Finding:
-    """Neither servers of one's own nor the embedded ones are there to be looked at."""
+    """Report that neither configured nor embedded servers run."""
     return Finding(
         check="connection",
         severity="error",
@@ -53,7 +53,7 @@ def not_running(problem: str) -> Finding:
 
 
 def logins(logins: Sequence[Login]) -> Iterator[Finding]:
-    """The URLs to Postgres."""
+    """Yield what is wrong with the URLs to Postgres."""
     for login in logins:
         if login.problem is not None:
             yield Finding(
@@ -82,7 +82,7 @@ def logins(logins: Sequence[Login]) -> Iterator[Finding]:
 
 
 def server(server: Server) -> Iterator[Finding]:
-    """Postgres itself and its tables."""
+    """Yield what is wrong with Postgres itself and its tables."""
     if server.version < OLDEST_POSTGRES:
         yield Finding(
             check="version",
@@ -152,7 +152,7 @@ def server(server: Server) -> Iterator[Finding]:
 
 
 def clock(skew: float | None) -> Iterator[Finding]:
-    """The database's clock minus this machine's, in seconds."""
+    """Yield a finding if the database's clock minus this machine's, in seconds, is large."""
     if skew is not None and abs(skew) > SKEW_WARNING_SECONDS:
         yield Finding(
             check="clock",

@@ -1,4 +1,4 @@
-"""What is wrong with what is owed and what is stored."""
+"""Diagnose pending jobs and stored data."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ LATE_ERROR_SECONDS = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The owed work of one kind."""
+    """The late and dead jobs of one kind."""
 
     kind: str
     # due, and claimed by nobody
@@ -23,7 +23,7 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Tenant:
-    """What is stored of one tenant, on a sample of its chats where that takes long."""
+    """What is wrong with one tenant's data, on a sample of its chats where that takes long."""
 
     tenant_id: str
     # chats whose sessions are not those of the pure function
@@ -37,7 +37,7 @@ class Tenant:
 
 
 def work(work: Sequence[Work]) -> Iterator[Finding]:
-    """What is late and what was given up."""
+    """Yield findings about late jobs and dead letters."""
     for owed in work:
         if owed.late_seconds > LATE_WARNING_SECONDS:
             yield Finding(
@@ -58,7 +58,7 @@ def work(work: Sequence[Work]) -> Iterator[Finding]:
 
 
 def tenants(tenants: Sequence[Tenant]) -> Iterator[Finding]:
-    """What is stored of each tenant."""
+    """Yield findings about each tenant's data."""
     for tenant in tenants:
         of = f"of tenant {tenant.tenant_id}"
         if tenant.differing:
