@@ -52,8 +52,10 @@ COMMANDS = {
     "worker": "ops.commands.worker",
     "beat": "ops.commands.beat",
     "web": "ops.commands.web",
-    "dev": "ops.commands.dev",
 }
+# A checkout has the developers' tools; the installed package leaves them out.
+if importlib.util.find_spec("ops.dev") is not None:
+    COMMANDS["dev"] = "ops.dev.commands"
 
 EPILOG = f"""\
 {exit_codes.MEANINGS}
@@ -79,6 +81,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is meant; of an unknown one the nearest is named, without importing any."""
+        if args[0] == "dev" not in COMMANDS:
+            ctx.fail("`backscroll dev` is not part of the installed package: run it from a checkout.")
         near = [] if args[0] in COMMANDS else difflib.get_close_matches(args[0], COMMANDS, n=1)
         if near:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")

@@ -17,8 +17,8 @@ import schemas.payloads
 import schemas.querylog
 import schemas.search
 import schemas.users
-from ops.bench import worst
 from ops.commands import times
+from ops.dev.bench import worst
 from schemas.backfills import BackfillRequest
 from schemas.errors import InvalidInput
 from schemas.memories import MemoryIn

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ops.chaos import plan, traffic
-from ops.chaos.cast import DOOR_TENANT, PAYLOAD_TENANT
+from ops.dev.chaos import plan, traffic
+from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT
 
 
 def test_the_same_seed_makes_the_same_faults_and_messages() -> None:
@@ -25,7 +25,7 @@ def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -
     assert len(made.originals) == 1000
     assert set(sent) == set(made.originals)
     assert len(sent) - 1000 == made.duplicates > 50
-    assert {tenant for tenant, _, _ in sent} == {DOOR_TENANT, PAYLOAD_TENANT}
+    assert {tenant for tenant, _, _ in sent} == {API_TENANT, PAYLOAD_TENANT}
     for chat in {b.chat for b in batches}:
         times = [m.sent_at for b in batches if b.chat == chat for m in b.messages]
         assert times != sorted(times)
@@ -35,9 +35,9 @@ def test_traffic_holds_every_message_once_and_some_twice_and_is_out_of_order() -
 
 def test_some_messages_are_edited_and_some_deleted_before_they_come_or_after() -> None:
     made = traffic.make(2000, 1)
-    changes = [sending for sending in made.sendings if isinstance(sending, traffic.Change)]
-    edited = {(DOOR_TENANT, c.chat, c.external_id): c.content for c in changes if c.content is not None}
-    deleted = {(DOOR_TENANT, c.chat, c.external_id) for c in changes if c.content is None}
+    changes = [sending for sending in made.sendings if isinstance(sending, traffic.MessageChange)]
+    edited = {(API_TENANT, c.chat, c.external_id): c.content for c in changes if c.content is not None}
+    deleted = {(API_TENANT, c.chat, c.external_id) for c in changes if c.content is None}
     assert len(edited) > 15
     assert all(made.originals[key].content == content for key, content in edited.items())
     assert len(deleted) > 5
@@ -51,7 +51,7 @@ def test_some_messages_are_edited_and_some_deleted_before_they_come_or_after() -
     places = [
         place - first_seen[sending.chat, sending.external_id]
         for place, sending in enumerate(made.sendings)
-        if isinstance(sending, traffic.Change)
+        if isinstance(sending, traffic.MessageChange)
     ]
     assert min(places) < 0 < max(places)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.chaos import hosts
+from ops.dev.chaos import hosts
 from tests.ops.running import backscroll
 
 

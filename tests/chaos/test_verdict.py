@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from ops.chaos import verdict
+from ops.dev.chaos import verdict
 from ops.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules

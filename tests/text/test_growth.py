@@ -17,7 +17,7 @@ import ops
 import pipeline
 import schemas
 import workers
-from ops.bench import worst
+from ops.dev.bench import worst
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import extractive
 from pipeline.platforms import slack_text, whatsapp, whatsapp_text, whatsapp_time
@@ -256,7 +256,7 @@ a A ab. Ab, é 漢 1 1. 1: 1, 1/ 1- \u3002 . .. ! ? ?x …  ' " “ ” ` ( ) [ 
 
 
 def texts() -> dict[str, Callable[[int], str]]:
-    """What `ops.bench.worst` sends, and runs of signs: each as long as wanted."""
+    """What `ops.dev.bench.worst` sends, and runs of signs: each as long as wanted."""
     found: dict[str, Callable[[int], str]] = {}
     pieces = {*worst.REPEATED, *PIECES, *(piece + " " for piece in PIECES), "\n", "\n ", " \n\n", "\x00"} - {
         ""

@@ -1,0 +1,1 @@
+"""Developers' tools: evaluations, benchmarks and chaos runs; the wheel leaves them out."""

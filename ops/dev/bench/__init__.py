@@ -1,0 +1,1 @@
+"""Benchmarks, each on servers of its own."""

@@ -1,0 +1,151 @@
+"""Accepting over HTTP: beside the bare insert and commit, beside what is slow, and while the worst is sent.
+
+On servers of its own, durable as they are shipped, with the shipped command of the HTTP API and without workers, so
+that only accepting is measured. Bare and HTTP take turns in one run.
+"""
+
+import http.client
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from statistics import median, quantiles
+
+import psycopg
+
+from ops.dev.bench import senders
+from ops.dev.bench.figures import Figure, Say
+from ops.dev.chaos import cast as casting
+from ops.dev.chaos.cast import Cast
+
+CLIENTS = (1, 4)
+ROUNDS = 5
+ROUND_SECONDS = 2.0
+LEAD_SECONDS = 0.3
+"""From handing a round to the clients to its beginning: all of them are connected by then."""
+BESIDE_SECONDS = 12.0
+SMALL_PAUSE, DELETE_PAUSE, HEALTH_PAUSE = 0.01, 0.02, 0.01
+SMALL_P99_MS, HEALTH_MS = 50.0, 100.0
+AT_LEAST = 0.4
+"""Of the bare insert and commit: what an HTTP API may cost."""
+
+
+def measure(say: Say) -> list[Figure]:
+    """Measure all of it, in under two minutes. To be called by the main thread."""
+    say("starting Postgres, Redis and the HTTP API")
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(prefix="backscroll-accepting-") as folder,
+        casting.playing(Path(folder), only=("web",)) as cast,
+        ProcessPoolExecutor(max(CLIENTS) + 1, mp_context=context) as clients,
+    ):
+        return [
+            *_beside_bare(cast, clients, say),
+            *_beside_large(cast, clients, say),
+            *_beside_worst(cast, clients, say),
+        ]
+
+
+def _beside_bare(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
+    """Single messages over HTTP beside the bare insert and commit, in turns."""
+    dsn, tenant = cast.postgres.dsn("app"), cast.settings.tenant
+    bare_chats = [f"bench:bare-{client}" for client in range(max(CLIENTS))]
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SELECT set_config('app.tenant_id', %s, true)", [tenant])
+        connection.execute("INSERT INTO tenants (tenant_id) VALUES (%s)", [tenant])
+        for chat in bare_chats:
+            connection.execute("INSERT INTO chats (tenant_id, chat_id) VALUES (%s, %s)", [tenant, chat])
+    rounds = iter(range(1_000_000, 2**62, 1_000_000))
+
+    def rate(count: int, begin: Callable[[int, int, float], "Future[list[float]]"]) -> float:
+        """Calls a second of one round of all clients together."""
+        first, at = next(rounds), time.time() + LEAD_SECONDS
+        running = [begin(client, first, at) for client in range(count)]
+        return sum(len(each.result()) for each in running) / ROUND_SECONDS
+
+    def bare(client: int, first: int, at: float) -> "Future[list[float]]":
+        chat = bare_chats[client]
+        return clients.submit(senders.insert_each, dsn, tenant, chat, first, at, ROUND_SECONDS)
+
+    def over_http(client: int, first: int, at: float, size: int = 1) -> "Future[list[float]]":
+        chat = f"bench:http-{client}"
+        return clients.submit(senders.post_each, cast.port, cast.key, chat, first, size, at, ROUND_SECONDS)
+
+    say("warming up")
+    rate(max(CLIENTS), bare)
+    rate(max(CLIENTS), over_http)
+    for count in CLIENTS:
+        told = f"{count} client{'s' if count > 1 else ''}"
+        alone, through = [], []
+        for number in range(ROUNDS):
+            say(f"single messages, {told}: round {number + 1} of {ROUNDS}")
+            alone.append(rate(count, bare))
+            through.append(rate(count, over_http))
+        yield Figure(f"bare insert and commit, {told}", median(alone), "messages/s")
+        yield Figure(
+            f"accepted over HTTP, {told}",
+            median(through),
+            "messages/s",
+            ratio=median(through) / median(alone),
+            limit=AT_LEAST,
+            more_is_better=True,
+        )
+        batches = rate(count, lambda client, first, at: over_http(client, first, at, 100))
+        yield Figure(f"accepted over HTTP, 100 in a request, {told}", 100 * batches, "messages/s")
+
+
+def _beside_large(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> list[Figure]:
+    """Small requests while an 8 MB one and deletions in another chat are in flight."""
+    say("filling the chat that messages are deleted from")
+    _post(cast, "bench:deleted", int(BESIDE_SECONDS / DELETE_PAUSE))
+    say("small requests beside an 8 MB one and deletions")
+    at, to = time.time() + 2 * LEAD_SECONDS, (cast.port, cast.key)
+    large = clients.submit(senders.post_large, *to, "bench:large", at, BESIDE_SECONDS)
+    deleted = clients.submit(senders.delete_each, *to, "bench:deleted", at, BESIDE_SECONDS, DELETE_PAUSE)
+    small = clients.submit(senders.post_each, *to, "bench:small", 0, 1, at, BESIDE_SECONDS, SMALL_PAUSE)
+    slowest = 1000 * quantiles(small.result(), n=100)[98]
+    return [
+        Figure("8 MB request meanwhile, median", median(large.result()), "s"),
+        Figure("deletion meanwhile, median", 1000 * median(deleted.result()), "ms"),
+        Figure("small request beside them, median", 1000 * median(small.result()), "ms"),
+        Figure("small request beside them, p99", slowest, "ms", limit=SMALL_P99_MS),
+    ]
+
+
+def _beside_worst(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> list[Figure]:
+    """`/healthz` while the worst questions and messages known are sent."""
+    from ops.dev.bench import worst
+
+    chat = "bench:worst"
+    _post(cast, chat, 200)
+    said = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
+    sent = [
+        (
+            "/v1/messages",
+            json.dumps({"chat": chat, "messages": {**said, "external_id": f"worst-{n}", "content": content}}),
+        )
+        for n, content in enumerate(worst.messages())
+    ]
+    sent += [("/v1/context", json.dumps({"chat_id": chat, "query": each})) for each in worst.questions()]
+    sent += [(path, body.decode()) for path, body in worst.bodies(chat).items()]
+    say("/healthz beside the worst messages and questions")
+    with tempfile.NamedTemporaryFile() as going_on:
+        at = time.time() + 2 * LEAD_SECONDS
+        health = clients.submit(senders.ask_health, cast.port, at, HEALTH_PAUSE, going_on.name)
+        took = clients.submit(senders.send_worst, cast.port, cast.key, sent, at).result()
+    answered = health.result()
+    return [
+        Figure("worst message or question, slowest", max(took), "s"),
+        Figure("/healthz meanwhile, median", 1000 * median(answered), "ms"),
+        Figure("/healthz meanwhile, slowest", 1000 * max(answered), "ms", limit=HEALTH_MS),
+    ]
+
+
+def _post(cast: Cast, chat: str, messages: int) -> None:
+    client = http.client.HTTPConnection("127.0.0.1", cast.port, timeout=60)
+    for start in range(0, messages, 500):
+        senders.post(client, cast.key, chat, range(start, min(start + 500, messages)))
+    client.close()

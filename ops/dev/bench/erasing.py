@@ -1,0 +1,236 @@
+"""Editing and forgetting in a chat with many logged questions: how long that takes, and how long the chat is locked.
+
+The query log, memories and sessions are made up by SQL, and the same is measured beside an empty log. While a message
+is edited or a user forgotten, another connection asks again and again for the lock that accepting a message takes: its
+longest wait is how long the chat was locked.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import median
+
+import psycopg
+
+from ops.dev import shipped
+from ops.dev.bench.figures import Figure, Say
+from ops.dev.bench.talk import START, VOCABULARY, WEIGHTS
+from ops.dev.observe import timed
+from ops.dev.shipped import Shipped
+from pipeline.erasure import edits as changes
+from pipeline.erasure import forget
+from schemas.forgetting import Subject
+from schemas.messages import ChatIn, MessageIn
+from schemas.settings import Settings
+
+SETTINGS = Settings(_env_file=None, embedding_provider="deterministic", tenant="bench")
+CHAT = "bench:1"
+MESSAGES, MESSAGES_PER_SESSION = 20_000, 20
+QUESTIONS, MEMORIES, SESSIONS = 50_000, 200_000, 20_000
+PEOPLE = 200
+"""So that one person has a hundred messages in a hundred sessions, one batch of forgetting."""
+EDITS = 9
+RECORDED = 1_000
+LOCKED_MS = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockTimes:
+    """How long something took, and for how long of that the chat was locked, in milliseconds."""
+
+    total: float
+    locked: float
+
+
+def measure(say: Say) -> list[Figure]:
+    """Edit and forget beside an empty log and beside a full one, in some 60 s."""
+    with shipped.temporary(SETTINGS, durable=True) as backscroll, backscroll.superuser() as superuser:
+        say("filling a chat")
+        _talk(backscroll)
+        _add_memories_and_sessions(superuser)
+        superuser.execute("VACUUM ANALYZE")
+        say("editing and forgetting beside an empty log")
+        empty = _edited_and_forgotten(backscroll, 0)
+        say("filling the query log")
+        _add_questions(superuser)
+        superuser.execute("VACUUM ANALYZE")
+        beside = f"{QUESTIONS:,} logged questions"
+        say(f"editing and forgetting beside {beside}")
+        full = _edited_and_forgotten(backscroll, 1)
+        figures: list[Figure] = []
+        for what, took in full.items():
+            alone = empty[what]
+            ratio = took.total / alone.total
+            figures += [
+                Figure(f"{what}, an empty log: in all", alone.total, "ms"),
+                Figure(f"{what}, an empty log: chat locked", alone.locked, "ms"),
+                Figure(f"{what}, {beside}: in all", took.total, "ms", ratio=ratio),
+                Figure(f"{what}, {beside}: chat locked", took.locked, "ms", limit=LOCKED_MS),
+            ]
+        say("recording contexts")
+        with_index = _record(superuser, "a")
+        superuser.execute("DROP INDEX IF EXISTS query_log_keys")
+        without = _record(superuser, "b")
+        return [
+            *figures,
+            Figure("a row of the query log without its index", without, "ms"),
+            Figure("a row of the query log", with_index, "ms", ratio=with_index / without),
+        ]
+
+
+def _talk(backscroll: Shipped) -> None:
+    """One chat with sessions of twenty messages, placed."""
+    rng = random.Random(1)  # noqa: S311
+    said = []
+    for number in range(MESSAGES):
+        session, place = divmod(number, MESSAGES_PER_SESSION)
+        said.append(
+            MessageIn(
+                external_id=f"m{number}",
+                sender_id=f"bench:{number % PEOPLE}",
+                sender_name=f"User{number % PEOPLE}",
+                content=" ".join(rng.choices(VOCABULARY, WEIGHTS, k=rng.randint(4, 30))),
+                sent_at=START + timedelta(hours=6 * session, minutes=place),
+            )
+        )
+    backscroll.accept(ChatIn(chat_id=CHAT), said)
+    backscroll.run_all("ingest")
+
+
+# A question is five to twelve words, or what a message said; it showed twelve messages in a row, two sessions and a
+# memory.
+_ASKED = """
+    SELECT 'ctx_' || n AS id, start, n,
+        CASE WHEN n % 50 = 0
+            THEN (SELECT content FROM messages m WHERE m.tenant_id = 'bench' AND m.id = messages[start])
+            ELSE (SELECT string_agg(words[floor(power(cardinality(words), random()))::int + 0 * g], ' ')
+                FROM generate_series(1, 5 + (n % 8)) AS g) || '?' END AS query,
+        (SELECT array_agg('message:' || messages[start + k]) FROM generate_series(0, 11) AS k)
+            || ('session:' || sessions[1 + n % cardinality(sessions)])
+            || ('session:' || sessions[1 + (7 * n) % cardinality(sessions)])
+            || ('memory:' || memories[1 + n % cardinality(memories)]) AS items
+    FROM (SELECT n, 1 + floor(random() * (cardinality(messages) - 12))::int AS start, messages, sessions, memories
+        FROM generate_series(1, {count}) AS n, (SELECT
+            (SELECT array_agg(id ORDER BY id) FROM messages WHERE tenant_id = 'bench') AS messages,
+            (SELECT array_agg(id ORDER BY id) FROM conversation_sessions WHERE chat_id = 'bench:1') AS sessions,
+            (SELECT array_agg(id) FROM (SELECT id FROM memories LIMIT 5000) few) AS memories) AS ids) AS drawn,
+        (SELECT string_to_array('{words}', ' ') AS words) AS vocabulary
+"""
+
+
+def _add_questions(superuser: psycopg.Connection) -> None:
+    """The query log, and memories of a part of the answers."""
+
+    def asked(count: int) -> str:
+        return _ASKED.format(count=count, words=" ".join(VOCABULARY))
+
+    superuser.execute("SELECT setseed(0.5)")
+    superuser.execute(
+        f"""
+        INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, profile, asked_at, query, shown, tokens, chars,
+            used_tokens, budget, latency_ms, degraded, answer, answered_at)
+        SELECT 'bench', id, 'bench:1', 'bench:1', 'default', now() - n * interval '1 minute', query,
+            (SELECT jsonb_object_agg(item, 'history') FROM unnest(items) AS item), '{{}}', '{{}}', 100, 2000, 30,
+            '{{}}',
+            CASE WHEN n % 3 = 0 THEN 'Yes.' END, CASE WHEN n % 3 = 0 THEN now() END
+        FROM ({asked(QUESTIONS)}) AS asked
+        """  # noqa: S608
+    )
+    superuser.execute(
+        f"""
+        INSERT INTO memories (tenant_id, id, scope, type, user_id, learned_in, content, content_hash, metadata)
+        SELECT 'bench', gen_random_uuid(), 'user', 'qa_turn', 'bench:1', 'bench:1', query || chr(10) || 'Yes.',
+            sha256(id::bytea), jsonb_build_object('context_id', id, 'question_chars', length(query), 'recalled', items)
+        FROM ({asked(MEMORIES // 10)}) AS asked
+        """  # noqa: S608
+    )
+
+
+def _add_memories_and_sessions(superuser: psycopg.Connection) -> None:
+    """Memories that were made of nothing, and sessions of other chats."""
+    superuser.execute(
+        f"""
+        INSERT INTO chats (tenant_id, chat_id) SELECT 'bench', 'other:' || n FROM generate_series(1, 20) AS n;
+        INSERT INTO memories (tenant_id, id, scope, type, user_id, content, content_hash)
+        SELECT 'bench', gen_random_uuid(), 'user', 'fact', 'other:' || n % 500, 'likes number ' || n,
+            sha256(n::text::bytea)
+        FROM generate_series(1, {MEMORIES - MEMORIES // 10}) AS n;
+        INSERT INTO conversation_sessions (tenant_id, chat_id, session_key, started_at, ended_at, message_count,
+            token_count, participants, status)
+        SELECT 'bench', 'other:' || 1 + n % 20, '', at, at + interval '10 minutes', 10, 100, '{{Ann}}', 'closed'
+        FROM (SELECT n, timestamptz '2024-01-01' + n * interval '1 hour' AS at
+            FROM generate_series(1, {SESSIONS}) AS n) AS times
+        """  # noqa: S608
+    )
+
+
+def _edited_and_forgotten(backscroll: Shipped, turn: int) -> dict[str, LockTimes]:
+    """The median of some edits with their longest lock, and one person's hundred messages."""
+    edits = [
+        _probed(backscroll, lambda n=n: _edit(backscroll, f"m{11 + turn + 500 * n}"))  # type: ignore[misc]
+        for n in range(EDITS)
+    ]
+    subject = Subject(kind="user", sender_id=f"bench:{7 + turn}")
+    receipt = forget.start(backscroll.database, backscroll.tenant, subject)
+    forgotten = _probed(backscroll, lambda: backscroll.run_all("forget"))
+    counts = forget.get(backscroll.database, backscroll.tenant, receipt.id).counts
+    if counts["messages"] != MESSAGES // PEOPLE or counts["found_again_texts"]:
+        raise AssertionError(counts)
+    total, locked = median(each.total for each in edits), max(each.locked for each in edits)
+    return {"an edit": LockTimes(total=total, locked=locked), "100 forgotten messages": forgotten}
+
+
+def _edit(backscroll: Shipped, external_id: str) -> None:
+    text, rules = "something else altogether", backscroll.resources.rules
+    changed = changes.edit(backscroll.database, backscroll.tenant, CHAT, external_id, text, None, rules)
+    if changed.outcome != "edited":
+        raise AssertionError(changed)
+
+
+def _probed(backscroll: Shipped, act: Callable[[], None]) -> LockTimes:
+    """Do something while another connection asks for the lock that accepting takes, again and again."""
+    waits, over, ready = [0.0], threading.Event(), threading.Event()
+
+    def probe() -> None:
+        with backscroll.superuser() as connection:
+            ready.set()
+            while not over.is_set():
+                ms, _ = timed(
+                    connection.execute, "SELECT 1 FROM chats WHERE chat_id = 'bench:1' FOR KEY SHARE"
+                )
+                waits.append(ms)
+                time.sleep(0.0005)
+
+    thread = threading.Thread(target=probe, daemon=True)
+    thread.start()
+    ready.wait()
+    try:
+        total, _ = timed(act)
+    finally:
+        over.set()
+        thread.join()
+    return LockTimes(total=total, locked=max(waits))
+
+
+def _record(superuser: psycopg.Connection, prefix: str) -> float:
+    """Milliseconds of an insert, one of many; rows as they were logged."""
+    rows = superuser.execute(
+        "SELECT context_id FROM query_log ORDER BY context_id LIMIT %s", [RECORDED]
+    ).fetchall()
+    began = time.monotonic()
+    with superuser.transaction():
+        for (context_id,) in rows:
+            superuser.execute(
+                """
+                INSERT INTO query_log (tenant_id, context_id, chat_id, profile, asked_at, query, shown, tokens, chars,
+                    used_tokens, budget, latency_ms, degraded)
+                SELECT tenant_id, %s || context_id, chat_id, profile, now(), query, shown, tokens, chars, used_tokens,
+                    budget, latency_ms, degraded
+                FROM query_log WHERE tenant_id = 'bench' AND context_id = %s
+                """,
+                [prefix, context_id],
+            )
+    return (time.monotonic() - began) * 1000 / len(rows)

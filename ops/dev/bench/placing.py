@@ -1,0 +1,187 @@
+"""How fast accepted messages are placed: in many chats, under many session keys, by two workers, from a long queue.
+
+On a Postgres of its own that does not wait for the disk, as the work of placing is measured. The shipped handler does
+it with the shipped batch, in this process or, where two workers are compared with one, in processes.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
+from statistics import median
+
+from sqlalchemy import Engine, event
+
+from ops.dev import shipped
+from ops.dev.bench.figures import Figure, Say
+from ops.dev.bench.talk import numbered
+from ops.dev.observe import count, timed, wait
+from ops.dev.shipped import Shipped
+from pipeline.jobs import runner
+from schemas.messages import MAX_BATCH, ChatIn, MessageIn
+from schemas.settings import Settings
+from workers.logging import configure_logging
+from workers.resources import Resources
+
+CHATS, ROUNDS = 200, 5
+LEAST_CHATS_PER_SECOND = 400
+"""Of one worker, a message in each."""
+
+BUSY_CHATS, KEYS = 2000, 10
+TWO_BESIDE_ONE = 1.6
+RACE_SECONDS = 20.0
+"""After which a race of workers is called off; what they have placed by then counts."""
+
+BACKLOG = 100_000
+EDGE = 10
+"""Turns at either end of the queue that are compared."""
+
+MANY_KEYS = 500
+STATEMENTS_RATIO = 1.5
+
+
+def measure(say: Say) -> list[Figure]:
+    """Measure all of it, within some two minutes. Raises what starting Postgres raises."""
+    with shipped.temporary() as backscroll:
+        return [
+            _many_chats(backscroll, say),
+            _many_keys(backscroll, say),
+            *_backlog(backscroll, say),
+            # last, as it leaves what the workers are called off from
+            *_two_workers(backscroll, say),
+        ]
+
+
+def _many_chats(backscroll: Shipped, say: Say) -> Figure:
+    """One message in each of many chats; the median of several rounds."""
+    rates = []
+    for number in range(ROUNDS):
+        say(f"one message in each of {CHATS} chats, {number + 1} of {ROUNDS}")
+        for chat in range(CHATS):
+            _accept(backscroll, f"many:{chat}", numbered(range(number, number + 1)))
+        ms, _ = timed(backscroll.run_all, "ingest")
+        rates.append(1000 * CHATS / ms)
+    return Figure(
+        f"one message in each of {CHATS} chats, one worker",
+        round(median(rates[1:])),
+        "chats/s",
+        limit=LEAST_CHATS_PER_SECOND,
+        more_is_better=True,
+    )
+
+
+def _two_workers(backscroll: Shipped, say: Say) -> Iterator[Figure]:
+    """Chats with a message under each of several session keys: placed by one worker process, then by two."""
+    rates = {}
+    for workers in (1, 2):
+        say(f"{BUSY_CHATS} chats with {KEYS} session keys each, workers: {workers}")
+        for chat in range(BUSY_CHATS):
+            _accept(backscroll, f"keys:{workers}:{chat}", numbered(range(KEYS), KEYS))
+        rates[workers] = _race(backscroll, workers)
+    yield Figure(f"{KEYS} session keys a chat, one worker", round(rates[1], 1), "chats/s")
+    yield Figure(
+        f"{KEYS} session keys a chat, two workers beside one",
+        round(rates[2], 1),
+        "chats/s",
+        ratio=round(rates[2] / rates[1], 2),
+        limit=TWO_BESIDE_ONE,
+        more_is_better=True,
+    )
+    with backscroll.superuser() as connection:
+        deadlocks = count(
+            connection, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        )
+    yield Figure("deadlocks of two workers", deadlocks, "deadlocks", limit=0)
+
+
+def _race(backscroll: Shipped, workers: int) -> float:
+    """Chats that so many processes place in a second."""
+    context = multiprocessing.get_context("spawn")
+    ready = [context.Event() for _ in range(workers)]
+    go, end = context.Event(), context.Event()
+    processes = [
+        context.Process(target=_work, args=(backscroll.settings, each, go, end), daemon=True)
+        for each in ready
+    ]
+    for process in processes:
+        process.start()
+    for each in ready:
+        if not each.wait(60):
+            raise TimeoutError("a worker process did not start within a minute")
+    with backscroll.superuser() as connection:
+        waiting = "SELECT count(DISTINCT chat_id) FROM arrivals"
+        any_left = "SELECT count(*) FROM (SELECT 1 FROM arrivals LIMIT 1) any_left"
+        before = count(connection, waiting)
+        go.set()
+        spent = wait(lambda: not count(connection, any_left), RACE_SECONDS) or RACE_SECONDS
+        left = count(connection, waiting)
+    end.set()
+    for process in processes:
+        process.join(60)
+    return (before - left) / spent
+
+
+def _work(settings: Settings, ready: Event, go: Event, end: Event) -> None:
+    """Do what a worker process does: one batch after the other."""
+    configure_logging("warning")
+    resources = Resources(settings)
+    resources.database.check()
+    ready.set()
+    go.wait()
+    while not end.is_set():
+        policy = resources.policy("ingest")
+        if not runner.run(resources.database, "ingest", resources.placer, policy).claimed:
+            time.sleep(0.02)
+    resources.database.close()
+
+
+def _many_keys(backscroll: Shipped, say: Say) -> Figure:
+    """As many messages under one session key and under a key each."""
+    say(f"{MANY_KEYS} session keys in one turn")
+    counted = {}
+    for keys in (1, MANY_KEYS):
+        _accept(backscroll, f"statements:{keys}", numbered(range(MANY_KEYS), keys))
+        with _statements() as statements:
+            backscroll.run_all("ingest")
+        counted[keys] = len(statements)
+    case = f"{MANY_KEYS} messages under {MANY_KEYS} session keys beside one key"
+    ratio = round(counted[MANY_KEYS] / counted[1], 2)
+    return Figure(case, counted[MANY_KEYS], "statements", ratio=ratio, limit=STATEMENTS_RATIO)
+
+
+@contextmanager
+def _statements() -> Iterator[Sequence[str]]:
+    """The statements that are sent meanwhile."""
+    seen: list[str] = []
+
+    def see(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        seen.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", see)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", see)
+
+
+def _backlog(backscroll: Shipped, say: Say) -> Iterator[Figure]:
+    """One chat with a long queue: a turn at its beginning and one at its end."""
+    for start in range(0, BACKLOG, MAX_BATCH):
+        say(f"{BACKLOG} messages into one chat: {start}")
+        _accept(backscroll, "backlog:1", numbered(range(start, start + MAX_BATCH)))
+    took: list[float] = []
+    while True:
+        ms, outcome = timed(backscroll.run, "ingest")
+        if not outcome.claimed:
+            break
+        took.append(ms)
+        say(f"turns of placing: {len(took)}")
+    first, last = median(took[:EDGE]), median(took[-EDGE - 1 : -1])
+    case = f"a turn while {BACKLOG} wait in its chat, beside the last turns"
+    yield Figure(case, round(first, 1), "ms", ratio=round(first / last, 2))
+    yield Figure(f"{BACKLOG} waiting in one chat", round(1000 * BACKLOG / sum(took)), "messages/s")
+
+
+def _accept(backscroll: Shipped, chat_id: str, said: Sequence[MessageIn]) -> None:
+    backscroll.accept(ChatIn(chat_id=chat_id), said)

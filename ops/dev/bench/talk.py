@@ -1,0 +1,87 @@
+"""Made-up talk to measure with: words as frequent as in real talk, and vectors that know the words."""
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from math import hypot
+
+from ops.dev.embedders import WrappedEmbedder
+from pipeline.clients.protocols import Embedder
+from schemas.messages import MessageIn
+from schemas.vectors import Vector
+
+# Long enough ago that a chat of 100,000 messages, nine years of it, ends in the past.
+START = datetime(2010, 1, 4, 8, 0, tzinfo=UTC)
+PEOPLE = ("Ann", "Bob", "Cy", "Dee", "Eve", "Fay")
+_SYLLABLES = [a + b for a in "btkmsrldgpf" for b in ("a", "o", "in", "u", "er")]
+VOCABULARY = [a + b for a in _SYLLABLES for b in _SYLLABLES]
+# Zipf's law: the n-th word is used 1/n times as often as the first.
+WEIGHTS = [1 / rank for rank in range(1, len(VOCABULARY) + 1)]
+
+
+def question_words(rng: random.Random) -> str:
+    """Five words that are neither the most frequent ones nor seldom enough to be easy."""
+    return " ".join(rng.sample(VOCABULARY[30:1500], 5))
+
+
+def conversation(
+    seed: int, messages: int, people: Sequence[str] = PEOPLE, in_session: int | None = None
+) -> Iterator[MessageIn]:
+    """Talk in sessions of about twenty messages, in each `in_session` of the people, or all of them."""
+    rng = random.Random(seed)  # noqa: S311
+    at, talking = START, people if in_session is None else rng.sample(people, in_session)
+    for number in range(messages):
+        if rng.random() < 0.05:
+            at += timedelta(hours=rng.uniform(1, 30))
+            talking = people if in_session is None else rng.sample(people, in_session)
+        else:
+            at += timedelta(seconds=rng.uniform(5, 240))
+        words = rng.choices(VOCABULARY, WEIGHTS, k=min(40, 3 + int(rng.expovariate(0.12))))
+        speaker = rng.choice(talking)
+        yield MessageIn(
+            external_id=f"b{number}",
+            sender_id=f"bench:{speaker}",
+            sender_name=speaker,
+            content=" ".join(words) + rng.choice((".", "?", "", "!")),
+            sent_at=at,
+        )
+
+
+def numbered(numbers: range, keys: int = 0) -> list[MessageIn]:
+    """Short messages in sessions of some twenty, no two alike; under so many session keys in turn, 0: under none."""
+    return [
+        MessageIn(
+            external_id=f"b{n}",
+            sender_id=f"bench:{n % 5}",
+            content=f"Message {n} tells of the harbour, the lamp and {n * 7919 % 10007} other things.",
+            sent_at=START + timedelta(minutes=n, hours=n // 20),
+            session_key=f"key-{n % keys}" if keys else "",
+        )
+        for n in numbers
+    ]
+
+
+class WordMeans(WrappedEmbedder):
+    """Documents as the mean of a model's vectors of their words: a hundred times as fast as the model itself.
+
+    The model embeds questions. What is no word of the talk does not count.
+    """
+
+    max_tokens = 1_000_000
+
+    def __init__(self, model: Embedder) -> None:
+        super().__init__(model)
+        self._words = dict(zip(VOCABULARY, model.embed_documents(VOCABULARY), strict=True))
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        return [self._mean(text) for text in texts]
+
+    def _mean(self, text: str) -> Vector:
+        """The mean of the words, scaled to length 1."""
+        known = [self._words[word] for word in text.rstrip(".?!").split() if word in self._words]
+        total = [sum(values) for values in zip(*known or [self._words[VOCABULARY[0]]], strict=True)]
+        length = hypot(*total)
+        return [round(value / length, 4) for value in total]

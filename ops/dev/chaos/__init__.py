@@ -1,0 +1,1 @@
+"""Faults in a deployment of its own, and the verdict on what it stored."""

@@ -1,0 +1,186 @@
+"""Workers on another host than Postgres, Redis and the HTTP API: how fast, and what a cut network costs.
+
+The same messages go through three deployments: all on one host; workers on another; and that with the network between
+the two cut for a while, under load. Each ends with the verdict of chaos runs.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from ops.dev.chaos import cast as casting
+from ops.dev.chaos import hosts as networks
+from ops.dev.chaos import quiet, traffic
+from ops.dev.chaos.cast import API_TENANT, Cast
+from ops.dev.chaos.driver import Driver
+from ops.dev.chaos.hosts import Hosts
+from ops.dev.chaos.report import JudgedRun
+from ops.dev.chaos.traffic import MessageChange
+from ops.dev.observe import count, wait
+
+Say = Callable[[str], None]
+
+SEED = 1
+# Shares of the messages that are sent before the cut and until its end.
+BEFORE, UNTIL_RESTORED = 0.2, 0.8
+STEP_SECONDS = 0.5
+# Until everything is sent and done.
+QUIET_SECONDS = 120.0
+
+
+@dataclass(kw_only=True)
+class Play(JudgedRun):
+    """What one deployment did with the messages."""
+
+    name: str
+    # of single requests that the HTTP API took, in milliseconds
+    accept_p50: float = 0.0
+    # messages a second until all had their place, and until nothing was due; none: the network was cut meanwhile
+    placed_per_second: float | None = None
+    done_per_second: float | None = None
+    # after the network was there again: seconds until all was taken up, and until it was done
+    taken_up: float | None = None
+    caught_up: float | None = None
+    # and until everything that was sent meanwhile and later was done as well
+    settled: float | None = None
+    # payload tasks, as durable as the connection to Redis
+    payloads: int = 0
+    payloads_lost: int = 0
+
+
+def measure(messages: int, cut_seconds: float, lease_seconds: float, say: Say) -> list[Play]:
+    """The three plays. To be called by the main thread, which is on another network afterwards.
+
+    Raises `NoHosts` where two hosts cannot be made, and what starting a deployment raises.
+    """
+    networks.require()
+    plays = [_play("one host", None, 0, messages, lease_seconds, say)]
+    with networks.joined() as hosts:
+        plays.append(_play("two hosts", hosts, 0, messages, lease_seconds, say))
+        name = f"two hosts, cut for {cut_seconds:.0f} s"
+        plays.append(_play(name, hosts, cut_seconds, messages, lease_seconds, say))
+    return plays
+
+
+def _play(
+    name: str, hosts: Hosts | None, cut_seconds: float, messages: int, lease_seconds: float, say: Say
+) -> Play:
+    play = Play(name=name)
+    say(f"{name}: starting")
+    with (
+        tempfile.TemporaryDirectory(prefix="backscroll-hosts-", ignore_cleanup_errors=True) as folder,
+        casting.playing(Path(folder), lease_seconds, hosts) as cast,
+    ):
+        made = traffic.make(messages, SEED)
+        total = messages + made.duplicates
+        driver = Driver(cast, made)
+        if quiet.wait_ready(cast) is None:
+            play.violations.append("not everybody came up")
+        try:
+            if hosts is not None and cut_seconds:
+                _send_through_a_cut(cast, driver, hosts, cut_seconds, total, play, say)
+            else:
+                _send(cast, driver, total, play, say)
+        finally:
+            driver.end()
+        # nobody is forgotten here
+        gone = {
+            (API_TENANT, change.chat, change.external_id)
+            for change in made.sendings
+            if isinstance(change, MessageChange) and change.content is None
+        }
+        found = play.judge(cast, driver, made, gone)
+        play.accept_p50 = round(1000 * median(driver.accept_seconds), 1)
+        play.payloads = len(driver.queued)
+        play.payloads_lost = sum(key not in found.stored for key in driver.queued)
+    return play
+
+
+def _send(cast: Cast, driver: Driver, total: int, play: Play, say: Say) -> None:
+    say(f"{play.name}: {total} messages")
+    began = time.monotonic()
+    driver.start()
+    driver.allow(total)
+    if not _await(cast, play, lambda: driver.is_done() and not _arrivals(cast)):
+        return
+    play.placed_per_second = round(total / (time.monotonic() - began), 1)
+    if _await(cast, play, lambda: not quiet.left_to_do(cast)):
+        play.done_per_second = round(total / (time.monotonic() - began), 1)
+
+
+def _send_through_a_cut(
+    cast: Cast, driver: Driver, hosts: Hosts, seconds: float, total: int, play: Play, say: Say
+) -> None:
+    driver.start()
+    driver.allow(int(BEFORE * total))
+    _await(cast, play, lambda: driver.sent >= int(BEFORE * total))
+    say(f"{play.name}: cut")
+    hosts.cut()
+    try:
+        steps = max(1, int(seconds / STEP_SECONDS))
+        for step in range(steps):
+            driver.allow(int((BEFORE + (UNTIL_RESTORED - BEFORE) * step / steps) * total))
+            time.sleep(seconds / steps)
+    finally:
+        hosts.restore()
+    say(f"{play.name}: restored")
+    restored = time.monotonic()
+    mark = quiet.mark(cast)
+    driver.allow(total)
+    took = quiet.wait_recovered(cast, mark, QUIET_SECONDS)
+    if took is not None:
+        play.taken_up, play.caught_up = round(took.taken, 1), round(took.done, 1)
+    if _await(cast, play, lambda: driver.is_done() and not quiet.left_to_do(cast)):
+        play.settled = round(time.monotonic() - restored, 1)
+
+
+def _await(cast: Cast, play: Play, condition: Callable[[], bool]) -> bool:
+    """Wait until it is so; whether it came to that in time."""
+
+    def tend() -> None:
+        play.ended_by_themselves += cast.tend()
+
+    if wait(condition, QUIET_SECONDS, meanwhile=tend) is None:
+        left = quiet.left_to_do(cast)
+        play.violations.append(f"not quiet within {QUIET_SECONDS:.0f} s: {left} left to do")
+        return False
+    return True
+
+
+def _arrivals(cast: Cast) -> int:
+    with cast.connect() as connection:
+        return count(connection, "SELECT 1 FROM arrivals LIMIT 1")
+
+
+def as_dict(plays: Sequence[Play]) -> dict[str, Any]:
+    """The plays as one JSON object."""
+    return {"plays": [asdict(play) for play in plays]}
+
+
+def as_table(plays: Sequence[Play]) -> Table:
+    """The plays for a terminal."""
+    table = Table("", *(play.name for play in plays), title="Workers on another host")
+    rows = {
+        "messages accepted by the HTTP API": "accepted",
+        "accepting, p50, ms": "accept_p50",
+        "placed, messages a second": "placed_per_second",
+        "all done, messages a second": "done_per_second",
+        "after the cut: seconds until taken up": "taken_up",
+        "  and done": "caught_up",
+        "  and all that came later": "settled",
+        "lost": "lost",
+        "doubled": "doubled",
+        "stuck": "stuck",
+        "payload tasks": "payloads",
+        "  lost on their way": "payloads_lost",
+    }
+    for told, name in rows.items():
+        values = (getattr(play, name) for play in plays)
+        table.add_row(told, *("–" if value is None else f"{value:,}" for value in values))
+    return table

@@ -1,0 +1,228 @@
+"""The cast of a chaos run or benchmark: Postgres, Redis, a worker of each queue, beat and the HTTP API.
+
+All of it is real, in a folder of its own, and ends with this process, however that ends.
+"""
+
+import contextlib
+import json
+import secrets
+import shutil
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from pydantic import SecretStr
+from redis import Redis
+
+from ops import migrate, processes
+from ops.dev.chaos import providers, skewed
+from ops.dev.chaos.hosts import Hosts, NetworkPostgres, NetworkRedis, as_seen_from_afar
+from ops.dev.chaos.member import Member
+from ops.dev.observe import wait
+from ops.embedded.ports import free_port
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.redis import EmbeddedRedis
+from ops.embedded.roles import DATABASE
+from pipeline.clients.deterministic import DeterministicEmbedder
+from schemas.errors import Permanent
+from schemas.settings import PREFIX, Settings, load_settings
+from workers.app import REDIS_TRANSPORT
+from workers.queues import QUEUES
+
+API_TENANT, PAYLOAD_TENANT = "by-api", "by-payload"
+# After which a killed worker's payloads come back; ten minutes in production.
+VISIBILITY_SECONDS = 5
+# Leases are a tenth as long as in production, and faults dense: one row may well meet more than five of them.
+MAX_ATTEMPTS = 12
+READY_SECONDS = 60.0
+# As often as in production, unless leases are short.
+SWEEP_SECONDS = 5.0
+# Two of a kind, so that another can take over from one that was too slow.
+CONCURRENCY = {"ingest": 2, "embed": 2, "summarize": 4}
+
+
+class CastNotReady(Permanent):
+    """A process of the cast did not come up; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cast:
+    """What runs, and how it is reached."""
+
+    settings: Settings
+    folder: Path
+    postgres: EmbeddedPostgres
+    redis: EmbeddedRedis
+    members: Mapping[str, Member]
+
+    @property
+    def port(self) -> int:
+        """Where the HTTP API listens."""
+        return self.settings.port
+
+    @property
+    def key(self) -> str:
+        """The key of the HTTP API."""
+        return self.settings.api_key.get_secret_value() if self.settings.api_key else ""
+
+    def connect(self) -> psycopg.Connection:
+        """Connect as the role that sees every tenant; no statement takes longer than 30 s."""
+        return psycopg.connect(
+            self.postgres.superuser_dsn(DATABASE),
+            autocommit=True,
+            connect_timeout=5,
+            options="-c statement_timeout=30s -c idle_in_transaction_session_timeout=0",
+        )
+
+    def redis_client(self) -> Redis:
+        """A client of the broker."""
+        return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
+
+    def set_mood(self, mood: str) -> None:
+        """Let the model provider behave so from now, as `providers` reads it."""
+        written = self.folder / "mood.new"
+        written.write_text(mood, encoding="utf-8")
+        written.replace(self.folder / "mood")
+
+    def tend(self) -> list[str]:
+        """Restart the processes that ended by themselves; their names."""
+        ended = [member for member in self.members.values() if not member.is_running()]
+        for member in ended:
+            member.kill()
+            member.start()
+        return [member.name for member in ended]
+
+    def is_ready(self) -> bool:
+        """Whether all processes have come up."""
+        return all(member.is_ready() for member in self.members.values())
+
+
+@contextlib.contextmanager
+def playing(
+    folder: Path, lease_seconds: float = 30, hosts: Hosts | None = None, only: Collection[str] = ()
+) -> Iterator[Cast]:
+    """The whole cast, or the processes named, ready; killed at the end.
+
+    With `hosts` the workers and beat are on the far one, the servers and the HTTP API on the near one.
+    Raises `CastNotReady` and what the embedded servers raise.
+    """
+    with contextlib.ExitStack() as cleanup:
+        postgres = cleanup.enter_context(
+            NetworkPostgres(folder) if hosts else EmbeddedPostgres(folder, durable=True)
+        )
+        server = cleanup.enter_context(NetworkRedis(folder) if hosts else EmbeddedRedis(folder))
+        migrate.upgrade(postgres.dsn("owner"), DeterministicEmbedder().space)
+        settings = load_settings(
+            data_dir=folder,
+            database_url=postgres.dsn("app"),
+            maintenance_database_url=postgres.dsn("maintenance"),
+            redis_url=server.url,
+            api_key=secrets.token_urlsafe(16),
+            port=free_port(),
+            tenant=API_TENANT,
+            embedding_provider="deterministic",
+            embedding_model=None,
+            summarize_debounce_seconds=0,
+            settle_seconds=0,
+            sweep_seconds=min(SWEEP_SECONDS, lease_seconds / 2),
+            lease_seconds=lease_seconds,
+            work_max_attempts=MAX_ATTEMPTS,
+        )
+        members = _members(settings, postgres, folder, hosts)
+        members = {name: member for name, member in members.items() if not only or name in only}
+        cast = Cast(settings=settings, folder=folder, postgres=postgres, redis=server, members=members)
+        cast.set_mood(providers.WELL)
+        for member in members.values():
+            cleanup.callback(member.kill)
+            member.start()
+        _await_api(cast)
+        yield cast
+
+
+def keep_logs(folder: Path) -> str:
+    """Copy the logs of a cast to where they outlive it; the folder's name."""
+    kept = tempfile.mkdtemp(prefix="backscroll-chaos-logs-")
+    for log in folder.glob("*.log"):
+        shutil.copy(log, kept)
+    return kept
+
+
+def _members(
+    settings: Settings, postgres: EmbeddedPostgres, folder: Path, hosts: Hosts | None
+) -> dict[str, Member]:
+    commands = {name: _worker(name) for name in QUEUES} | {
+        "web": processes.web_command(settings),
+        "beat": _skewed(processes.beat_command(folder)),
+    }
+    near = far = _environment(settings, folder)
+    if hosts is not None:
+        urls = {
+            "database_url": postgres.dsn("app", tcp=True),
+            "maintenance_database_url": postgres.dsn("maintenance", tcp=True),
+            "redis_url": settings.redis_url.get_secret_value() if settings.redis_url else "",
+        }
+        seen = {name: SecretStr(as_seen_from_afar(url)) for name, url in urls.items()}
+        far = _environment(settings.model_copy(update=seen), folder)
+    return {
+        name: Member(name, command, folder, near)
+        if hosts is None or name == "web"
+        else Member(name, hosts.command(command), folder, far)
+        for name, command in commands.items()
+    }
+
+
+def _environment(settings: Settings, folder: Path) -> dict[str, str]:
+    told = {PREFIX + name.upper() for name in processes.TOLD}
+    return {
+        # nothing of the caller's own deployment
+        **{
+            name: value
+            for name, value in processes.environment(settings).items()
+            if not name.startswith(PREFIX) or name in told
+        },
+        f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
+        f"{PREFIX}WORK_MAX_ATTEMPTS": str(settings.work_max_attempts),
+        "OMP_NUM_THREADS": "1",
+        # what killed processes leave there goes with the folder
+        "TMPDIR": str(folder),
+        "PYTHONPATH": str(processes.ROOT),
+        providers.MOOD_FILE: str(folder / "mood"),
+    }
+
+
+def _worker(name: str) -> list[str]:
+    """The shipped command, with models that have moods and payloads that come back soon."""
+    command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
+    at = command.index("worker") + 1
+    transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
+    return [
+        *command[:at],
+        *("-I", providers.__name__),
+        *command[at:],
+        f"broker.transport_options=(json){json.dumps(transport)}",
+    ]
+
+
+def _skewed(command: list[str]) -> list[str]:
+    """The same command, with a clock that can be wrong."""
+    return [skewed.__name__ if part == "workers" else part for part in command]
+
+
+def _await_api(cast: Cast) -> None:
+    said: list[str] = []
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{cast.port}/readyz", timeout=5):
+                return True
+        except (urllib.error.URLError, OSError) as error:
+            said[:] = [str(error)]
+            return False
+
+    if wait(answers, READY_SECONDS, pause=0.1) is None:
+        log = cast.members["web"].log.read_text(errors="replace")[-1500:]
+        raise CastNotReady(f"The HTTP API does not answer ({said[0]}). The end of its log:\n{log}")

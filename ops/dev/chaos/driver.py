@@ -1,0 +1,163 @@
+"""A run's messages, sent as honest bots do: what was not accepted is sent again until it is."""
+
+import http.client
+import json
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from ops.dev.chaos.cast import API_TENANT, VISIBILITY_SECONDS, Cast
+from ops.dev.chaos.traffic import Batch, MessageChange, Traffic
+from schemas.messages import MessageIn
+from workers.app import REDIS_TRANSPORT
+from workers.queues import ACCEPT
+
+SENDERS = 4
+API_SECONDS = 5.0
+PAUSE_SECONDS = 0.2
+
+
+class Driver:
+    """Threads that send, as fast as `allow` lets them."""
+
+    def __init__(self, cast: Cast, traffic: Traffic) -> None:
+        self._cast = cast
+        self._sendings: queue.SimpleQueue[Batch | MessageChange] = queue.SimpleQueue()
+        for sending in traffic.sendings:
+            self._sendings.put(sending)
+        self._turn = threading.Condition()
+        self._allowed = 0
+        self._ending = False
+        # messages handed over, duplicates included
+        self.sent = 0
+        # (tenant, chat, external id) that the HTTP API answered 202 for
+        self.accepted: set[tuple[str, str, str]] = set()
+        # edits and deletions that the HTTP API took
+        self.changed = 0
+        # what Redis took as payload tasks, with the moment (monotonic) of the last time
+        self.queued: dict[tuple[str, str, str], float] = {}
+        # seconds of each request with messages that the HTTP API took
+        self.accept_seconds: list[float] = []
+        # why the HTTP API or Redis had to be asked again
+        self.refusals: Counter[str] = Counter()
+        # answers that no fault excuses
+        self.unexpected: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._send_all, name=f"sender-{n}", daemon=True) for n in range(SENDERS)
+        ]
+
+    def start(self) -> None:
+        """Begin to send what is allowed."""
+        for thread in self._threads:
+            thread.start()
+
+    def allow(self, messages: int) -> None:
+        """Let so many messages be sent in all."""
+        with self._turn:
+            self._allowed = max(self._allowed, messages)
+            self._turn.notify_all()
+
+    def is_done(self) -> bool:
+        """Whether everything has been sent and taken."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def end(self) -> None:
+        """Stop sending, whatever is left."""
+        with self._turn:
+            self._ending = True
+            self._turn.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(2 * API_SECONDS)
+
+    def _send_all(self) -> None:
+        options = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS}
+        with Celery(broker=self._cast.redis.url) as bot:
+            bot.conf.update(broker_transport_options=options, broker_connection_timeout=2)
+            while not self._ending:
+                try:
+                    sending = self._sendings.get_nowait()
+                except queue.Empty:
+                    return
+                if isinstance(sending, MessageChange):
+                    self._change(sending)
+                    continue
+                with self._turn:
+                    while self.sent >= self._allowed and not self._ending:
+                        self._turn.wait(1)
+                    self.sent += len(sending.messages)
+                self._hand_over(bot, sending)
+
+    def _persist(self, send: Callable[[], bool]) -> bool:
+        """Send until it is taken; False if the run ends before."""
+        while not self._ending:
+            if send():
+                return True
+            time.sleep(PAUSE_SECONDS)
+        return False
+
+    def _change(self, change: MessageChange) -> None:
+        path = f"/v1/messages/{quote(change.chat, safe='')}/{quote(change.external_id, safe='')}"
+        edit = {"content": change.content, "edited_at": change.edited_at.isoformat()}
+        if change.content is None:
+            self.changed += self._persist(lambda: self._ask("DELETE", path, None, 200))
+        else:
+            self.changed += self._persist(lambda: self._ask("PATCH", path, edit, 202))
+
+    def _hand_over(self, bot: Celery, batch: Batch) -> None:
+        keys = [(batch.tenant, batch.chat, message.external_id) for message in batch.messages]
+        if batch.tenant == API_TENANT:
+            if self._persist(lambda: self._post(batch)):
+                self.accepted.update(keys)
+        elif self._persist(lambda: self._enqueue(bot, batch)):
+            self.queued.update(dict.fromkeys(keys, time.monotonic()))
+
+    def _post(self, batch: Batch) -> bool:
+        said = {"chat": batch.chat, "messages": _as_json(batch.messages)}
+        began = time.monotonic()
+        taken = self._ask("POST", "/v1/messages", said, 202)
+        if taken:
+            self.accept_seconds.append(time.monotonic() - began)
+        return taken
+
+    def _ask(self, method: str, path: str, said: dict[str, Any] | None, expected: int) -> bool:
+        """Whether the HTTP API took it."""
+        headers = {"Authorization": f"Bearer {self._cast.key}", "Content-Type": "application/json"}
+        api = http.client.HTTPConnection("127.0.0.1", self._cast.port, timeout=API_SECONDS)
+        try:
+            api.request(method, path, None if said is None else json.dumps(said), headers)
+            response = api.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.refusals[type(error).__name__] += 1
+            return False
+        finally:
+            api.close()
+        if response.status == expected:
+            return True
+        self.refusals[f"HTTP {response.status}"] += 1
+        if response.status != 503 or not response.getheader("Retry-After"):
+            told = answer[:200].decode(errors="replace")
+            self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {told}")
+        return False
+
+    def _enqueue(self, bot: Celery, batch: Batch) -> bool:
+        payload = {"v": 1, "tenant": batch.tenant, "chat": batch.chat, "messages": _as_json(batch.messages)}
+        try:
+            bot.send_task("backscroll.ingest", kwargs=payload, queue=ACCEPT.full_name, retry=False)
+        except (OperationalError, RedisError) as error:
+            self.refusals[f"Redis: {type(error).__name__}"] += 1
+            return False
+        return True
+
+
+def _as_json(messages: Sequence[MessageIn]) -> list[dict[str, Any]]:
+    return [message.model_dump(mode="json", exclude_defaults=True) for message in messages]

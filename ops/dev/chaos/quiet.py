@@ -1,0 +1,99 @@
+"""Whether a cast has caught up: nothing due, leased or waiting, in the database and in the queue of payloads."""
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from redis.exceptions import RedisError
+
+from ops.dev.chaos.cast import READY_SECONDS, Cast
+from ops.dev.observe import count, wait
+from workers.queues import ACCEPT
+
+_TO_DO = """
+    SELECT (SELECT count(*) FROM work WHERE due_at IS NOT NULL OR claimed IS NOT NULL)
+        + (SELECT count(*) FROM arrivals)
+        + (SELECT count(*) FROM conversation_sessions WHERE status IN ('open', 'closed'))
+"""
+_MARK = "SELECT now(), (SELECT last_value FROM work_token)"
+# Not done since then.
+_LEFT = "SELECT count(*) FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s"
+_FREE = "due_at IS NOT NULL AND claimed IS NULL"
+_WAITING = f"SELECT kind, count(*) FROM work WHERE {_FREE} GROUP BY kind"  # noqa: S608 - our own words
+# Still held by the one who held it then, or of a kind of which nothing was claimed since: every claim has its own
+# number, and where the row went when it was done, fewer wait.
+_NOT_TAKEN_UP = f"""
+    WITH before AS (
+        SELECT kind, claimed, due_at FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL)
+            AND owed_since < %(at)s AND coalesce(token, 0) <= %(token)s
+    )
+    SELECT count(*) FROM before WHERE claimed IS NOT NULL
+        OR NOT EXISTS (SELECT 1 FROM work later WHERE later.kind = before.kind AND later.token > %(token)s)
+        AND (SELECT count(*) FROM before other WHERE other.kind = before.kind AND {_FREE})
+            >= coalesce((%(waiting)s::jsonb ->> kind)::bigint, 0)
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A moment by the database's clock, and the number of the last claim before it."""
+
+    at: datetime
+    token: int
+    # due rows by kind that nobody had claimed
+    waiting: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """Seconds from a mark."""
+
+    # until every kind that was due was being claimed again, and all that dead processes held, too
+    taken: float
+    # until all that was due then was done, which depends on how much that was
+    done: float
+
+
+def mark(cast: Cast) -> Mark:
+    """This moment."""
+    with cast.connect() as connection:
+        row = connection.execute(_MARK).fetchone()
+        waiting = connection.execute(_WAITING).fetchall()
+    assert row is not None  # noqa: S101 - one row by the statement
+    return Mark(at=row[0], token=row[1], waiting=dict(waiting))
+
+
+def payloads_waiting(cast: Cast) -> int:
+    """Payload tasks that are queued, or taken and not acknowledged."""
+    with cast.redis_client() as client:
+        taken = sum(ACCEPT.full_name.encode() in value for value in client.hvals("unacked"))
+        return int(client.llen(ACCEPT.full_name)) + taken
+
+
+def left_to_do(cast: Cast) -> int:
+    """Work, arrivals, sessions without an end, and payloads; -1 while the servers do not answer."""
+    with contextlib.suppress(psycopg.OperationalError, RedisError), cast.connect() as connection:
+        return count(connection, _TO_DO) + payloads_waiting(cast)
+    return -1
+
+
+def wait_ready(cast: Cast) -> float | None:
+    """Wait until all processes have come up; how many seconds it took, or None if too long."""
+    return wait(cast.is_ready, READY_SECONDS, meanwhile=cast.tend)
+
+
+def wait_recovered(cast: Cast, mark: Mark, seconds: float) -> Recovery | None:
+    """Wait until all that was due at the mark is done; None: longer than `seconds` from now, or from being taken up."""
+    began = time.monotonic()
+    with cast.connect() as connection:
+        given = {"at": mark.at, "token": mark.token, "waiting": json.dumps(mark.waiting)}
+        taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, given), seconds, meanwhile=cast.tend)
+        if taken is None:
+            return None
+        if wait(lambda: not count(connection, _LEFT, [mark.at]), seconds, meanwhile=cast.tend) is None:
+            return None
+    return Recovery(taken=taken, done=time.monotonic() - began)

@@ -1,0 +1,180 @@
+"""What a run found, for people and for programs: the verdict on its messages, and a chaos run's other figures."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from ops.dev.chaos import verdict
+from ops.dev.chaos.cast import Cast
+from ops.dev.chaos.driver import Driver
+from ops.dev.chaos.traffic import Traffic
+from ops.dev.chaos.verdict import Key, Verdict
+from pipeline.ingest.policy import Rules
+from pipeline.jobs.runner import OUTAGE_SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payloads:
+    """Payload tasks, which are as durable as their Redis: messages by what became of them."""
+
+    # taken by Redis
+    queued: int = 0
+    stored: int = 0
+    # queued before Redis was emptied
+    lost_with_redis_data: int = 0
+    # taken out of the queue by a worker or a connection that was killed before it could note so
+    lost_in_flight: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """How one fault was recovered from, in seconds."""
+
+    fault: str
+    # until what was killed had started again
+    starting: float
+    # from then on: until all kinds of work were being claimed again and what the dead had held was taken over,
+    # and until all that had been due was done
+    taken: float
+    done: float
+    # what `taken` must not exceed
+    bound: float
+
+
+@dataclass(kw_only=True)
+class JudgedRun:
+    """What became of the messages of a run."""
+
+    # of the HTTP API: answered 202
+    accepted: int = 0
+    lost: int = 0
+    doubled: int = 0
+    stuck: int = 0
+    # processes that ended though nobody killed them
+    ended_by_themselves: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def judge(self, cast: Cast, driver: Driver, made: Traffic, gone: Collection[Key]) -> Verdict:
+        """Read the database of a cast that is quiet, and note what is wrong."""
+        rules = Rules.of(cast.settings)
+        with cast.connect() as connection:
+            found = verdict.judge(connection, rules, made.originals, driver.accepted, gone)
+        self.accepted = len(driver.accepted)
+        self.lost, self.doubled, self.stuck = found.lost, found.doubled, found.stuck
+        self.violations += found.violations + driver.unexpected[:5]
+        return found
+
+
+@dataclass(kw_only=True)
+class ChaosReport(JudgedRun):
+    """A chaos run's figures."""
+
+    seed: int
+    lease_seconds: float
+    sweep_seconds: float
+    # unique ones, and how many were sent once more
+    messages: int
+    duplicates: int = 0
+    # how often each kind was made
+    kills: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    # kills that caught a process in the middle of work
+    midway: int = 0
+    # of what was accepted: stored; deleted or forgotten since
+    stored: int = 0
+    gone: int = 0
+    # work given up with a reason
+    dead: int = 0
+    sessions: dict[str, int] = field(default_factory=dict)
+    payloads: Payloads = field(default_factory=Payloads)
+    # how often a sender was sent away, by reason
+    refusals: Counter[str] = field(default_factory=Counter)
+    # edits and deletions that the HTTP API took, and backfills and forgettings that went on meanwhile
+    changed: int = 0
+    backfills: int = 0
+    forgotten: int = 0
+    # faults that could not be made here, with the reason
+    skipped: dict[str, str] = field(default_factory=dict)
+    # the last one last
+    recovered: list[Recovered] = field(default_factory=list)
+    seconds: float = 0.0
+    # where the logs are, if something was found
+    logs: str | None = None
+
+    def bound(self, *, outage: bool) -> float:
+        """Seconds within which all that is due must have been taken up: a lease and two sweeps.
+
+        After an `outage` of the model provider the pause until it is asked again counts instead, if that is longer.
+        """
+        pause = max(self.lease_seconds, OUTAGE_SECONDS) if outage else self.lease_seconds
+        return pause + 2 * self.sweep_seconds
+
+    def times(self) -> dict[str, list[float]]:
+        """Seconds of each recovery, by what was waited for."""
+        return {
+            what: [getattr(one, what) for one in self.recovered]
+            for what in ("starting", "taken", "done")
+            if self.recovered
+        }
+
+
+def as_dict(report: ChaosReport) -> dict[str, Any]:
+    """The report as one JSON object."""
+    recovery: dict[str, Any] = {
+        what: {"median": round(median(times), 2), "longest": max(times), "last": times[-1]}
+        for what, times in report.times().items()
+    }
+    bounds = {"bound": report.bound(outage=False), "bound_after_outage": report.bound(outage=True)}
+    # asdict would count the pairs of a Counter
+    counters = {name: dict(getattr(report, name)) for name in ("kills", "faults", "refusals")}
+    return asdict(report) | counters | {"seconds_to_recover": recovery | bounds}
+
+
+def as_table(report: ChaosReport) -> Table:
+    """The report for a terminal."""
+    table = Table(title=f"Chaos, seed {report.seed}, {report.seconds:.0f} s", show_header=False)
+    table.add_row("messages", f"{report.messages} and {report.duplicates} of them again")
+    table.add_row("kills", _counted(report.kills))
+    table.add_row("  in the middle of work", str(report.midway))
+    table.add_row("other faults", _counted(report.faults))
+    for kind, reason in report.skipped.items():
+        table.add_row("  left out", f"{kind}: {reason}")
+    table.add_row(
+        "meanwhile",
+        f"{report.changed} edits and deletions, {report.backfills} backfills, {report.forgotten} forgettings",
+    )
+    table.add_row("ended by themselves", ", ".join(report.ended_by_themselves) or "none")
+    table.add_section()
+    table.add_row("HTTP API: accepted / stored", f"{report.accepted} / {report.stored}")
+    table.add_row("  deleted or forgotten", str(report.gone))
+    table.add_row("lost / doubled / stuck", f"{report.lost} / {report.doubled} / {report.stuck}")
+    table.add_row("sessions", _counted(report.sessions))
+    table.add_row("given up with a reason", str(report.dead))
+    table.add_row("senders sent away", _counted(report.refusals))
+    told = report.payloads
+    table.add_row("payload tasks: queued / stored", f"{told.queued} / {told.stored}")
+    table.add_row("  lost with Redis' data", str(told.lost_with_redis_data))
+    table.add_row("  lost in flight", str(told.lost_in_flight))
+    table.add_section()
+    names = {
+        "starting": "seconds until processes are up",
+        "taken": "  then until all is taken up",
+        "done": "  and done",
+    }
+    for what, times in report.times().items():
+        slowest = report.recovered[times.index(max(times))].fault
+        table.add_row(names[what], f"median {median(times):.1f}, longest {max(times):.1f} ({slowest})")
+    if report.recovered:
+        usual, outage = report.bound(outage=False), report.bound(outage=True)
+        bounds = f"{usual:.0f}, a lease and two sweeps; {outage:.0f} after a provider's outage"
+        table.add_row("  taken up, at most", bounds)
+    return table
+
+
+def _counted(counts: dict[str, int]) -> str:
+    told = ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items()))
+    return f"{sum(counts.values())}: {told}" if told else "0"

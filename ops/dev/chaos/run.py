@@ -1,0 +1,174 @@
+"""One chaos run: traffic and faults side by side, then quiet, then the verdict."""
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from redis.exceptions import RedisError
+
+from ops.dev.chaos import cast as casting
+from ops.dev.chaos import disk, meanwhile, plan, quiet, traffic
+from ops.dev.chaos.cast import PAYLOAD_TENANT, Cast
+from ops.dev.chaos.driver import Driver
+from ops.dev.chaos.faults import Faults
+from ops.dev.chaos.report import ChaosReport, Payloads, Recovered
+from ops.dev.observe import wait
+
+Say = Callable[[str], None]
+
+# In which one fault's share of the messages is sent, or the fault comes anyway.
+SHARE_SECONDS = 20.0
+RECOVERY_SECONDS = 60.0
+# After the last fault: until everything is done, or counts as stuck.
+QUIET_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class QueueHistory:
+    """Moments (monotonic) at which the queue of payloads was found empty, and at which Redis was emptied."""
+
+    drained: list[float] = field(default_factory=list)
+    emptied: list[float] = field(default_factory=list)
+
+    def may_have_held(self, queued_at: float) -> bool:
+        """Whether what was queued then may still have been in Redis when its data went.
+
+        >>> QueueHistory([5.0], [7.0]).may_have_held(4.0), QueueHistory([5.0], [7.0]).may_have_held(6.0)
+        (False, True)
+        """
+        emptied = next((moment for moment in self.emptied if moment > queued_at), None)
+        return emptied is not None and not any(queued_at < moment < emptied for moment in self.drained)
+
+
+def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> ChaosReport:
+    """Drive so many messages through `kills` kills and half as many other faults.
+
+    To be called by the main thread. Raises what starting the cast raises. The logs are kept, in the folder that the
+    report names, when something was found.
+    """
+    with tempfile.TemporaryDirectory(prefix="backscroll-chaos-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with disk.mounted(folder) as problem:
+            skipped = {} if problem is None else {"disk-full": problem}
+            say("starting Postgres, Redis, five workers, beat and the HTTP API")
+            with casting.playing(folder, lease_seconds) as cast:
+                report = ChaosReport(
+                    seed=seed,
+                    messages=messages,
+                    lease_seconds=lease_seconds,
+                    sweep_seconds=cast.settings.sweep_seconds,
+                    skipped=skipped,
+                )
+                _play(cast, plan.draw(kills, seed, skipped), report, say)
+            if report.violations:
+                report.logs = casting.keep_logs(folder)
+    return report
+
+
+def _play(cast: Cast, faults: list[plan.Fault], report: ChaosReport, say: Say) -> None:
+    made = traffic.make(report.messages, report.seed)
+    report.duplicates = made.duplicates
+    driver = Driver(cast, made)
+    total = report.messages + made.duplicates
+    began = time.monotonic()
+    driver.start()
+    try:
+        queue = _afflict(cast, driver, faults, total, report, say)
+        driver.allow(total)
+        _settle(cast, driver, report, say)
+    finally:
+        driver.end()
+    report.seconds = round(time.monotonic() - began, 1)
+    _judge(cast, driver, made, queue, report)
+
+
+def _afflict(
+    cast: Cast, driver: Driver, faults: list[plan.Fault], total: int, report: ChaosReport, say: Say
+) -> QueueHistory:
+    """Make the faults while messages come in; when the queue of payloads was empty, and when emptied."""
+    maker = Faults(cast)
+    history = QueueHistory()
+    share = total / (len(faults) + 1)
+    errands = meanwhile.Errands(cast, len(faults))
+    outage = False
+    for number, fault in enumerate(faults):
+        errands.run(number)
+        due = int(share * (number + 0.5))
+        driver.allow(due)
+        wait(lambda due=due: driver.sent >= due, SHARE_SECONDS, pause=0.02)  # type: ignore[misc]
+        say(f"{number + 1}/{len(faults)} {fault.kind}, {driver.sent} of {total} messages sent")
+        with suppress(RedisError):
+            looked = time.monotonic()
+            if quiet.payloads_waiting(cast) == 0:
+                history.drained.append(looked)
+        # the other half comes while it happens
+        driver.allow(int(share * (number + 1)))
+        maker.make(fault)
+        if fault.kind in plan.LOSES_QUEUE:
+            history.emptied.append(time.monotonic())
+        counted = report.kills if fault.kind in plan.KILLS else report.faults
+        counted[fault.kind] += 1
+        report.ended_by_themselves += cast.tend()
+        outage |= fault.kind.startswith("provider-")
+        if fault.alone or number == len(faults) - 1:
+            _recover(cast, fault.kind, report, outage=outage)
+            outage = False
+    report.backfills, report.forgotten = errands.backfills, errands.forgotten
+    report.midway = maker.midway
+    return history
+
+
+def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> None:
+    """Wait until processes are up and what is due was taken up and done; note how long it took."""
+    starting = quiet.wait_ready(cast)
+    took = quiet.wait_recovered(cast, quiet.mark(cast), RECOVERY_SECONDS)
+    if starting is None or took is None:
+        report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
+        return
+    bound, taken = report.bound(outage=outage), round(took.taken, 2)
+    report.recovered.append(
+        Recovered(fault=kind, starting=round(starting, 2), taken=taken, done=round(took.done, 2), bound=bound)
+    )
+    if taken > bound:
+        report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
+
+
+def _settle(cast: Cast, driver: Driver, report: ChaosReport, say: Say) -> None:
+    """Wait until everything is sent and done, three looks in a row."""
+    deadline = time.monotonic() + QUIET_SECONDS
+    calm = 0
+    while calm < 3:
+        report.ended_by_themselves += cast.tend()
+        left = quiet.left_to_do(cast)
+        calm = calm + 1 if left == 0 and driver.is_done() else 0
+        say(f"{driver.sent} sent, {left} left to do")
+        if time.monotonic() > deadline:
+            report.violations.append(
+                f"not quiet within {QUIET_SECONDS:.0f} s of the last fault: {left} left to do, "
+                f"{'all' if driver.is_done() else 'not all'} messages were taken"
+            )
+            return
+        time.sleep(0.2)
+
+
+def _judge(
+    cast: Cast, driver: Driver, made: traffic.Traffic, history: QueueHistory, report: ChaosReport
+) -> None:
+    found = report.judge(cast, driver, made, made.gone)
+    report.gone = len(driver.accepted.intersection(made.gone))
+    report.stored = sum(key[0] != PAYLOAD_TENANT for key in found.stored)
+    report.dead, report.sessions = found.dead, found.sessions
+    report.refusals = Counter(driver.refusals)
+    report.changed = driver.changed
+    missing = [at for key, at in driver.queued.items() if key not in found.stored]
+    forgotten = sum(history.may_have_held(at) for at in missing)
+    report.payloads = Payloads(
+        queued=len(driver.queued),
+        stored=len(found.stored) - report.stored,
+        lost_with_redis_data=forgotten,
+        lost_in_flight=len(missing) - forgotten,
+    )

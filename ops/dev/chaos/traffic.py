@@ -1,0 +1,181 @@
+"""The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed alone.
+
+In the door's tenant some are edited or deleted, before they come or after; one person and one chat are forgotten.
+"""
+
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT
+from schemas.messages import MessageIn
+
+START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
+PEOPLE = ("Ann", "Bob", "Cy", "Dee", "Eve")
+# Says one message in a hundred, and is forgotten.
+FORGOTTEN = "Fay"
+FORGOTTEN_SENDER = "chaos:fay"
+FORGOTTEN_CHAT = "chaos:0"
+WORDS = "boat lamp river garden train piano soup letter winter market bridge ticket song paint key".split()
+MESSAGES_PER_CHAT = 80
+LARGEST_BATCH = 12
+DUPLICATES = 0.1
+EDITED, DELETED = 0.02, 0.01
+# How far a message may come before or after its place in the chat.
+DISORDER = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Messages of one chat that are handed over together."""
+
+    tenant: str
+    chat: str
+    messages: Sequence[MessageIn]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageChange:
+    """An edit of a message, or its deletion."""
+
+    chat: str
+    external_id: str
+    # none: it is deleted
+    content: str | None
+    edited_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """What is to be sent."""
+
+    # in the order of sending
+    sendings: Sequence[Batch | MessageChange]
+    # the unique messages by (tenant, chat, external id), as they stand at the end
+    originals: Mapping[tuple[str, str, str], MessageIn]
+    # those that must not be there at the end: deleted, or forgotten
+    gone: Collection[tuple[str, str, str]]
+    # messages that come a second time
+    duplicates: int
+
+
+def make(messages: int, seed: int) -> Traffic:
+    """So many unique messages, a tenth of them sent twice; two chats of three belong to the door's tenant."""
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    chats = max(6, messages // MESSAGES_PER_CHAT)
+    originals: dict[tuple[str, str, str], MessageIn] = {}
+    gone: set[tuple[str, str, str]] = set()
+    placed: list[tuple[float, Batch | MessageChange]] = []
+    duplicates = 0
+    for number in range(chats):
+        tenant = PAYLOAD_TENANT if number % 3 == 2 else API_TENANT
+        count = messages // chats + (number < messages % chats)
+        chat = f"chaos:{number}"
+        said = [
+            message.model_copy(update={"content": message.content + _mark(chat, message)})
+            for message in _conversation(rng, count, named=number % 4 == 1)
+        ]
+        originals |= {(tenant, chat, message.external_id): message for message in said}
+        cut = _cut(rng, _disordered(rng, said))
+        placed += [
+            ((place + rng.random()) / len(cut), Batch(tenant=tenant, chat=chat, messages=batch))
+            for place, batch in enumerate(cut)
+        ]
+        duplicates += sum(map(len, cut)) - count
+        if tenant == API_TENANT:
+            for change in _changes(rng, chat, said):
+                key = (tenant, chat, change.external_id)
+                if change.content is None:
+                    gone.add(key)
+                else:
+                    originals[key] = originals[key].model_copy(update={"content": change.content})
+                placed.append((rng.random(), change))
+            gone |= {(tenant, chat, m.external_id) for m in said if _is_forgotten(chat, m)}
+    return Traffic(
+        sendings=[sending for _, sending in sorted(placed, key=lambda pair: pair[0])],
+        originals=originals,
+        gone=gone,
+        duplicates=duplicates,
+    )
+
+
+def _is_forgotten(chat: str, message: MessageIn) -> bool:
+    return chat == FORGOTTEN_CHAT or message.sender_id == FORGOTTEN_SENDER
+
+
+def _changes(rng: random.Random, chat: str, said: Sequence[MessageIn]) -> Iterator[MessageChange]:
+    for message in said:
+        drawn = rng.random()
+        if drawn < EDITED + DELETED:
+            yield MessageChange(
+                chat=chat,
+                external_id=message.external_id,
+                content=f"It was {_text(rng)}{_mark(chat, message)}" if drawn < EDITED else None,
+                edited_at=message.sent_at + timedelta(seconds=rng.uniform(1, 600)),
+            )
+
+
+def _conversation(rng: random.Random, count: int, *, named: bool) -> list[MessageIn]:
+    """Sessions of some eight messages; in a `named` chat half of them have keys or threads, and some end early."""
+    at = START + timedelta(hours=rng.uniform(0, 1000))
+    key, thread = "", None
+    said = []
+    for number in range(count):
+        if rng.random() < 0.12:
+            at += timedelta(minutes=rng.uniform(25, 400))
+            key = f"thread-{rng.randrange(5)}" if named and rng.random() < 0.4 else ""
+            thread = str(rng.randrange(3)) if named and rng.random() < 0.3 else None
+        else:
+            at += timedelta(seconds=rng.uniform(0, 240))
+        speaker = FORGOTTEN if rng.random() < 0.01 else rng.choice(PEOPLE)
+        said.append(
+            MessageIn(
+                external_id=f"m{number}",
+                sender_id=f"chaos:{speaker.lower()}",
+                sender_name=speaker,
+                content=_text(rng),
+                sent_at=at,
+                position=rng.randrange(2),
+                session_key=key,
+                thread=thread,
+                closes_session=bool(key) and rng.random() < 0.1,
+            )
+        )
+    return said
+
+
+def _mark(chat: str, message: MessageIn) -> str:
+    """What tells a text that is to be forgotten from all others: it is searched for, and must not be found."""
+    return f" ({chat} {message.external_id})" if _is_forgotten(chat, message) else ""
+
+
+def _text(rng: random.Random) -> str:
+    """Mostly a sentence; now and then nothing (a picture), or what others have said word for word."""
+    kind = rng.random()
+    if kind < 0.03:
+        return ""
+    if kind < 0.15:
+        return rng.choice(["ok", "thank you", "see you tomorrow"])
+    return f"{rng.choice(PEOPLE)} found the {' and the '.join(rng.choices(WORDS, k=rng.randint(2, 6)))}."
+
+
+def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn]:
+    """Everything about where it belongs, and a tenth a second time."""
+    placed = [(place + rng.uniform(0, DISORDER), message) for place, message in enumerate(said)]
+    placed += [
+        (place + rng.uniform(0, 2 * DISORDER), message)
+        for place, message in enumerate(said)
+        if rng.random() < DUPLICATES
+    ]
+    return [message for _, message in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _cut(rng: random.Random, messages: Sequence[MessageIn]) -> list[Sequence[MessageIn]]:
+    batches = []
+    start = 0
+    while start < len(messages):
+        end = start + rng.randint(1, LARGEST_BATCH)
+        batches.append(messages[start:end])
+        start = end
+    return batches

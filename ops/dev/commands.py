@@ -1,0 +1,174 @@
+"""`backscroll dev`: evaluations, benchmarks and chaos runs, on databases and deployments of their own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ops import connection
+from ops.commands import rendering
+from ops.commands.rendering import JsonOption
+from ops.dev.bench import commands as bench
+from ops.dev.telling import tell
+
+app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+evaluations = typer.Typer(
+    rich_markup_mode="markdown",
+    help="How much of the evidence is found.",
+    no_args_is_help=True,
+    epilog="**Examples:** backscroll dev eval own · backscroll dev eval locomo ./locomo",
+)
+app.add_typer(evaluations, name="eval")
+app.add_typer(bench.app, name="bench")
+app.command(
+    "bench-forget",
+    epilog="**Example:** BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev bench-forget --messages 10000",
+)(bench.forget)
+app.command(
+    epilog="**Examples:** backscroll dev load · backscroll dev load --probes 100 --messages 10000 --json"
+)(bench.load)
+
+
+@app.callback(
+    epilog="**Examples:** backscroll dev eval own · backscroll dev bench · backscroll dev chaos",
+)
+def dev() -> None:
+    """Evaluate and measure Backscroll."""
+
+
+@evaluations.command(
+    epilog="**Examples:** backscroll dev eval locomo ./locomo · "
+    "backscroll dev eval locomo ./locomo --only 26 --ablate · "
+    "backscroll dev eval locomo ./locomo --leave-one-out --plot coverage.png · "
+    "BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev eval locomo ./locomo --shuffle 1 --json"
+)
+def locomo(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="A folder of LoCoMo conversations (*.json), or the one file of the set as published.",
+        ),
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="This conversation, by its `sample_id` or file's name; repeatable.", show_default=False
+        ),
+    ] = None,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Also turn off one part at a time, to see what each is worth.")
+    ] = False,
+    leave_one_out: Annotated[
+        bool,
+        typer.Option("--leave-one-out", help="Also read each with weights chosen on the others (minutes)."),
+    ] = False,
+    shuffle: Annotated[
+        int | None,
+        typer.Option(metavar="SEED", help="Messages arrive in an order of this seed's.", show_default=False),
+    ] = None,
+    unsummarized: Annotated[
+        bool, typer.Option("--unsummarized", help="Nothing is summarized or embedded yet: keywords alone.")
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A PNG of coverage against tokens.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fill a fresh database with each conversation through the shipped path and ask its questions.
+
+    Counts, over all questions with evidence: the mean share of the evidence found, the share of questions with
+    any and with all of it, among the first sessions and turns; and the share whose text is in the context
+    assembled under 800 and 2,000 tokens. Nothing is kept, and no data of yours is touched.
+    """
+    from ops.dev.eval import report, run
+
+    if plot is not None:
+        report.require_drawing()
+    options = run.Options(
+        only=only or (),
+        plotted=report.PLOTTED_BUDGETS if plot is not None else (),
+        ablate=ablate,
+        leave_one_out=leave_one_out,
+        shuffle=shuffle,
+        unsummarized=unsummarized,
+    )
+    with rendering.err().status("starting") as status:
+        tables = run.locomo(folder, connection.configured(), options, lambda stage: status.update(stage))
+    if plot is not None:
+        report.draw(tables, plot)
+    tell(tables, report.locomo_tables(tables), as_json=as_json)
+
+
+@evaluations.command(
+    epilog="**Examples:** backscroll dev eval own · "
+    "BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev eval own --json"
+)
+def own(as_json: JsonOption = False) -> None:
+    """Fill a fresh database with the sample chats through the shipped path and ask their questions.
+
+    Counts, by chat and kind of question: the mean share of the evidence among the first 3, 5 and 10 messages,
+    whether the first three are relevant, whether a context of 800 tokens holds all that the answer needs, and
+    how much it shows that was true before or is about something else; beside each what plain vector search
+    over all messages gets. Questions without an answer are counted apart. No data of yours is touched.
+    """
+    from ops.dev.eval import own as evaluation
+    from ops.dev.eval import report
+
+    with rendering.err().status("starting") as status:
+        tables = evaluation.own(connection.configured(), lambda stage: status.update(stage))
+    tell(tables, report.own_tables(tables), as_json=as_json)
+
+
+@app.command(
+    epilog="**Examples:** backscroll dev chaos · backscroll dev chaos --messages 20000 --kills 30 --seed 7 --json"
+)
+def chaos(
+    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
+    kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
+    seed: Annotated[int, typer.Option(help="The same one makes the same messages and faults.")] = 1,
+    lease: Annotated[
+        float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
+    ] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Kill and disturb a deployment of its own while messages come in, then check that all of it is right.
+
+    Starts Postgres, Redis, workers, the clock and the HTTP API in a temporary folder; kills them in the middle of
+    their work, gives them wrong clocks, empties and fills Redis, freezes Postgres, fills the disk, lets the model
+    provider fail; meanwhile messages are edited, deleted and forgotten, and backfills go on. Then every accepted
+    message must be stored once, every session match its messages and be summarized, every vector exist, no job be
+    due, and every job that a fault interrupted have been taken up again within a lease and two sweeps.
+    Ends with 5 when something is not so. No data of yours is touched.
+    """
+    from ops.dev.chaos import report as reports
+    from ops.dev.chaos import run
+
+    with rendering.err().status("starting") as status:
+        found = run.run(messages, kills, seed, lease, status.update)
+    notes = [f"Logs are in {found.logs}."] if found.violations else []
+    tell(reports.as_dict(found), [reports.as_table(found)], found.violations, notes, as_json=as_json)
+
+
+@app.command(
+    "two-hosts", epilog="**Examples:** backscroll dev two-hosts · backscroll dev two-hosts --cut 60 --json"
+)
+def two_hosts(
+    messages: Annotated[int, typer.Option(min=100, max=100_000, help="By each deployment.")] = 2000,
+    cut: Annotated[float, typer.Option(min=1, max=600, help="Seconds without a network.")] = 60,
+    lease: Annotated[float, typer.Option(min=2, max=120, help="Seconds of a lease.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Run workers on another host than Postgres, Redis and the HTTP API, and cut the network between the two.
+
+    The hosts are network namespaces of this machine (Linux, as root, with `ip`); nobody else sees them. The same
+    messages go through a deployment on one host, on two, and on two that are cut apart under load; each ends with
+    the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
+    """
+    from ops.dev.chaos import apart
+
+    with rendering.err().status("starting") as status:
+        plays = apart.measure(messages, cut, lease, status.update)
+    violations = [f"{play.name}: {violation}" for play in plays for violation in play.violations]
+    tell(apart.as_dict(plays), [apart.as_table(plays)], violations, as_json=as_json)

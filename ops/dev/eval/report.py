@@ -1,0 +1,140 @@
+"""The evaluations for people: tables, and a drawing."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ops.dev.eval.own import KS, WAYS
+from schemas.errors import SettingsError
+
+# Of the many figures those by which a part is judged.
+_JUDGED = [(level, k) for level, ks in (("session", "3 5 10"), ("turn", "5 10 20")) for k in ks.split()]
+_TOP = ("top3_relevant", "top3_precision", "top3_on_topic", "top3_sessions")
+PLOTTED_BUDGETS = (200, 400, 600, 800, 1200, 1600, 2000, 3000, 4000)
+
+
+def locomo_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
+    """How much of the evidence was found, by category; what each part is worth; what fitting has added."""
+    title = f"{tables['questions']} questions on {', '.join(tables['conversations'])}; shares in %"
+    found = _table(title, ("questions", "what"), ("mean", "any", "all"))
+    for name, part in {"all": tables, **tables["by_category"]}.items():
+        label = f"{name} ({part['questions']})"
+        for level in ("session", "turn"):
+            for k in part[level]["mean"]:
+                shares = [_tenths(part[level][kind][k]) for kind in ("mean", "any", "all")]
+                found.add_row(label, f"{level} R@{k}", *shares)
+                label = ""
+        for budget, share in part["coverage"].items():
+            found.add_row("", f"coverage, {int(budget):,} tokens", _tenths(share), "", "")
+        found.add_section()
+    yield found
+    if "ablated" in tables:
+        yield _compared("Without one part: percentage points lost (-) or won", tables, tables["ablated"])
+    if "leave_one_out" in tables:
+        others = {"each by weights chosen on the others": tables["leave_one_out"]}
+        yield _compared("By the shipped weights, and what others would change", tables, others)
+
+
+def _compared(title: str, base: Mapping[str, Any], others: Mapping[str, Any]) -> Table:
+    """The means of one run, and how far others are from them."""
+    budgets = list(next(iter(others.values()))["coverage"])
+    heads = [*(f"{level} R@{k}" for level, k in _JUDGED), *(f"{int(budget):,} tok." for budget in budgets)]
+    table = _table(title, ("",), heads)
+    before = _judged(base, budgets)
+    table.add_row("all as it is", *map(_tenths, before))
+    table.add_section()
+    for name, other in others.items():
+        differences = [now - then for then, now in zip(before, _judged(other, budgets), strict=True)]
+        table.add_row(name, *(f"{100 * each:+.1f}" for each in differences))
+    return table
+
+
+def _judged(tables: Mapping[str, Any], budgets: Iterable[str]) -> list[float]:
+    means = [tables[level]["mean"][k] for level, k in _JUDGED]
+    return means + [tables["coverage"][budget] for budget in budgets]
+
+
+def _tenths(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
+    """How much was found, by chat and kind, and what came back where there was nothing to find.
+
+    In every cell Backscroll's figure is before that of plain vector search.
+    """
+    found = _table(
+        f"Backscroll / plain vector search: shares in %, contexts of {tables['budget']} tokens",
+        ("chat, kind",),
+        ("n", *(f"R@{k}" for k in KS), *"top 3,precision,on topic,sessions,complete,noise".split(",")),
+    )
+    found.caption = (
+        "Top 3: any evidence among the first three hits; precision: how much of what could be there is;\n"
+        "on topic: how many of the three are in a session with evidence.\n"
+        "Sessions: any evidence in the first three sessions.\n"
+        "Complete: every expected piece in the context. Noise: unexpected pieces shown, of how many."
+    )
+    _add_kinds(found, "all", tables["all"], tables["by_kind"])
+    for chat, of_chat in tables["by_chat"].items():
+        found.add_section()
+        _add_kinds(found, chat, of_chat, of_chat["by_kind"] if len(of_chat["by_kind"]) > 1 else {})
+    yield found
+    missing = _table(
+        "Questions whose answer is nowhere",
+        ("",),
+        ("n", "returned something", "mean top score", "of the answerable", "told apart"),
+    )
+    for way, part in tables["unanswerable"].items():
+        missing.add_row(way, *(str(value) for value in part.values()))
+    yield missing
+
+
+def _add_kinds(into: Table, label: str, whole: Mapping[str, Any], by_kind: Mapping[str, Any]) -> None:
+    for name, part in ((label, whole), *((f"  {kind}", part) for kind, part in sorted(by_kind.items()))):
+        ways = [part[way] for way in WAYS]
+        shares = [[way["recall"][str(k)] for way in ways] for k in KS]
+        shares += [[way[top] for way in ways] for top in _TOP]
+        into.add_row(
+            name,
+            str(part["questions"]),
+            *(" / ".join(f"{100 * share:.0f}" for share in both) for both in shares),
+            " / ".join(str(way["complete_count"]) for way in ways),
+            " / ".join(str(way["noise_count"]) for way in ways) + f" of {ways[0]['noise_of']}",
+        )
+
+
+def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
+    """A table with headings of words, and of figures."""
+    table = Table(*left, title=title)
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
+
+
+def require_drawing() -> None:
+    """Raise `SettingsError` now, rather than after minutes, when nothing here can draw."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise SettingsError("drawing needs the `eval` extra: pip install 'backscroll[eval]'") from None
+
+
+def draw(tables: Mapping[str, Any], file: Path) -> None:
+    """Draw the coverage by budget of each category and of all as a PNG; `tables` are those of `measures.tables`."""
+    require_drawing()
+    # the object interface: pyplot would keep figures and look for a screen
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for name, part in {"all": tables, **tables["by_category"]}.items():
+        budgets = [int(budget) for budget in part["coverage"]]
+        shares = [100 * share for share in part["coverage"].values()]
+        label, width = f"{name} ({part['questions']} questions)", 2.5 if name == "all" else 1
+        axes.plot(budgets, shares, marker=".", linewidth=width, label=label)
+    axes.set(xlabel="tokens of the context", ylabel="evidence in it, %", ylim=(0, 102))
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(file, format="png")

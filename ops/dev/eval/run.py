@@ -1,0 +1,133 @@
+"""The evaluation over LoCoMo: fill, gather, count; and what each part of retrieval is worth, turned off."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ops.dev import shipped
+from ops.dev.eval import gather
+from ops.dev.eval.gather import Gathered, measured
+from ops.dev.eval.leave_one_out import leave_one_out
+from ops.dev.eval.locomo import Conversation, read
+from ops.dev.eval.measures import QuestionShares, table, tables
+from ops.dev.shipped import Progress, Shipped
+from pipeline.ranking.model import Weights
+from schemas.errors import InvalidInput
+from schemas.messages import MessageIn
+from schemas.settings import Settings
+
+BUDGETS = (800, 2000)
+# What turns a weight off where that is not 0; None: it only shapes another one.
+_OFF: Mapping[str, float | None] = {"burst_step": 1.0, "date_half_life_days": None}
+
+Part = Callable[[Gathered], QuestionShares]
+"""How a question goes without one part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What to evaluate, beside the figures themselves."""
+
+    # of the folder's conversations those with these names; none: all
+    only: Sequence[str] = ()
+    # coverage under these budgets, too
+    plotted: tuple[int, ...] = ()
+    # turn off one part at a time
+    ablate: bool = False
+    # also read each conversation with weights chosen on the others
+    leave_one_out: bool = False
+    # messages arrive in an order of this seed's, some at a time, and are placed in between
+    shuffle: int | None = None
+    # nothing is summarized or embedded yet
+    unsummarized: bool = False
+
+
+def locomo(folder: Path, settings: Settings, options: Options, progress: Progress) -> dict[str, Any]:
+    """The tables of `measures.tables` over the conversations of a folder; more under `ablated`, `leave_one_out`.
+
+    Raises `InvalidInput` when the folder holds none, or none of those asked for.
+    """
+    conversations = [c for c in read(folder) if not options.only or c.name in options.only]
+    if not conversations or (options.leave_one_out and len(conversations) < 2):
+        raise InvalidInput(f"{folder} holds too few conversations for that", field="only")
+    with shipped.temporary(settings) as backscroll:
+        gathered = {c.name: _gathered(backscroll, c, options, progress) for c in conversations}
+        every = [one for questions in gathered.values() for one in questions]
+        progress("counting")
+        result = tables([measured(one, (*BUDGETS, *options.plotted)) for one in every])
+        result["conversations"] = list(gathered)
+        if options.ablate:
+            result["ablated"] = _ablated(backscroll, every, progress)
+        if options.leave_one_out:
+            result["leave_one_out"] = leave_one_out(gathered, BUDGETS, progress)
+    return result
+
+
+def _gathered(
+    backscroll: Shipped, conversation: Conversation, options: Options, progress: Progress
+) -> list[Gathered]:
+    chat = conversation.chat
+    if options.shuffle is None:
+        backscroll.fill(chat, conversation.messages, progress, only_place=options.unsummarized)
+    else:
+        for some in _shuffled(conversation.messages, options.shuffle):
+            backscroll.fill(chat, some, progress, only_place=True)
+        if not options.unsummarized:
+            backscroll.fill(chat, [], progress)
+    where = gather.filled(backscroll, conversation)
+    questions = []
+    for number, question in enumerate(conversation.questions, start=1):
+        progress(f"{chat.chat_id}: question {number} of {len(conversation.questions)}")
+        questions.append(gather.gather(backscroll, where, question))
+    return questions
+
+
+def _shuffled(messages: Sequence[MessageIn], seed: int) -> list[list[MessageIn]]:
+    """The messages in an order of this seed's, in batches of one to sixty."""
+    order = random.Random(seed)  # noqa: S311 - an order that can be had again, no secret
+    left = list(messages)
+    order.shuffle(left)
+    batches = []
+    while left:
+        size = order.randint(1, 60)
+        batches.append(left[:size])
+        left = left[size:]
+    return batches
+
+
+def parts() -> dict[str, Part]:
+    """By name, how a question goes without that part, everything else as it is."""
+
+    def by(change: Callable[[Gathered], Gathered]) -> Part:
+        return lambda one: measured(change(one), BUDGETS)
+
+    def without(weight: str, value: float) -> Part:
+        return lambda one: measured(one, BUDGETS, weights=replace(one.asked.weights, **{weight: value}))
+
+    def with_parameters(**changed: Any) -> Part:
+        return lambda one: measured(one, BUDGETS, parameters=replace(one.asked.parameters, **changed))
+
+    off = {field.name: _OFF.get(field.name, 0.0) for field in fields(Weights)}
+    return {
+        "vectors (all meaning)": by(lambda one: one.without_vectors()),
+        "keywords (all words)": by(lambda one: one.without_words()),
+        **{name: without(name, value) for name, value in off.items() if value is not None},
+        "session summaries": with_parameters(sessions=0),
+        "dropping duplicates": with_parameters(duplicate_jaccard=1.0),
+    }
+
+
+def _ablated(backscroll: Shipped, gathered: Sequence[Gathered], progress: Progress) -> dict[str, Any]:
+    """Tables by the name of the part that is off; last, with names and dates left in the query."""
+    found = {}
+    for name, part in parts().items():
+        progress(f"without {name}")
+        found[name] = table([part(one) for one in gathered])
+    stayed = []
+    for number, one in enumerate(gathered, start=1):
+        progress(f"with names in the query: question {number} of {len(gathered)}")
+        again = gather.gather(backscroll, one.filled, one.question, names_stay=True)
+        stayed.append(measured(again, BUDGETS))
+    return found | {"taking names and dates out of the query": table(stayed)}

@@ -1,0 +1,158 @@
+"""A database of its own, filled and asked through the shipped path: accept, place, summarize, embed, context."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+from sqlalchemy import NullPool, create_engine, text
+
+from ops import migrate
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.embedded.roles import DATABASE
+from pipeline.clients.factory import make_embedder
+from pipeline.context import build_context
+from pipeline.ingest import accept as ingest
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Handler
+from pipeline.operations.doctor import collect
+from schemas.context import Context
+from schemas.messages import MAX_BATCH, ChatIn, MessageIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from workers.resources import Resources
+
+Progress = Callable[[str], None]
+
+
+class Shipped:
+    """A Backscroll without queues: what the workers' handlers do, one after the other in this process."""
+
+    def __init__(self, resources: Resources, server: EmbeddedPostgres) -> None:
+        self.resources = resources
+        self.server = server
+        self.settings = resources.settings
+        self.database = resources.database
+        self.tenant = resources.settings.tenant
+
+    def superuser(self) -> psycopg.Connection:
+        """Connect as the role that sees every tenant; each statement commits."""
+        return psycopg.connect(self.server.superuser_dsn(DATABASE), autocommit=True)
+
+    def accept(self, chat: ChatIn, messages: Sequence[MessageIn]) -> None:
+        """Hand messages of a chat over, as many at once as one request may hold."""
+        for start in range(0, len(messages), MAX_BATCH):
+            ingest.accept(self.database, self.tenant, chat, messages[start : start + MAX_BATCH])
+
+    def run(self, kind: str, batch: int | None = None) -> runner.Outcome:
+        """Do one batch of a kind of work, as large as the queue's unless told."""
+        handlers: dict[str, Callable[[], Handler]] = {
+            "ingest": lambda: self.resources.placer,
+            "summarize": lambda: self.resources.summarizer,
+            "embed": lambda: self.resources.embed,
+            "forget": lambda: self.resources.forgetter,
+        }
+        policy = self.resources.policy(kind)
+        policy = policy if batch is None else replace(policy, batch=batch)
+        return runner.run(self.database, kind, handlers[kind](), policy)
+
+    def run_all(self, *kinds: str) -> None:
+        """Do all work of these kinds, one kind after the other."""
+        for kind in kinds:
+            while self.run(kind).claimed:
+                pass
+
+    def fill(
+        self, chat: ChatIn, messages: Sequence[MessageIn], progress: Progress, *, only_place: bool = False
+    ) -> None:
+        """Bring a conversation in and do everything that follows, or placing only."""
+        self.accept(chat, messages)
+        for kind in ("ingest",) if only_place else ("ingest", "summarize", "embed"):
+            progress(f"{chat.chat_id}: {kind}")
+            self.run_all(kind)
+
+    def vacuum(self) -> None:
+        """Do what autovacuum does within a minute: the planner's statistics, and pages marked as all visible."""
+        with self.superuser() as connection:
+            connection.execute("VACUUM ANALYZE")
+
+    def index(self) -> None:
+        """Build the index of vectors if a chat is large enough for it, as `backscroll doctor --fix` does."""
+        found = collect.embedding(
+            self.database, self.resources.embedder.space, [self.tenant], None, everybody=True
+        )
+        url = self.server.dsn("owner").replace("postgresql://", "postgresql+psycopg://")
+        engine = create_engine(url, poolclass=NullPool)
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            for _ in collect.mend_indexes(connection, found.missing_indexes if found else (), ()):
+                pass
+
+    def context(self, query: ContextQuery, settings: Settings | None = None) -> Context:
+        """Build the context for a query, by the database's own settings unless told."""
+        return build_context(
+            self.database,
+            self.tenant,
+            query,
+            embedder=self.resources.embedder,
+            settings=settings or self.settings,
+        )
+
+    def ask(
+        self,
+        chat_id: str,
+        question: str,
+        budget: int,
+        *,
+        explain: bool = True,
+        include_history: bool = False,
+    ) -> Context:
+        """Build the context for a question; by default one asked later, so that recent messages play no part."""
+        query = ContextQuery(
+            chat_id=chat_id,
+            query=question,
+            budget_tokens=budget,
+            include_history=include_history,
+            explain=explain,
+        )
+        return self.context(query)
+
+    def sessions_of(self, chat_id: str) -> dict[str, int]:
+        """Map each message's external id to its session."""
+        with self.database.tenant(self.tenant) as connection:
+            rows = connection.execute(
+                text("""
+                    SELECT m.external_id, s.id FROM conversation_sessions s JOIN messages m
+                        ON m.tenant_id = s.tenant_id AND m.chat_id = s.chat_id AND m.session_key = s.session_key
+                        AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                    WHERE s.chat_id = :chat AND s.status <> 'merged'
+                """),
+                {"chat": chat_id},
+            )
+            return {row[0]: row[1] for row in rows}
+
+
+@contextmanager
+def temporary(settings: Settings | None = None, *, durable: bool = False) -> Iterator[Shipped]:
+    """Start an embedded Postgres in a temporary folder, gone afterwards; the rest is by the settings.
+
+    Without settings they are the default ones, with an embedder that costs nothing. A server that is not `durable`
+    does not wait for the disk.
+    """
+    settings = settings or Settings(_env_file=None, embedding_provider="deterministic")
+    with (
+        tempfile.TemporaryDirectory(prefix="backscroll-dev-") as folder,
+        EmbeddedPostgres(Path(folder), durable=durable) as server,
+    ):
+        migrate.upgrade(server.dsn("owner"), make_embedder(settings).space)
+        ours = {
+            "database_url": server.dsn("app"),
+            "maintenance_database_url": server.dsn("maintenance"),
+            "summarize_debounce_seconds": 0,
+        }
+        resources = Resources(Settings.model_validate({**settings.model_dump(by_alias=False), **ours}))
+        try:
+            yield Shipped(resources, server)
+        finally:
+            resources.database.close()

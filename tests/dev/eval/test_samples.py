@@ -1,0 +1,75 @@
+"""The sample chats and their questions: what an evaluation over them takes for granted."""
+
+from collections import Counter
+
+import pytest
+from sqlalchemy import text
+
+from ops.dev.eval.samples import UNANSWERABLE, SampleChat, SampleQuestion, samples
+from pipeline.store.database import Database
+from tests.conftest import TENANT
+
+SAMPLES = list(samples())
+KINDS = {
+    "decision_reversed",
+    "paraphrase",
+    "number",
+    "fact",
+    "theme",
+    "date",
+    "open",
+    "event",
+    "name",
+    UNANSWERABLE,
+}
+
+
+def said_as_evidence(sample: SampleChat, case: SampleQuestion) -> list[str]:
+    return [message.content for message in sample.messages if message.external_id in case.evidence]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_messages_have_ids_of_their_own_and_stand_in_order_of_time(sample: SampleChat) -> None:
+    ids = [message.external_id for message in sample.messages]
+    assert len(set(ids)) == len(ids)
+    times = [message.sent_at for message in sample.messages]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_evidence_holds_what_is_expected_and_nothing_unexpected(sample: SampleChat) -> None:
+    questions = [case.question for case in sample.cases]
+    assert len(set(questions)) == len(questions)
+    for case in sample.cases:
+        said = said_as_evidence(sample, case)
+        assert len(said) == len(case.evidence), case
+        assert bool(case.evidence) == bool(case.tokens) == (case.kind != UNANSWERABLE), case
+        assert all(any(token in content for content in said) for token in case.tokens), case
+        for piece in case.unexpected:
+            assert not any(piece in content for content in said), case
+            # what the chat never says could not be shown
+            assert any(piece in message.content for message in sample.messages), case
+
+
+def test_every_chat_of_the_harder_kind_has_every_kind_of_question() -> None:
+    for sample in SAMPLES:
+        if sample.name != "classic":
+            assert {case.kind for case in sample.cases} == KINDS
+    kinds = Counter(case.kind for sample in SAMPLES for case in sample.cases)
+    assert kinds["classic"] >= 6
+    assert kinds.total() - kinds["classic"] >= 60
+
+
+def test_paraphrases_share_no_word_with_their_evidence(database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        for sample in SAMPLES:
+            for case in sample.cases:
+                if case.kind == "paraphrase":
+                    shared = connection.execute(
+                        text("""
+                            SELECT array(SELECT unnest(tsvector_to_array(to_tsvector('english', :question)))
+                                INTERSECT SELECT unnest(tsvector_to_array(to_tsvector('english', :said))))
+                        """),
+                        {"question": case.question, "said": "\n".join(said_as_evidence(sample, case))},
+                    ).scalar_one()
+                    assert shared == [], case
