@@ -1,6 +1,6 @@
 """Run migrations on the owner's connection: bounded waits, and never two at once.
 
-The URL comes from the caller (`config.attributes["url"]`, see ops/migrate.py) or, for the plain
+The URL comes from the caller (`config.attributes["url"]`, see ops/local/migrate.py) or, for the plain
 `alembic` command, from BACKSCROLL_OWNER_DATABASE_URL.
 """
 

@@ -1,8 +1,7 @@
 """The command `backscroll`: finds its subcommands, and turns errors into one message and an exit code.
 
-Each subcommand is a module with a `typer.Typer` called `app`, imported only when it is called or listed, so
-that no command waits for another's libraries. Whatever commands need before they can work, such as where
-Postgres is, they get from `ops.connection`.
+Each subcommand is a module with a `typer.Typer` called `app`, imported only when it is called, so that no command
+waits for another's libraries.
 """
 
 import ast
@@ -24,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from ops import exit_codes
 from schemas.errors import BackscrollError
 
-# What the command is called, and where its `app` is; listed in this order.
+# Names of the commands and the modules of their `app`, in the order of the help.
 COMMANDS = {
     "up": "ops.commands.up",
     "import": "ops.commands.import_",
@@ -40,7 +39,7 @@ COMMANDS = {
     "memories": "ops.commands.memories",
     "status": "ops.commands.status",
     "backfills": "ops.commands.backfills",
-    "work": "ops.commands.work",
+    "jobs": "ops.commands.jobs",
     "doctor": "ops.commands.doctor",
     "backup": "ops.commands.backup",
     "restore": "ops.commands.restore",
@@ -51,7 +50,7 @@ COMMANDS = {
     "db": "ops.commands.db",
     "worker": "ops.commands.worker",
     "beat": "ops.commands.beat",
-    "web": "ops.commands.web",
+    "api": "ops.commands.api",
 }
 # A checkout has the developers' tools; the installed package leaves them out.
 if importlib.util.find_spec("ops.dev") is not None:
@@ -65,7 +64,7 @@ the file that `BACKSCROLL_CONFIG` names.
 
 
 class Commands(TyperGroup):
-    """The subcommands of `COMMANDS`, each imported at its first use; the list of them imports none."""
+    """The subcommands of `COMMANDS`, each imported at its first use; listing imports none."""
 
     listing = False
 
@@ -80,7 +79,7 @@ class Commands(TyperGroup):
         return list(COMMANDS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that is meant; of an unknown one the nearest is named, without importing any."""
+        """Find the command, or name the nearest to an unknown one, without importing any."""
         if args[0] == "dev" not in COMMANDS:
             ctx.fail("`backscroll dev` is not part of the installed package: run it from a checkout.")
         near = [] if args[0] in COMMANDS else difflib.get_close_matches(args[0], COMMANDS, n=1)
@@ -104,23 +103,23 @@ class Commands(TyperGroup):
 
 
 def _help_of(module: str) -> str:
-    """The help of a module's command, or of its group of commands, read from the source without running it."""
+    """Read the help of a module's command or group from its source, without running it."""
     spec = importlib.util.find_spec(module)
     source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):
             for each in node.decorator_list:
                 called = each.func if isinstance(each, ast.Call) else each
                 if isinstance(called, ast.Attribute) and called.attr in {"callback", "command"}:
-                    told.setdefault(called.attr, ast.get_docstring(node) or "")
-    return told.get("callback") or told.get("command", "")
+                    found.setdefault(called.attr, ast.get_docstring(node) or "")
+    return found.get("callback") or found.get("command", "")
 
 
 def _add_exit_codes(command: Any) -> None:
-    """Let the help of a command and of all below it tell where its exit codes are explained."""
+    """Add to the help of a command and of all below it where exit codes are explained."""
     if "**Exit codes:**" not in (command.epilog or ""):
-        command.epilog = f"{command.epilog or ''}\n\n**Exit codes:** as `backscroll --help` explains them."
+        command.epilog = f"{command.epilog or ''}\n\n**Exit codes:** see `backscroll --help`."
     for below in getattr(command, "commands", {}).values():
         _add_exit_codes(below)
 
@@ -146,14 +145,14 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def backscroll(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Show the version and end."
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
     """Long-term conversation memory for chat bots.
 
     **Begin with:**  backscroll up --demo
     """
-    # standard output belongs to results, and what goes well needs no log
+    # standard output is for results, and success needs no log
     structlog.configure(
         logger_factory=_log_to_stderr, wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING)
     )
@@ -170,16 +169,16 @@ def main() -> None:
     except BackscrollError as error:
         message = str(error) or type(error).__doc__ or type(error).__name__
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]Error:[/]", end=" ")
-        # not through rich: a message may hold paths and brackets, and is to be copied
+        # not through rich: messages hold paths and brackets, and are copied
         print(message, file=sys.stderr)
         sys.exit(exit_codes.of(error))
     except KeyboardInterrupt:
         sys.exit(exit_codes.INTERRUPTED)
     except BrokenPipeError:
-        # whoever read our output has had enough
+        # the reader of our output has closed it
         sys.stderr.close()
         sys.exit(0)
-    except Exception:  # noqa: BLE001 - anything else is ours to mend
+    except Exception:  # noqa: BLE001 - anything else is a defect
         traceback.print_exc()
         print("This is a defect in Backscroll: please report it with the lines above.", file=sys.stderr)
         sys.exit(exit_codes.DEFECT)

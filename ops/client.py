@@ -1,4 +1,4 @@
-"""Ask the HTTP API of a running Backscroll; its problems become the errors that the same call raises in a process."""
+"""Client of a running Backscroll's HTTP API; its problems become the errors that the same call raises in process."""
 
 import http.client
 import importlib.metadata
@@ -16,26 +16,26 @@ from schemas.errors import ApiFailed, ApiUnavailable, InvalidInput, NotFound, Se
 
 T = TypeVar("T", bound=BaseModel)
 
-SECONDS = 60.0
-"""For an answer: a door that has just started may be loading its model."""
-# What the API says where it has no such path, as opposed to no such thing.
+# An API that has just started may be loading its model.
+TIMEOUT_SECONDS = 60.0
+# The API's detail for an unknown path, as opposed to an unknown id.
 NO_SUCH_PATH = "Not Found"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """The HTTP API at a URL, and the key that it wants."""
+    """The HTTP API at a URL, with its key."""
 
     url: str
     api_key: str
 
     def get(self, path: str, answer: type[T], **query: object) -> T:
-        """What is there, as this model. Raises as `post` does."""
-        asked = f"?{urlencode(query)}" if query else ""
-        return self._understood(answer, self._call(urllib.request.Request(self._at(path) + asked)))  # noqa: S310
+        """Get a path, as this model. Raises as `post` does."""
+        parameters = f"?{urlencode(query)}" if query else ""
+        return self._understood(answer, self._call(urllib.request.Request(self._at(path) + parameters)))  # noqa: S310
 
     def post(self, path: str, query: BaseModel, answer: type[T]) -> T:
-        """The answer to a query, as this model.
+        """Post a query; returns the answer as this model.
 
         Raises `ApiUnavailable`, `ApiFailed`, `InvalidInput`, `NotFound`, and `SettingsError` for a key that is
         refused and for an API of another version.
@@ -50,7 +50,7 @@ class Api:
     def _call(self, request: urllib.request.Request) -> bytes:
         request.add_unredirected_header("Authorization", f"Bearer {self.api_key}")
         try:
-            with self._opener().open(request, timeout=SECONDS) as response:
+            with self._opener().open(request, timeout=TIMEOUT_SECONDS) as response:
                 read: bytes = response.read()
                 return read
         except urllib.error.HTTPError as error:
@@ -59,17 +59,17 @@ class Api:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise ApiUnavailable(
-                f"The Backscroll at {self.url} does not answer ({reason}). See whether it runs, or answer in this "
+                f"The Backscroll at {self.url} does not answer ({reason}). Check whether it runs, or answer in this "
                 "process with --local."
             ) from None
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        # what runs on this machine is not to be reached by a proxy, whatever the environment says
+        # no proxy for what runs on this machine, whatever the environment says
         proxies = urllib.request.ProxyHandler({}) if _is_loopback(self.url) else urllib.request.ProxyHandler()
         return urllib.request.build_opener(proxies)
 
     def _refusal(self, status: int, body: bytes) -> Exception:
-        """The error that an answer which is no success stands for."""
+        """Make the error of an answer that is no success."""
         problem = _problem(body)
         detail = str(problem.get("detail") or f"it answers {status}")
         match status:
@@ -96,13 +96,13 @@ class Api:
             raise self._other_version() from None
 
     def _other_version(self) -> SettingsError:
-        """What to say of an answer that this version does not know."""
+        """Make the error of an answer that this version does not know."""
         mine = importlib.metadata.version("backscroll")
         try:
-            with self._opener().open(self._at("/openapi.json"), timeout=SECONDS) as response:
+            with self._opener().open(self._at("/openapi.json"), timeout=TIMEOUT_SECONDS) as response:
                 theirs = f"version {json.load(response)['info']['version']}"
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
-            theirs = "a version that it does not tell, or no Backscroll at all"
+            theirs = "an unknown version, or no Backscroll at all"
         return SettingsError(
             f"What answers at {self.url} is {theirs}, which this command (version {mine}) does not understand. "
             "Restart it with the same version, correct BACKSCROLL_URL, or answer in this process with --local."
@@ -110,7 +110,7 @@ class Api:
 
 
 def quoted(name: str) -> str:
-    """An id as one part of a path."""
+    """Quote an id as one part of a path."""
     return quote(name, safe="")
 
 

@@ -1,12 +1,15 @@
-"""Finds Postgres and Redis for a command: those of the settings, or those of a running `backscroll up`."""
+"""Find Postgres, Redis and the HTTP API for a command: those of the settings, or of a running `backscroll up`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from pydantic import SecretStr, TypeAdapter, ValidationError
+from rich.console import Console
 
-from ops import stack
+from ops.console import rendering
+from ops.local import stack
 from schemas.errors import DatabaseUnavailable, InvalidInput, SettingsError
 from schemas.payloads import TenantId
 from schemas.settings import Settings, load_settings
@@ -17,25 +20,11 @@ if TYPE_CHECKING:
     from ops.client import Api
     from pipeline.store.database import Database
 
-# The options that every command has which works on data.
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        help="Of `backscroll up`; default: BACKSCROLL_DATA_DIR.",
-        show_default=False,
-    ),
-]
-TenantOption = Annotated[
-    str | None,
-    typer.Option("--tenant", help="Whose data; default: BACKSCROLL_TENANT.", show_default=False),
-]
-
 _tenant = TypeAdapter(TenantId)
 
 
 def configured(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
-    """The settings, with what the command line says on top. Raises `SettingsError`, and `InvalidInput` for `tenant`."""
+    """Load the settings, overridden by the command line. Raises `SettingsError`, and `InvalidInput` for `tenant`."""
     if tenant is not None:
         try:
             _tenant.validate_python(tenant)
@@ -49,10 +38,9 @@ def configured(data_dir: Path | None = None, tenant: str | None = None) -> Setti
 
 
 def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
-    """The settings with the URLs of Postgres and Redis filled in.
+    """Load the settings, and take missing URLs from the `backscroll up` that runs with the data folder.
 
-    What the environment does not name is taken from the `backscroll up` that runs with the data folder, its
-    embedder too: without it a question would go to another model than the messages did.
+    Its embedder comes with its database: a question must be embedded by the model that embedded the messages.
     Raises `SettingsError`, and `DatabaseUnavailable` when neither says where Postgres is.
     """
     settings = configured(data_dir, tenant)
@@ -61,7 +49,7 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
     running = _running(settings)
     if running is None:
         if settings.database_url:
-            # without Redis what only reads works
+            # without Redis, commands that only read work
             return settings
         raise DatabaseUnavailable(
             f"Nothing runs with the data folder {settings.data_dir}: start it with `backscroll up`, or set "
@@ -77,11 +65,7 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
     missing: dict[str, object] = {
         name: SecretStr(value) for name, value in found.items() if getattr(settings, name) is None
     }
-    if (
-        settings.database_url is None
-        and settings.embedding_provider is None
-        and settings.embedding_model is None
-    ):
+    if settings.database_url is None and not (settings.embedding_provider or settings.embedding_model):
         missing |= {
             "embedding_provider": running.embedding_provider,
             "embedding_model": running.embedding_model,
@@ -90,18 +74,17 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
 
 
 def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -> "Api | None":
-    """The HTTP API to ask instead of loading a model: that of the settings, or of the `backscroll up` that runs.
+    """Find the HTTP API to ask instead of loading a model: that of the settings, or of a running `backscroll up`.
 
-    `data_dir` and `tenant` are what the command line says; a folder that is named there stands above the URL of the
-    settings. None when another tenant's data is asked for than the API serves, and for a database that is not the
-    running one's. Raises `SettingsError`.
+    `data_dir` and `tenant` are the command line's; a data folder named there takes precedence over the URL of the
+    settings. None if the API serves another tenant or database than asked for. Raises `SettingsError`.
     """
     from ops.client import Api
 
     key = settings.api_key.get_secret_value() if settings.api_key else None
     if settings.url is not None and data_dir is None:
         if tenant is not None:
-            # which tenant it serves goes by its key
+            # its key determines the tenant that it serves
             return None
         if key is None:
             raise SettingsError(
@@ -113,22 +96,33 @@ def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -
         return None
     if settings.database_url and settings.database_url.get_secret_value() != running.database_url:
         return None
-    return Api(url=running.door_url, api_key=running.api_key)
+    return Api(url=running.api_url, api_key=running.api_key)
 
 
 def _running(settings: Settings) -> stack.Running | None:
-    """The `backscroll up` that runs with the data folder. Raises `SettingsError` for somebody else's folder."""
+    """Read what runs with the data folder. Raises `SettingsError` for a folder of another user."""
     try:
         return stack.running(settings.data_dir)
     except PermissionError as error:
         raise SettingsError(
-            f"The data folder {settings.data_dir} belongs to somebody else: run this as its owner, or name "
-            "another by --data-dir or BACKSCROLL_DATA_DIR."
+            f"The data folder {settings.data_dir} belongs to another user: run this as its owner, or name "
+            "another folder with --data-dir or BACKSCROLL_DATA_DIR."
         ) from error
 
 
+@contextmanager
+def opened(data_dir: Path | None, tenant: str | None) -> "Iterator[tuple[Settings, Database]]":
+    """Open the settings and a checked database for a block. Raises as `open_stack` and `open_database` do."""
+    settings = open_stack(data_dir, tenant)
+    database = open_database(settings)
+    try:
+        yield settings, database
+    finally:
+        database.close()
+
+
 def open_database(settings: Settings) -> "Database":
-    """A database whose login and tables have been checked.
+    """Open a database and check its login and tables.
 
     Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
     """
@@ -147,7 +141,66 @@ def open_database(settings: Settings) -> "Database":
 
 
 def open_queue(settings: Settings) -> "Celery":
-    """The Celery application to hint with; connects at its first use. Raises `SettingsError`."""
+    """Make the Celery application, which connects at its first use. Raises `SettingsError`."""
     from workers.app import make_app
 
     return make_app(settings)
+
+
+def wake(settings: Settings, *kinds: str) -> None:
+    """Wake the workers of these kinds of jobs."""
+    with wake_ups(settings, rendering.err()) as wake_up:
+        for kind in kinds:
+            wake_up.send(kind)
+
+
+@contextmanager
+def wake_ups(settings: Settings, console: Console) -> "Iterator[WakeUps]":
+    """Open wake-ups for a block; without Redis the console says once that jobs wait for the sweep."""
+    opened = WakeUps(settings, console)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+class WakeUps:
+    """Wake-ups for workers. Nothing depends on them: the sweep finds due jobs, too."""
+
+    def __init__(self, settings: Settings, console: Console) -> None:
+        self._settings = settings
+        self._console = console
+        self._queue: Celery | None = None
+        self._away = False
+
+    def send(self, kind: str) -> None:
+        """Wake the workers of a kind of jobs."""
+        from kombu.exceptions import OperationalError
+
+        from workers import queues
+
+        if self._queue is None and not self._away:
+            if self._settings.redis_url is None:
+                return self._give_up("BACKSCROLL_REDIS_URL is not set")
+            self._queue = open_queue(self._settings)
+            try:
+                queues.length(self._queue, queues.OF_KIND[kind].full_name)
+            except OperationalError as error:
+                return self._give_up(str(error))
+        if self._queue is not None and not self._away:
+            queues.hint(self._queue, kind)
+        return None
+
+    def close(self) -> None:
+        """Give the connection back."""
+        if self._queue is not None:
+            self._queue.close()
+
+    def _give_up(self, reason: str) -> None:
+        self._away = True
+        self._console.print(
+            f"Redis does not answer ({reason}). Nothing is lost: due jobs are in Postgres, and the workers find them "
+            "when Redis is back and `backscroll beat` runs.",
+            markup=False,
+            style="yellow",
+        )

@@ -1,4 +1,4 @@
-"""What commands end with: the codes that `backscroll --help` and the README explain."""
+"""The exit codes of commands, as `backscroll --help` explains them."""
 
 from schemas.errors import (
     ApiFailed,
@@ -10,16 +10,16 @@ from schemas.errors import (
     SchemaOutdated,
 )
 
-# done, but the result is not what it should be
+# done, but a check failed
 NOT_AS_IT_SHOULD_BE = 5
 # `doctor` found errors
 ERRORS_FOUND = 6
-# anything that no other code tells: ours to mend
+# any other error: a defect of Backscroll
 DEFECT = 70
 # 128 + SIGINT, as shells count
 INTERRUPTED = 130
 
-# The first that fits counts; the order is from the special to the general.
+# The first match counts, so the special comes before the general.
 OF_ERROR: dict[type[BackscrollError], int] = {
     SchemaOutdated: 4,
     Retryable: 1,
@@ -31,13 +31,12 @@ OF_ERROR: dict[type[BackscrollError], int] = {
 
 MEANINGS = """\
 **Exit codes:** 0 done · 1 failed or not confirmed, may work later (Postgres, Redis or a provider does not answer;
-it runs already) · 2 wrong usage or input · 3 there is no such thing · 4 a setting, the data folder, a port or the
-database's tables are not as they must be · 5 done, but the result is not what it should be (a check of a demo or a
-measurement, an imported file that breaks off, work that was given up, a warning of the doctor) · 6 the doctor found an
-error · 70 a defect in Backscroll · 130 ended by Ctrl-C
+it runs already) · 2 wrong usage or input · 3 not found · 4 a setting, the data folder, a port or the database's tables
+are not as they must be · 5 done, but a check failed (of a demo or a measurement, an imported file that is cut off, a
+dead job, a warning of the doctor) · 6 the doctor found an error · 70 a defect in Backscroll · 130 ended by Ctrl-C
 """
 
 
 def of(error: BackscrollError) -> int:
-    """The exit code of a command that failed with this error."""
+    """Return the exit code of a command that failed with this error."""
     return next((code for kind, code in OF_ERROR.items() if isinstance(error, kind)), OF_ERROR[Permanent])

@@ -17,8 +17,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
 
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.redis import EmbeddedRedis
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy

@@ -11,7 +11,7 @@ import pytest
 from psycopg import _queries
 from sqlalchemy import text
 
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted

@@ -11,7 +11,7 @@ from typing import get_args
 import httpx
 import pytest
 
-from ops.embedded.redis import EmbeddedRedis
+from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.enrich import embed

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, text
 
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim, Policy

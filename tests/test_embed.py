@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from structlog.testing import capture_logs
 
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
 from pipeline.erasure import edits

@@ -17,7 +17,7 @@ import schemas.payloads
 import schemas.querylog
 import schemas.search
 import schemas.users
-from ops.commands import times
+from ops.console import options
 from ops.dev.bench import worst
 from schemas.backfills import BackfillRequest
 from schemas.errors import InvalidInput
@@ -190,7 +190,7 @@ def test_bounds_may_lie_at_the_calendars_edge(at: Any) -> None:
 @pytest.mark.parametrize("given", ["0001-01-01T00:00+10:00", "9999-12-31T23:59-10:00", "10000-01-01"])
 def test_a_time_beyond_the_calendar_is_refused_on_the_command_line(given: str) -> None:
     with pytest.raises(InvalidInput, match="--since") as refused:
-        times.read(given, "since")
+        options.read_time(given, "since")
     assert refused.value.field == "since"
 
 

@@ -7,8 +7,8 @@ import pytest
 from alembic import command
 from sqlalchemy import NullPool, create_engine, text
 
-from ops import migrate
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local import migrate
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.store import spaces, vector_search, vectors
 from pipeline.store.database import Database

@@ -84,7 +84,7 @@ def read(app: Celery, key: str) -> str:
                 text = json.dumps({"args": args, "kwargs": kwargs}, ensure_ascii=False, indent=2)
                 # JSON may hold half of a surrogate pair, which no terminal takes
                 return text.encode(errors="replace").decode()
-    raise NotFound(f"no payload {key} lies among the dead letters: see `backscroll work list`")
+    raise NotFound(f"no payload {key} lies among the dead letters: see `backscroll jobs list`")
 
 
 def replay(app: Celery, keys: Collection[str]) -> set[str]:

@@ -8,12 +8,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ops.commands import rendering, times
-from ops.commands.groups import ListByDefault
-from ops.commands.hints import opened_hints
-from ops.commands.opening import find_chat, opened
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops import connection
+from ops.console import rendering
+from ops.console.command import Call, ListByDefault, on_data
+from ops.console.options import DryRunOption, InChatOption, read_time
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
 from schemas.errors import NotFound
@@ -29,7 +27,7 @@ app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 LISTED = 50
 BAR_WIDTH = 40
 
-IdArgument = Annotated[int, typer.Argument(metavar="ID", help="As `backfills list` shows it.")]
+IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The backfill's number.")]
 
 
 @app.callback(
@@ -39,8 +37,8 @@ IdArgument = Annotated[int, typer.Argument(metavar="ID", help="As `backfills lis
 def backfills() -> None:
     """Start, list, watch, pause, resume and cancel backfills.
 
-    A backfill says what is owed again and leaves the work to the workers; one that is interrupted at any
-    point goes on where it was.
+    A backfill makes jobs due again and leaves them to the workers; interrupted at any point, it continues where it
+    was.
     """
 
 
@@ -48,190 +46,180 @@ def backfills() -> None:
     epilog="**Examples:** backscroll backfills start embed --dry-run · backscroll backfills start summarize "
     "--since 2026-01-01 --rate 5 · backscroll backfills start sessionize --chat telegram:-100420 --wait"
 )
+@on_data
 def start(
+    call: Call,
     kind: Annotated[BackfillKind, typer.Argument(help="What to do again.", show_default=False)],
-    chat: Annotated[
-        str | None, typer.Option(help="In this chat; default: in all.", show_default=False)
-    ] = None,
+    chat: InChatOption = None,
     since: Annotated[
         str | None,
-        typer.Option(help="Sent or ended from then on: 2026-01-31; UTC unless it says.", show_default=False),
+        typer.Option(
+            help="Sent or ended from this time on, as in 2026-01-31; UTC unless it has an offset.",
+            show_default=False,
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="… and before then.", show_default=False)] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Sent or ended before this time.", show_default=False)
+    ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what is there already, not only what is missing.")
+        bool, typer.Option("--all", help="Redo what exists, too, not only what is missing.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many rows.", show_default=False)
+        int | None, typer.Option(min=1, help="Rows at most (default: all).", show_default=False)
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in one step.")] = 100,
+    batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in each step.")] = 100,
     rate: Annotated[
-        float | None, typer.Option(help="Rows a second at most; default: no limit.", show_default=False)
+        float | None, typer.Option(help="Rows per second at most (default: no limit).", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count only; start nothing.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it has ended, with progress.")] = False,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
+    dry_run: DryRunOption = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, with progress.")] = False,
 ) -> None:
     """Start a backfill and return at once (or with `--wait` at its end, with 5 if it has failed).
 
-    - **embed** gives messages, summaries and memories that have no vector one
+    - **embed** embeds messages, summaries and memories that have no vector
     - **summarize** summarizes sessions without a summary of the current version
     - **sessionize** cuts chats into sessions again, after the gap has changed
     """
-    from pipeline.operations import backfill
+    from pipeline.operations import backfill, lookup
 
     request = parse_payload(
         BackfillRequest,
         {
             "kind": kind,
             "chat_id": chat,
-            "since": times.read(since, "since"),
-            "until": times.read(until, "until"),
+            "since": read_time(since, "since"),
+            "until": read_time(until, "until"),
             "missing_only": not everything,
             "limit": limit,
             "batch_size": batch_size,
             "rate_per_second": rate,
         },
     )
-    with opened(data_dir, tenant) as (settings, database):
+    with call.opened() as (settings, database):
         if chat is not None:
-            with database.tenant(settings.tenant) as connection:
-                find_chat(connection, chat)
+            with database.tenant(settings.tenant) as as_tenant:
+                lookup.find_chat(as_tenant, chat)
         current = _current(settings)
         if dry_run:
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
-            if as_json:
-                rendering.print_json({"rows": planned.rows, "missing": planned.missing, "would_raise": would})
-            else:
-                print(
-                    f"{planned.rows:,} rows to look at, {planned.missing:,} of them missing something; "
-                    f"{would:,} would be done"
-                )
+            call.answer(
+                {"rows": planned.rows, "missing": planned.missing, "would_raise": would},
+                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be done",
+            )
             return
         made = backfill.start(database, settings.tenant, request, current)
-        _hint(settings)
-        _tell(database, settings, made, as_json=as_json, wait=wait)
+        connection.wake(settings, "backfill")
+        _answer(call, database, settings.tenant, made, wait=wait)
 
 
 @app.command("list", epilog="**Example:** backscroll backfills list --json")
-def list_(as_json: JsonOption = False, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
+@on_data
+def list_(call: Call) -> None:
     """List the newest backfills."""
     from pipeline.store import backfills as store
 
-    with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
-        found = store.listing(connection, LISTED)
-    if as_json:
-        rendering.print_json({"backfills": [_as_dict(each) for each in found]})
-        return
-    if not found:
-        rendering.out().print("There is no backfill yet: see `backscroll backfills start --help`.")
-        return
-    headings = ["backfill", "kind", "chat", "state", "seen", "of", "raised", "left", "started (UTC)"]
-    table = rendering.table(*headings, right=("backfill", "seen", "of", "raised", "left"))
-    for each in found:
-        chat, began = each.request.chat_id or "all", rendering.moment(each.created_at)
-        counts = (each.seen, each.total, each.raised, _left(each))
-        rendering.row(table, str(each.id), each.request.kind, chat, each.state, *counts, began)
-    rendering.out().print(table)
+    with call.transaction() as (_, as_tenant):
+        found = store.listing(as_tenant, LISTED)
+    cells = [
+        (
+            *(str(each.id), each.request.kind, each.request.chat_id or "all", each.state),
+            *(each.seen, each.total, each.raised, _left(each), rendering.moment(each.created_at)),
+        )
+        for each in found
+    ]
+    headings = ("backfill", "kind", "chat", "state", "checked", "of", "due again", "left", "started (UTC)")
+    table = rendering.rows(headings, cells, right=("backfill", "checked", "of", "due again", "left"))
+    nothing = "There is no backfill yet: see `backscroll backfills start --help`."
+    call.answer({"backfills": [_as_dict(each) for each in found]}, table if found else nothing)
 
 
 @app.command(epilog="**Examples:** backscroll backfills status 3 · backscroll backfills status 3 --watch")
+@on_data
 def status(
+    call: Call,
     backfill_id: IdArgument,
-    watching: Annotated[bool, typer.Option("--watch", help="Anew every 2 s, until it has ended.")] = False,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
+    watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until it has ended.")] = False,
 ) -> None:
-    """Show how far a backfill has come, and how long the rest takes."""
-    with opened(data_dir, tenant) as (settings, database):
+    """Show the progress of a backfill, and how long the rest takes."""
+    with call.opened() as (settings, database):
         found = _get(database, settings.tenant, backfill_id)
-        _tell(database, settings, found, as_json=as_json, wait=watching)
+        _answer(call, database, settings.tenant, found, wait=watching)
 
 
 @app.command(epilog="**Example:** backscroll backfills pause 3")
+@on_data
 def pause(
+    call: Call,
     backfill_id: IdArgument,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
-    """Pause a backfill: what it has raised already is still done."""
-    _change("paused", backfill_id, as_json, tenant, data_dir)
+    """Pause a backfill; jobs that it has made due are still done."""
+    _change(call, "paused", backfill_id)
 
 
 @app.command(epilog="**Example:** backscroll backfills resume 3")
+@on_data
 def resume(
+    call: Call,
     backfill_id: IdArgument,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
-    """Go on with a backfill that is paused or has failed, from where it was."""
-    _change("running", backfill_id, as_json, tenant, data_dir)
+    """Resume a backfill that is paused or has failed, from where it was."""
+    _change(call, "running", backfill_id)
 
 
 @app.command(epilog="**Example:** backscroll backfills cancel 3")
+@on_data
 def cancel(
+    call: Call,
     backfill_id: IdArgument,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
-    """End a backfill for good: what it has raised already is still done."""
-    _change("cancelled", backfill_id, as_json, tenant, data_dir)
+    """Cancel a backfill for good; jobs that it has made due are still done."""
+    _change(call, "cancelled", backfill_id)
 
 
-def _change(
-    wish: str, backfill_id: int, as_json: bool, tenant: TenantOption, data_dir: DataDirOption
-) -> None:
+def _change(call: Call, wish: str, backfill_id: int) -> None:
     from pipeline.operations import backfill
 
-    with opened(data_dir, tenant) as (settings, database):
+    with call.opened() as (settings, database):
         _get(database, settings.tenant, backfill_id)
         changed = backfill.change_state(database, settings.tenant, backfill_id, wish)
         if wish == "running":
-            _hint(settings)
-        _tell(database, settings, changed, as_json=as_json, wait=False)
+            connection.wake(settings, "backfill")
+        _answer(call, database, settings.tenant, changed, wait=False)
 
 
 def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
     from pipeline.store import backfills as store
 
-    with database.tenant(tenant_id) as connection:
-        found = store.get(connection, backfill_id) if abs(backfill_id) < 2**63 else None
+    with database.tenant(tenant_id) as as_tenant:
+        found = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
     if found is None:
         raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
     return found
 
 
-def _tell(database: Database, settings: Settings, found: Backfill, *, as_json: bool, wait: bool) -> None:
-    """Print a backfill, with `wait` until it has ended; one that failed ends with exit code 5."""
+def _answer(call: Call, database: Database, tenant_id: str, found: Backfill, *, wait: bool) -> None:
+    """Print a backfill; with `wait` when it has ended, and exit with 5 if it has failed."""
+    if not wait:
+        call.answer(_as_dict(found), _shown(found))
+        return
     latest = found
 
     def look() -> RenderableType:
         nonlocal latest
-        latest = _get(database, settings.tenant, found.id)
+        latest = _get(database, tenant_id, found.id)
         return _shown(latest)
 
     def ended() -> bool:
         return latest.state != "running"
 
-    if wait and as_json:
+    if call.as_json:
         rendering.poll(look, ended)
-    elif wait:
-        rendering.watch(look, until=ended)
-    else:
-        if not as_json:
-            rendering.out().print(_shown(found))
-            return
-    if as_json:
         rendering.print_json(_as_dict(latest))
-    if wait and latest.state == "failed":
+    else:
+        rendering.watch(look, until=ended)
+    if latest.state == "failed":
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
@@ -245,14 +233,12 @@ def _shown(found: Backfill) -> Group:
             style="bold",
         ),
         Text.assemble(("━" * filled, "green"), ("━" * (BAR_WIDTH - filled), "dim"), f" {share:.0%}"),
-        Text(
-            f"{found.seen:,} of {found.total:,} rows looked at, {found.raised:,} of them had to be done{left}"
-        ),
+        Text(f"{found.seen:,} of {found.total:,} rows checked, {found.raised:,} of them due again{left}"),
     ]
     if found.error:
         parts.append(Text(rendering.plain(found.error), style="red"))
     if found.state == "running" and found.seen >= found.total:
-        parts.append(Text("All is looked at; the workers are doing what was found."))
+        parts.append(Text("All rows are checked; the workers are doing what is due."))
     return Group(*parts)
 
 
@@ -264,11 +250,6 @@ def _left(found: Backfill) -> str:
 def _as_dict(found: Backfill) -> dict[str, Any]:
     eta = found.eta()
     return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
-
-
-def _hint(settings: Settings) -> None:
-    with opened_hints(settings, rendering.err()) as hints:
-        hints.send("backfill")
 
 
 def _current(settings: Settings) -> backfill.Current:

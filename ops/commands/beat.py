@@ -1,10 +1,10 @@
-"""`backscroll beat`: the clock that orders sweeps and pruning, in the foreground."""
+"""`backscroll beat`: the clock of sweeps and pruning, in the foreground."""
 
 import typer
 
 from ops import connection
 from ops.commands.worker import run_instead
-from ops.connection import DataDirOption
+from ops.console.options import DataDirOption
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -13,11 +13,10 @@ app = typer.Typer(rich_markup_mode="markdown")
 def beat(data_dir: DataDirOption = None) -> None:
     """Run the clock in the foreground: it asks a worker of **sweep** to sweep and one of **backfill** to prune.
 
-    One in a whole deployment is enough. A second one does no harm; without one, idle sessions are never
-    closed and lost hints never made up for. Its schedule lies in the data folder; without it everything is
-    due at the start.
+    One is enough for a whole deployment, and a second one does no harm. Without one, idle sessions are never closed
+    and lost wake-ups never made up for. Its schedule is in the data folder; without it everything is due at the start.
     """
-    from ops.processes import beat_command
+    from ops.local.processes import beat_command
 
     settings = connection.open_stack(data_dir)
     run_instead(settings, beat_command(settings.data_dir))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ops.commands import forget as forgetting
-from ops.commands import rendering
-from ops.commands.opening import find_chat, opened
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops.console import receipts, rendering
+from ops.console.command import Call, on_data
+from ops.console.options import ChatArgument, YesOption
 from schemas.errors import InvalidInput, NotFound
 from schemas.payloads import NewId, parse_payload
 
@@ -25,69 +22,55 @@ MERGE_EXAMPLE = "**Example:** backscroll chats merge whatsapp:bc whatsapp:bookcl
 EXAMPLE_CHARS = 80
 
 
+@on_data
 def rename(
-    chat: Annotated[
-        str, typer.Argument(metavar="CHAT", help="Its id, with its platform in front.", show_default=False)
-    ],
-    to: Annotated[str, typer.Argument(metavar="NEW", help="The id that it has now.", show_default=False)],
-    yes: forgetting.YesOption = False,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
+    call: Call,
+    chat: ChatArgument,
+    to: Annotated[str, typer.Argument(metavar="NEW", help="The chat's new id.", show_default=False)],
+    yes: YesOption = False,
 ) -> None:
-    """Give a chat a new id, as of a group that became a supergroup.
+    """Give a chat a new id, as when a group becomes a supergroup.
 
     What is still sent under the former id goes to the new one, and so do questions, edits and deletions. Under the
-    new id messages may count from 1 again: those from before are called by both, as in telegram:-4711/5. Ends with 2
-    where a chat of the new id is there already: see `backscroll chats merge`. Ended half-way, it is finished by the
-    workers.
+    new id messages may count from 1 again: the earlier ones then have ids such as telegram:-4711/5. Ends with 2 if
+    there is a chat of the new id already: see `backscroll chats merge`. Interrupted, it is finished by the workers.
     """
-    _move(chat, to, yes, as_json, tenant, data_dir, is_new=True)
+    _move(call, chat, to, yes=yes, is_new=True)
 
 
+@on_data
 def merge(
-    chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat that goes.", show_default=False)],
-    into: Annotated[str, typer.Argument(metavar="INTO", help="The chat that stays.", show_default=False)],
+    call: Call,
+    chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat to remove.", show_default=False)],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The chat to keep.", show_default=False)],
     keep_copies: Annotated[
         bool,
-        typer.Option("--keep-copies", help="Merge also where both have the same messages: they stand twice."),
+        typer.Option("--keep-copies", help="Merge although both have the same messages, which appear twice."),
     ] = False,
-    yes: forgetting.YesOption = False,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
+    yes: YesOption = False,
 ) -> None:
-    """Unite two chats: all that was said in FROM, and was made of it, is of INTO from now on.
+    """Merge two chats: all messages of FROM, and what was made of them, belong to INTO from now on.
 
-    Sessions of both that lie within one pause are joined and summarized again. What is still sent under FROM goes to
-    INTO. Ended half-way, it is finished by the workers.
+    Sessions of both that are within one gap are joined and summarized again. What is still sent under FROM goes to
+    INTO. Interrupted, it is finished by the workers.
 
-    Ends with 2 where messages of FROM are in INTO too, as of one export that was imported as two chats: the same id,
+    Ends with 2 if messages of FROM are in INTO too, as of one export that was imported as two chats: the same id,
     sender, text and time. FROM can be removed then, or merged with `--keep-copies`.
     """
-    _move(chat, into, yes, as_json, tenant, data_dir, is_new=False, keep_copies=keep_copies)
+    _move(call, chat, into, yes=yes, is_new=False, keep_copies=keep_copies)
 
 
-def _move(
-    chat: str,
-    to: str,
-    yes: bool,
-    as_json: bool,
-    tenant: str | None,
-    data_dir: Path | None,
-    *,
-    is_new: bool,
-    keep_copies: bool = False,
-) -> None:
+def _move(call: Call, chat: str, to: str, *, yes: bool, is_new: bool, keep_copies: bool = False) -> None:
     from pipeline.ingest import chat_moves
+    from pipeline.operations import lookup
     from pipeline.store import chats as store
 
     wanted = parse_payload(NewId, {"to": to})
-    with opened(data_dir, tenant) as (settings, database):
+    with call.opened() as (settings, database):
         with database.tenant(settings.tenant) as connection:
-            found = find_chat(connection, chat)
+            found = lookup.find_chat(connection, chat)
             other = store.get(connection, wanted.to)
-        # what it leads to already is told as it is
+        # a move that was made already is answered as it was
         again = found.chat_id == wanted.to
         if is_new and not again and other is not None and other.moved_to != found.chat_id:
             raise InvalidInput(
@@ -98,18 +81,14 @@ def _move(
             raise NotFound(f"there is no chat {wanted.to}: see `backscroll chats`")
         if not is_new and not again and not keep_copies:
             _refuse_copies(database, settings.tenant, found, wanted.to)
-        if not yes:
-            forgetting.not_as_json(as_json, "yes", "--yes")
-            typer.confirm(
-                f"Move {found.message_count:,} messages of {found.chat_id} to {wanted.to}?", abort=True
-            )
+        call.confirm(f"Move {found.message_count:,} messages of {found.chat_id} to {wanted.to}?", yes=yes)
         receipt = chat_moves.start(database, settings.tenant, chat if again else found.chat_id, wanted.to)
-        receipt = forgetting.finished(database, settings, receipt)
-    forgetting.print_receipt(receipt, f"{chat} is {wanted.to} now", as_json=as_json)
+        receipt = receipts.finished(database, settings, receipt)
+    receipts.answer(call, receipt, f"{chat} is {wanted.to} now")
 
 
 def _refuse_copies(database: Database, tenant_id: str, chat: Chat, into: str) -> None:
-    """Raise `InvalidInput` where both chats have the same messages."""
+    """Raise `InvalidInput` if both chats have the same messages."""
     from pipeline.platforms.identity import PREFIX
     from pipeline.store import chat_moves as store
 
@@ -117,14 +96,14 @@ def _refuse_copies(database: Database, tenant_id: str, chat: Chat, into: str) ->
         found = store.copies(connection, chat.chat_id, into, PREFIX)
     if not found.copies:
         return
-    said = f"{rendering.plain(found.sender_name)}: {rendering.preview(found.content, EXAMPLE_CHARS)}"
+    example = f"{rendering.plain(found.sender_name)}: {rendering.preview(found.content, EXAMPLE_CHARS)}"
     goes, stays = shlex.quote(chat.chat_id), shlex.quote(into)
-    advice = "All is there"
+    advice = "All of them are there"
     if found.copies < found.messages:
         advice = f"For the others import the export once more with --chat {stays}; then"
     raise InvalidInput(
-        f"{found.copies:,} of the {found.messages:,} messages of {chat.chat_id} are in {into} too and would stand "
-        f"there twice, such as that of {rendering.moment(found.sent_at, chat.time_zone)}, {said}\n"
+        f"{found.copies:,} of the {found.messages:,} messages of {chat.chat_id} are in {into} too and would appear "
+        f"there twice, such as that of {rendering.moment(found.sent_at, chat.time_zone)}, {example}\n"
         f"{advice}:  backscroll chats remove {goes}\n"
         f"To merge them as they are:  backscroll chats merge {goes} {stays} --keep-copies",
         field="from",

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote, urlencode
 
 import typer
-from rich.console import Console
 
 from ops import connection
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption
+from ops.console import rendering
+from ops.console.options import DataDirOption, JsonOption, YesOption
 from schemas.errors import InvalidInput, SettingsError
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from ops.embedded.roles import LoginRole
-    from ops.migrate import State
+    from ops.local.embedded.roles import LoginRole
+    from ops.local.migrate import DatabaseState
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
-# which setting takes the URL of which role
+# The setting of each role's URL.
 SETTING_OF: dict[LoginRole, str] = {
     "app": "",
     "maintenance": "MAINTENANCE_",
@@ -35,17 +34,17 @@ SETTING_OF: dict[LoginRole, str] = {
 
 @app.callback(epilog="**Examples:** backscroll db status · backscroll db upgrade")
 def db() -> None:
-    """Make, bring up to date, look at and empty the database's tables."""
+    """Create, migrate, show and empty the database's tables, and create its roles."""
 
 
 @app.command(epilog="**Example:** BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
 def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Apply the missing migrations, and register the embedding space.
 
-    Runs as the owner of the tables (**BACKSCROLL_OWNER_DATABASE_URL**). Does nothing where nothing is
-    missing; adds the vector tables when pgvector has appeared since.
+    Runs as the owner of the tables (**BACKSCROLL_OWNER_DATABASE_URL**). Does nothing if nothing is missing; adds the
+    vector tables if pgvector was installed since.
     """
-    from ops import migrate
+    from ops.local import migrate
 
     settings = connection.open_stack(data_dir)
     _show(migrate.upgrade(_owner_url(settings), migrate.configured_space(settings)), as_json)
@@ -53,12 +52,12 @@ def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
 
 @app.command(epilog="**Example:** backscroll db reset --yes")
 def reset(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: YesOption = False,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete all chats, messages and memories of all tenants, and make the tables anew."""
-    from ops import migrate
+    """Delete all chats, messages and memories of all tenants, and create the tables again."""
+    from ops.local import migrate
 
     settings = connection.open_stack(data_dir)
     url = _owner_url(settings)
@@ -71,8 +70,8 @@ def reset(
 
 @app.command(epilog="**Example:** backscroll db status --json")
 def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
-    """Show which migration the database is at, and whether vectors can be kept."""
-    from ops import migrate
+    """Show the migration of the database, and whether it can store vectors."""
+    from ops.local import migrate
 
     settings = connection.open_stack(data_dir)
     _show(migrate.state(_owner_url(settings)), as_json)
@@ -89,23 +88,23 @@ def roles(
             envvar="BACKSCROLL_SUPERUSER_URL",
         ),
     ],
-    database: Annotated[str, typer.Option(help="The database to make.")] = "backscroll",
+    database: Annotated[str, typer.Option(help="Database to create.")] = "backscroll",
     passwords_file: Annotated[
         Path | None,
         typer.Option(
-            help="JSON with a password for each of owner, app, maintenance, backup; default: random ones.",
+            help="JSON with a password for each of owner, app, maintenance, backup (default: random ones).",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Make database, roles and extension on a Postgres of your own, and print the settings to use them.
+    """Create database, roles and extension on a Postgres of your own, and print the settings to use them.
 
-    May be run again: what is there is put right, and passwords are changed to the new ones.
+    Run again, it corrects what is there and changes the passwords to the new ones.
     """
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
-    from ops.embedded.roles import LOGIN_ROLES, RoleNames, provision
+    from ops.local.embedded.roles import LOGIN_ROLES, RoleNames, provision
 
     if passwords_file is None:
         passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
@@ -129,13 +128,13 @@ def roles(
         url = role_url(server, getattr(RoleNames(), role), passwords[role], database)
         print(f"BACKSCROLL_{setting}DATABASE_URL={url}")
     vectors = (
-        f"pgvector {made.vector_version}" if made.vector_version else "without pgvector: keyword search alone"
+        f"pgvector {made.vector_version}" if made.vector_version else "without pgvector: only keyword search"
     )
-    Console(stderr=True).print(f"Postgres {made.server_version}, {vectors}. Next: backscroll db upgrade")
+    rendering.err().print(f"Postgres {made.server_version}, {vectors}. Next: backscroll db upgrade")
 
 
 def role_url(server: Mapping[str, Any], user: str, password: str, database: str) -> str:
-    """A URL of the database at a server (as libpq's parameters) for one user.
+    """Make the URL of a database at a server (given as libpq's parameters) for one user.
 
     >>> role_url({"host": "db.example.org", "port": "6432", "sslmode": "require"}, "app", "a/b", "backscroll")
     'postgresql://app:a%2Fb@db.example.org:6432/backscroll?sslmode=require'
@@ -156,18 +155,18 @@ def role_url(server: Mapping[str, Any], user: str, password: str, database: str)
 def _owner_url(settings: Settings) -> str:
     if settings.owner_database_url is None:
         raise SettingsError(
-            "BACKSCROLL_OWNER_DATABASE_URL is not set: the owner makes the tables (see `backscroll db roles`)"
+            "BACKSCROLL_OWNER_DATABASE_URL is not set: the owner creates the tables (see `backscroll db roles`)"
         )
     return settings.owner_database_url.get_secret_value()
 
 
-def _show(state: State, as_json: bool) -> None:
+def _show(state: DatabaseState, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(asdict(state) | {"spaces": dict(state.spaces)}))
+        rendering.print_json(asdict(state) | {"spaces": dict(state.spaces)})
         return
     done = "up to date" if state.found == state.newest else "run `backscroll db upgrade`"
     print(f"migration   {state.found or 'none'} of {state.newest} ({done})")
-    print(f"pgvector    {state.pgvector or 'not there: keyword search alone'}")
+    print(f"pgvector    {state.pgvector or 'not installed: only keyword search'}")
     if state.pgvector and not state.vector_tables:
         print("            its tables are missing: run `backscroll db upgrade`")
     for name, status in state.spaces:

@@ -1,4 +1,4 @@
-"""`backscroll doctor`: looks at everything that can be wrong with a deployment, and mends what is safe to mend."""
+"""`backscroll doctor`: check everything that can be wrong with a deployment, and fix what is safe to fix."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import typer
 from pydantic import SecretStr
 from rich.text import Text
 
-from ops import connection as stack
-from ops.commands import broker, rendering
-from ops.commands.hints import opened_hints
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops import connection
+from ops.console import broker, rendering
+from ops.console.command import Call, on_data
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline.clients.factory import default_provider, make_embedder, space_by_name
 from pipeline.operations.doctor.broker import Broker
@@ -44,49 +42,48 @@ _REDIS_SECONDS = 2.0
     epilog="**Exit codes:** 0 nothing found · 5 warnings · 6 errors; with `--fix` of what is left. "
     "**Examples:** backscroll doctor · backscroll doctor --fix · backscroll doctor --model --json"
 )
+@on_data
 def doctor(
+    call: Call,
     fix: Annotated[
         bool,
         typer.Option(
             "--fix",
-            help="Recount drifted counters, cut differing chats into sessions anew, owe missing work, delete "
+            help="Recount drifted counters, cut differing chats into sessions again, make missing jobs due, delete "
             "vectors without a row, and as owner rebuild invalid indexes, build the one that a large chat needs and "
-            "drop it where none does. Nothing else.",
+            "drop it if no chat does. Nothing else.",
         ),
     ] = False,
     model: Annotated[bool, typer.Option("--model", help="Load the embedding model and try it.")] = False,
     chats: Annotated[
-        int, typer.Option(min=0, help="Look at so many chats of each tenant closely, at random.")
+        int, typer.Option(min=0, help="Chats of each tenant to check closely, chosen at random.")
     ] = 100,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
     """Find what is wrong: what it is, why it matters, and what to do.
 
-    Looks at connections and roles, migrations and walls, pgvector and indexes, embedding spaces, Redis and the
-    workers, clocks, late and dead work, and at what is stored: sessions, counters, vectors. Of all tenants where
-    **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It asks no network but Postgres and
+    Checks connections and roles, migrations and tenant isolation, pgvector and indexes, embedding spaces, Redis and
+    the workers, clocks, late and dead jobs, and what is stored: sessions, counters, vectors. Of all tenants if
+    **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It uses no network but Postgres and
     Redis; with `--model` the model is looked for on this machine.
     """
     from pipeline.store.database import Database
 
     try:
-        settings = stack.open_stack(data_dir, tenant)
+        settings = connection.open_stack(call.data_dir, call.tenant)
     except DatabaseUnavailable as error:
-        _end([not_running(str(error))], [], as_json=as_json)
+        _end(call, [not_running(str(error))], [])
         return
     database = Database.from_settings(settings)
     done: list[str] = []
     try:
-        with rendering.patience("Looking at everything", shown=not as_json):
-            facts, sample = examine(database, settings, tenant, model=model, chats=chats)
+        with rendering.patience("Checking everything", shown=not call.as_json):
+            facts, sample = examine(database, settings, call.tenant, model=model, chats=chats)
             if fix:
-                done = list(_mend(database, settings, facts))
-                facts, _ = examine(database, settings, tenant, model=model, chats=chats, sample=sample)
+                done = list(_fix(database, settings, facts))
+                facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
     finally:
         database.close()
-    _end(diagnose(facts), done, as_json=as_json)
+    _end(call, diagnose(facts), done)
 
 
 def examine(
@@ -98,20 +95,20 @@ def examine(
     chats: int,
     sample: Sample | None = None,
 ) -> tuple[Facts, Sample | None]:
-    """Collect all facts, and which chats were looked at closely: those of `sample` if given."""
+    """Collect all facts, and which chats were checked closely: those of `sample` if given."""
     from pipeline.ingest.policy import Rules
     from pipeline.operations.doctor import collect
 
     logins = {name: _login(name, url) for name, url in _urls(settings)}
     asked = _ask_redis(settings)
-    told = list(logins.values())
+    tried = list(logins.values())
     if logins["BACKSCROLL_DATABASE_URL"].problem:
-        return Facts(logins=told, broker=asked), sample
+        return Facts(logins=tried, broker=asked), sample
     server = collect.server(database)
     skew = collect.skew_seconds(database)
-    if (server.migration or "") < REVISION or any(login.unbound for login in told):
-        # what follows reads tables that may not be there, or may not read them
-        return Facts(logins=told, server=server, broker=asked, skew_seconds=skew), sample
+    if (server.migration or "") < REVISION or any(login.unbound for login in tried):
+        # the other checks read tables that may be missing, or that a login may not read
+        return Facts(logins=tried, server=server, broker=asked, skew_seconds=skew), sample
     maintenance = logins.get("BACKSCROLL_MAINTENANCE_DATABASE_URL")
     everybody = tenant is None and maintenance is not None and not maintenance.problem
     scope = None if everybody else settings.tenant
@@ -122,7 +119,7 @@ def examine(
     if model and problem is None:
         problem = _try_model(settings)
     return Facts(
-        logins=told,
+        logins=tried,
         server=server,
         spaces=collect.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
         broker=asked,
@@ -140,14 +137,14 @@ def _urls(settings: Settings) -> Iterator[tuple[str, SecretStr]]:
 
 
 def _login(setting: str, url: SecretStr) -> Login:
-    """Try a URL; the owner of the tables need not be bound by their walls."""
+    """Try a URL; the owner of the tables need not be bound by row-level security."""
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     from pipeline.operations.doctor import collect
 
     try:
-        with _connected(url) as connection:
-            role, unbound = collect.login(connection)
+        with _connected(url) as opened:
+            role, unbound = collect.login(opened)
     except (OperationalError, InterfaceError) as error:
         return Login(setting=setting, problem=(str(error.orig).strip().splitlines() or [""])[0])
     return Login(setting=setting, role=role, unbound=unbound)
@@ -155,55 +152,55 @@ def _login(setting: str, url: SecretStr) -> Login:
 
 @contextmanager
 def _connected(url: SecretStr) -> Iterator[Connection]:
-    """A connection in autocommit, as the role of this URL."""
+    """Connect in autocommit, as the role of this URL."""
     from sqlalchemy import create_engine, pool
 
     driver = "postgresql+psycopg://" + url.get_secret_value().partition("://")[2]
     engine = create_engine(driver, poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
     try:
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            yield connection
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as opened:
+            yield opened
     finally:
         engine.dispose()
 
 
 def _ask_redis(settings: Settings) -> Broker:
-    """Redis' own settings, and the queues that no worker answers for."""
+    """Read Redis' own settings, and which queues no worker serves."""
     import redis
     from redis.exceptions import RedisError, ResponseError
 
-    asked = broker.look(settings, workers=True)
-    if asked.problem is not None or settings.redis_url is None:
-        return Broker(problem=asked.problem)
+    queues = broker.look(settings, workers=True)
+    if queues.problem is not None or settings.redis_url is None:
+        return Broker(problem=queues.problem)
     client = redis.Redis.from_url(
         settings.redis_url.get_secret_value(), socket_timeout=_REDIS_SECONDS, decode_responses=True
     )
     try:
         memory = client.info("memory")
         try:
-            # one by one: before Redis 7 there is no asking for two
-            said = client.config_get("appendonly") | client.config_get("maxmemory-policy")
+            # one by one: Redis before 7 cannot be asked for two
+            configured = client.config_get("appendonly") | client.config_get("maxmemory-policy")
         except ResponseError:
-            # hosted servers often do not let anybody ask
-            said = {}
+            # hosted servers often refuse CONFIG
+            configured = {}
     except RedisError as error:
         return Broker(problem=str(error))
     finally:
         client.close()
-    serving = asked.workers or {}
+    serving = queues.workers or {}
     return Broker(
-        appendonly=said.get("appendonly"),
-        policy=said.get("maxmemory-policy"),
+        appendonly=configured.get("appendonly"),
+        policy=configured.get("maxmemory-policy"),
         used_bytes=int(memory["used_memory"]),
         max_bytes=int(memory["maxmemory"]),
-        unserved={name: length for name, length in asked.queues.items() if not serving.get(name)},
-        refused=asked.refused,
-        clocks=asked.clocks,
+        unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
+        refused=queues.refused,
+        clocks=queues.clocks,
     )
 
 
 def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[EmbeddingSpace, str | None]:
-    """The space of the embedder that the settings name, and why there is no such embedder; loads no model."""
+    """Find the space of the settings' embedder, or why there is no such embedder; loads no model."""
     try:
         return space_by_name(settings, stored), None
     except SettingsError as error:
@@ -214,11 +211,11 @@ def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[Emb
 
 
 def _try_model(settings: Settings) -> str | None:
-    """Why the embedding model cannot be used; None: it made a vector of the size that it should.
+    """Say why the embedding model cannot be used; None if it made a vector of the right size.
 
-    Asks no network: a model that is not on this machine is told at once.
+    Uses no network: a model that is not on this machine is reported at once.
     """
-    # read by the libraries when they are imported
+    # the libraries read these when they are imported
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     try:
         client = make_embedder(settings)
@@ -230,8 +227,8 @@ def _try_model(settings: Settings) -> str | None:
     return None
 
 
-def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
-    """Mend what is safe to mend; what was done."""
+def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
+    """Fix what is safe to fix; yields what was done."""
     from pipeline.ingest.policy import Rules
     from pipeline.operations.doctor import collect
 
@@ -241,29 +238,26 @@ def _mend(database: Database, settings: Settings, facts: Facts) -> Iterator[str]
     invalid = server.invalid_indexes if server else ()
     missing, unread = (spaces.missing_indexes, spaces.unread_indexes) if spaces else ((), ())
     if (invalid or missing or unread) and settings.owner_database_url is not None:
-        with _connected(settings.owner_database_url) as connection:
-            yield from collect.mend_indexes(connection, missing, unread)
+        with _connected(settings.owner_database_url) as opened:
+            yield from collect.mend_indexes(opened, missing, unread)
     if facts.tenants:
-        with opened_hints(settings, rendering.err()) as hints:
-            for kind in KINDS:
-                hints.send(kind)
+        connection.wake(settings, *KINDS)
 
 
-def _end(findings: list[Finding], done: list[str], *, as_json: bool) -> None:
-    """Print what was found and done, and exit with the code of the worst."""
+def _end(call: Call, findings: list[Finding], done: list[str]) -> None:
+    """Print what was found and fixed, and exit with the code of the worst finding."""
+    shown = [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
+    for finding in findings:
+        label, colour = ("Error", "red") if finding.severity == "error" else ("Warning", "yellow")
+        shown += [
+            Text.assemble((f"{label}: ", f"bold {colour}"), rendering.plain(finding.what)),
+            Text(f"  {finding.why}", style="dim"),
+            Text(f"  → {finding.remedy}"),
+        ]
     worst_of_all = worst(findings)
-    if as_json:
-        rendering.print_json({"worst": worst_of_all, "findings": findings, "mended": done})
-    else:
-        console = rendering.out()
-        for sentence in done:
-            console.print(Text(f"Mended: {rendering.plain(sentence)}.", style="green"))
-        for finding in findings:
-            style = "bold red" if finding.severity == "error" else "bold yellow"
-            label = "Error" if finding.severity == "error" else "Warning"
-            console.print(Text.assemble((f"{label}: ", style), rendering.plain(finding.what)))
-            console.print(Text(f"  {finding.why}", style="dim"))
-            console.print(Text(f"  → {finding.remedy}"))
-        if not findings:
-            console.print(Text("All is well.", style="green"))
+    call.answer(
+        {"worst": worst_of_all, "findings": findings, "mended": done},
+        *shown,
+        *([] if findings else [Text("Nothing is wrong.", style="green")]),
+    )
     raise typer.Exit(EXIT_CODES[worst_of_all])

@@ -1,12 +1,10 @@
 """`backscroll export`: everything that is known of a user, as JSON Lines."""
 
-from typing import Annotated
-
 import typer
 
-from ops.commands import rendering
-from ops.commands.opening import opened
-from ops.connection import DataDirOption, TenantOption
+from ops import connection
+from ops.console import rendering
+from ops.console.options import DataDirOption, SenderArgument, TenantOption
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
 
@@ -15,26 +13,22 @@ app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 @app.callback(epilog="**Example:** backscroll export user telegram:11 > telegram-11.jsonl")
 def export() -> None:
-    """Write out what is known of somebody."""
+    """Export everything that is known of a user."""
 
 
 @app.command(epilog="**Example:** backscroll export user telegram:11 > telegram-11.jsonl")
-def user(
-    sender: Annotated[str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)],
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
-) -> None:
-    """Write a user's messages, memories, and the sessions they took part in: one JSON object a line.
+def user(sender: SenderArgument, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
+    """Write a user's messages, memories, and the sessions they took part in: one JSON object on each line.
 
-    Each line says what it is in `record`: `user` (whom they are linked with), `message`, `memory`, `chat` (that
-    they are in), `session` or `query`. All senders that are linked to them are in it. Summaries of sessions speak of
+    The field `record` of a line says what it is: `user` (whom they are linked with), `message`, `memory`, `chat` (that
+    they are in), `session` or `query`. All senders that are linked to them are included. Summaries of sessions mention
     others, too.
     """
     from pipeline.erasure import export as pipeline_export
     from pipeline.operations import lookup
 
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
-    with opened(data_dir, tenant) as (settings, database):
+    with connection.opened(data_dir, tenant) as (settings, database):
         lookup.require_user(database, settings.tenant, user_id)
         for record in pipeline_export.of_user(database, settings.tenant, user_id):
             rendering.print_json(record)

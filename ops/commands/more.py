@@ -4,10 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ops.commands import asking, rendering
-from ops.commands.opening import find_chat, find_session, opened
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops.console import questions, rendering
+from ops.console.command import Call, on_data
 from schemas.search import MAX_LIMIT, MoreQuery
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -17,40 +15,40 @@ app = typer.Typer(rich_markup_mode="markdown")
     epilog="**Examples:** backscroll more 30 · backscroll more 30 --shown 812 --shown 815 --limit 20 · "
     "backscroll more 30 --chat telegram:-100420 --json"
 )
+@on_data
 def more(
-    session: Annotated[int, typer.Argument(help="The session's number, as answers give it.")],
+    call: Call,
+    session: Annotated[int, typer.Argument(help="The session's number, as answers show it.")],
     chat: Annotated[
-        str | None, typer.Option(help="The session's chat; may be left out.", show_default=False)
+        str | None,
+        typer.Option(help="The session's chat (default: found by its number).", show_default=False),
     ] = None,
     shown: Annotated[
         list[int] | None,
-        typer.Option(help="A message that was shown, by its number; repeatable.", show_default=False),
+        typer.Option(help="Number of a message already shown; repeatable.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="So many messages.")] = 10,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Messages at most.")] = 10,
 ) -> None:
-    """Tell more of a session: what was said around what was shown, nothing twice.
+    """Print more of a session: messages around those already shown, none twice.
 
-    What the door answers to `POST /v1/more`. Without `--shown` the session is told from its beginning.
+    The HTTP API answers the same to `POST /v1/more`. Without `--shown` the session is printed from its beginning.
     """
-    with opened(data_dir, tenant) as (settings, database):
+    with call.opened() as (settings, database):
         from pipeline.operations import lookup
-        from pipeline.retrieval.paging import more as tell_more
+        from pipeline.retrieval.paging import more as find_more
 
         with database.tenant(settings.tenant) as connection:
-            chat_id = find_session(connection, session).chat_id if chat is None else chat
-            named = lookup.summary(find_chat(connection, chat_id))
-        query = asking.question(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
-        found = tell_more(database, settings.tenant, query, settings=settings)
-    if as_json:
+            chat_id = lookup.find_session(connection, session).chat_id if chat is None else chat
+            named = lookup.summary(lookup.find_chat(connection, chat_id))
+        query = questions.question(named, MoreQuery, session_id=session, shown=shown or [], limit=limit)
+        found = find_more(database, settings.tenant, query, settings=settings)
+    if call.as_json:
         rendering.print_json(found)
         return
     console, zone = rendering.out(), named.time_zone
     for line in found.messages:
-        said = f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}"
-        console.print(" ".join(rendering.plain(said).split()), markup=False)
+        text = f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}"
+        console.print(" ".join(rendering.plain(text).split()), markup=False)
     if found.next is None:
         console.print("That is all of this session.", style="dim")
         return

@@ -4,10 +4,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from ops.commands import rendering
-from ops.commands.opening import UnseenOption, opened, require_seen
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops.console.command import Call, on_data, require_seen
+from ops.console.options import SenderArgument, UnseenOption
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
 
@@ -16,37 +14,36 @@ app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 @app.callback(epilog="**Example:** backscroll remember user telegram:11 off")
 def remember() -> None:
-    """Switch remembering on and off. A chat's own switch is `memory` in what is said of the chat."""
+    """Switch remembering of a user on or off. The switch of a chat is `backscroll chats memory`."""
 
 
 @app.command(
     epilog="**Examples:** backscroll remember user telegram:11 · backscroll remember user telegram:11 off"
 )
+@on_data
 def user(
-    sender: Annotated[str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)],
+    call: Call,
+    sender: SenderArgument,
     switch: Annotated[
-        Literal["on", "off"] | None, typer.Argument(help="Default: show which it is.", show_default=False)
+        Literal["on", "off"] | None, typer.Argument(help="Default: show the state.", show_default=False)
     ] = None,
     unseen: UnseenOption = False,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
     """Show or switch whether a user's messages are kept.
 
-    While it is off nothing new of theirs is stored; what there is stays until `backscroll forget user`. An id that
-    was never seen ends it with 3, before anything is switched.
+    While it is off, nothing new of theirs is stored; what is stored stays until `backscroll forget user`. An id that
+    was never seen ends the command with 3, before anything changes.
     """
     from pipeline.operations import lookup
     from pipeline.people import suppression
 
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
-    with opened(data_dir, tenant) as (settings, database):
+    with call.opened() as (settings, database):
         require_seen(lambda: lookup.require_user(database, settings.tenant, user_id), unseen=unseen)
         if switch is not None:
             suppression.remember_user(database, settings.tenant, user_id, remembered=switch == "on")
         remembered = suppression.is_remembered(database, settings.tenant, user_id)
-    if as_json:
-        rendering.print_json({"sender_id": user_id, "remembered": remembered})
-    else:
-        print(f"{rendering.plain(user_id)}: {'remembered' if remembered else 'not remembered'}")
+    call.answer(
+        {"sender_id": user_id, "remembered": remembered},
+        f"{user_id}: {'remembered' if remembered else 'not remembered'}",
+    )

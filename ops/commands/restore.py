@@ -1,4 +1,4 @@
-"""`backscroll restore`: a backup put in the place of the data folder's database."""
+"""`backscroll restore`: the data folder's database replaced by a backup."""
 
 import shlex
 import time
@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from ops import connection
-from ops.commands import rendering
-from ops.commands.rendering import JsonOption
-from ops.commands.steps import steps
-from ops.connection import DataDirOption
+from ops.console import rendering
+from ops.console.options import DataDirOption, JsonOption
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -21,24 +19,24 @@ app = typer.Typer(rich_markup_mode="markdown")
     "backscroll restore backscroll.dump --replace"
 )
 def restore(
-    file: Annotated[Path, typer.Argument(help="What `backscroll backup` wrote.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File that `backscroll backup` wrote.", show_default=False)],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also where there are messages: they are gone then.")
+        bool, typer.Option("--replace", help="Replace a database that has messages: they are deleted.")
     ] = False,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Let the database of the data folder be what a backup holds. `backscroll up` must not run meanwhile.
+    """Replace the database of the data folder by a backup. `backscroll up` must not run meanwhile.
 
-    A wrong or damaged file, and one of a newer version, is refused before anything is changed; of an older one the
-    tables are brought up to date. What was there goes when the backup has been read back; until then there must be
-    room for both. What was forgotten since the backup is there again: forget it again.
+    A wrong or damaged file, and one of a newer version, is refused before anything changes; tables of an older
+    version are migrated. The former database is deleted when the backup has been read back; until then there must be
+    space for both. What was forgotten since the backup is there again: forget it again.
     """
-    from ops.backup import restore as put_back
+    from ops.local import backup
 
     began = time.monotonic()
-    with steps("Restoring", shown=not as_json) as tell:
-        found = put_back(connection.configured(data_dir), file.absolute(), replace=replace, tell=tell)
+    with rendering.patience("Restoring", shown=not as_json) as tell:
+        found = backup.restore(connection.configured(data_dir), file.absolute(), replace=replace, tell=tell)
     seconds = time.monotonic() - began
     if as_json:
         rendering.print_json({**vars(found), "seconds": round(seconds, 1)})

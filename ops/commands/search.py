@@ -1,21 +1,20 @@
-"""`backscroll search`: what a chat's memory finds for some words, without putting it together."""
+"""`backscroll search`: what a chat's memory finds for some words."""
 
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from ops.commands import asking, rendering
-from ops.commands.answering import LocalOption, answering
-from ops.commands.asking import ChatOption, SessionKeyOption
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops.console import questions, rendering
+from ops.console.backend import backend
+from ops.console.command import Call, on_data
+from ops.console.options import ChatOption, LocalOption, SessionKeyOption
 from schemas.errors import InvalidInput
-from schemas.search import MAX_LIMIT, Line, SearchQuery, SearchResult, SessionHit
+from schemas.search import MAX_LIMIT, SearchQuery, SearchResult, SessionHit
 
 app = typer.Typer(rich_markup_mode="markdown")
 
-TEXT = 400
+TEXT_CHARS = 400
 
 
 @app.command(
@@ -24,59 +23,62 @@ TEXT = 400
     "backscroll search boiler --mode topic --since 2026-01-01 --limit 100 · "
     "backscroll search 'who pays?' --mode contextual --role user --json"
 )
+@on_data
 def search(
+    call: Call,
     words: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
     chat: ChatOption = None,
     mode: Annotated[
         str,
         typer.Option(
-            help="`hybrid`: by words and meaning. `similar`: by meaning. `exact`: these very characters. "
+            help="`hybrid`: by words and meaning. `similar`: by meaning. `exact`: exactly these characters. "
             "`contextual`: sessions with their best messages. `topic`: sessions on a theme."
         ),
     ] = "hybrid",
-    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="So many hits.")] = 10,
-    user: Annotated[str | None, typer.Option(help="What this user said.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Hits at most.")] = 10,
+    user: Annotated[str | None, typer.Option(help="Only messages of this user.", show_default=False)] = None,
     agent: Annotated[
-        str | None, typer.Option(help="What this agent said or was told.", show_default=False)
+        str | None, typer.Option(help="Only messages of this agent, or to it.", show_default=False)
     ] = None,
     session: Annotated[
-        int | None, typer.Option(help="In this session, by its number.", show_default=False)
+        int | None, typer.Option(help="Only this session, by its number.", show_default=False)
     ] = None,
     session_key: SessionKeyOption = None,
     role: Annotated[
         list[str] | None,
-        typer.Option(help="`user`, `assistant`, `system` or `tool`; may be repeated.", show_default=False),
+        typer.Option(help="`user`, `assistant`, `system` or `tool`; repeatable.", show_default=False),
     ] = None,
     sender: Annotated[
-        list[str] | None, typer.Option(help="As in telegram:11; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Only this sender, as in telegram:11; repeatable.", show_default=False),
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            help="From then on: 2026-01-31, in the chat's time zone unless it says.", show_default=False
+            help="From this time on, as in 2026-01-31; the chat's time zone unless it has an offset.",
+            show_default=False,
         ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Before then.", show_default=False)] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time.", show_default=False)] = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=TEXT", help="Of the message's metadata; repeatable.", show_default=False),
+        typer.Option(
+            metavar="NAME=TEXT", help="Only messages with this metadata; repeatable.", show_default=False
+        ),
     ] = None,
     min_similarity: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Leave out what is less like it.", show_default=False)
+        float | None, typer.Option(min=0, max=1, help="Leave out what is less similar.", show_default=False)
     ] = None,
-    as_json: JsonOption = False,
     local: LocalOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
-    """Find messages or sessions of a chat: what the door answers to `POST /v1/search`.
+    """Find messages or sessions of a chat. The HTTP API answers the same to `POST /v1/search`.
 
-    The running Backscroll is asked, as by `backscroll context`. Where nothing is found, a user or sender who was never
-    seen ends it with 3.
+    The running Backscroll is asked, as by `backscroll context`. If nothing is found, a user or sender who was never
+    seen ends the command with 3.
     """
-    with answering(data_dir, tenant, local=local) as answerer:
-        named = answerer.chat(chat)
-        query = asking.question(
+    with backend(call, local=local) as answering:
+        named = answering.chat(chat)
+        query = questions.question(
             named,
             SearchQuery,
             query=words,
@@ -92,17 +94,17 @@ def search(
             metadata=dict(map(_pair, metadata)) if metadata else None,
             min_similarity=min_similarity,
         )
-        with rendering.patience("Searching …", shown=not as_json):
-            found = answerer.search(query)
+        with rendering.patience("Searching …", shown=not call.as_json):
+            found = answering.search(query)
         if not (found.hits or found.sessions):
             for each in [*([user] if user else []), *(sender or [])]:
-                answerer.require_user(each)
-    if as_json:
+                answering.require_user(each)
+    if call.as_json:
         rendering.print_json({"chat_id": named.chat_id, "query": words, **dict(found)})
         return
     _print(found, named.chat_id, named.time_zone)
     for problem in found.degraded:
-        rendering.err().print(f"Degraded: {problem}", style="yellow", markup=False)
+        rendering.warn(f"Degraded: {problem}")
 
 
 def _pair(given: str) -> tuple[str, str]:
@@ -115,9 +117,9 @@ def _pair(given: str) -> tuple[str, str]:
 def _print(found: SearchResult, chat_id: str, zone: str) -> None:
     console = rendering.out()
     if found.fell_back:
-        console.print("No session fits well enough; these are the best messages of the whole chat:\n")
+        console.print("No session matches well enough; these are the best messages of the whole chat:\n")
     if found.hits:
-        console.print(asking.hits_table(found.hits, zone))
+        console.print(questions.hits_table(found.hits, zone))
     for hit in found.sessions:
         _print_session(console, hit, zone)
     if found.related:
@@ -125,7 +127,7 @@ def _print(found: SearchResult, chat_id: str, zone: str) -> None:
     for hit in found.related:
         _print_session(console, hit, zone)
     if not (found.hits or found.sessions):
-        console.print(f"Nothing in {chat_id} fits.", markup=False)
+        console.print(f"Nothing in {chat_id} matches.", markup=False)
     if found.searched_back_to is not None:
         console.print(f"Older messages: --until {found.searched_back_to.isoformat()}", markup=False)
 
@@ -138,14 +140,10 @@ def _print_session(console: Console, hit: SessionHit, zone: str) -> None:
         style="bold",
         markup=False,
     )
-    console.print(rendering.preview(hit.summary or "not summarized", TEXT), markup=False)
+    console.print(rendering.preview(hit.summary or "not summarized", TEXT_CHARS), markup=False)
     for line in hit.messages:
-        _print_line(console, line, zone)
+        # a match stands out from its neighbours
+        matched = line.score is not None
+        text = rendering.preview(f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}", TEXT_CHARS)
+        console.print(f"  {'•' if matched else ' '} {text}", style="" if matched else "dim", markup=False)
     console.print()
-
-
-def _print_line(console: Console, line: Line, zone: str) -> None:
-    """One message as it was said; a match stands out from its neighbours."""
-    matched = line.score is not None
-    told = rendering.preview(f"{rendering.moment(line.at, zone)} {line.speaker}: {line.text}", TEXT)
-    console.print(f"  {'•' if matched else ' '} {told}", style="" if matched else "dim", markup=False)

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from ops.commands import rendering
-from ops.commands.groups import ListByDefault
-from ops.commands.opening import find_chat, find_session, opened
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops.console import rendering
+from ops.console.command import Call, ListByDefault, on_data
+from ops.console.options import InChatOption
 from schemas.sessions import Message
 
 if TYPE_CHECKING:
@@ -20,9 +18,8 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
 Status = Literal["open", "closed", "summarized", "skipped", "failed"]
-# Longer sessions are shown up to here.
-TRANSCRIPT = 2000
-ABOUT = 200
+MAX_TRANSCRIPT = 2000
+ABOUT_CHARS = 200
 _LISTS = {
     "Topics": "topic_tags",
     "Decisions": "decisions",
@@ -43,76 +40,72 @@ def sessions() -> None:
 @app.command(
     "list", epilog="**Example:** backscroll sessions list --chat telegram:-100420 --status summarized"
 )
+@on_data
 def list_(
-    chat: Annotated[
-        str | None, typer.Option(help="Of this chat; default: of all.", show_default=False)
-    ] = None,
+    call: Call,
+    chat: InChatOption = None,
     status: Annotated[
-        Status | None, typer.Option(help="In this state; default: in any.", show_default=False)
+        Status | None, typer.Option(help="Only this status (default: any).", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The latest so many.")] = 20,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sessions at most, the latest.")] = 20,
 ) -> None:
     """List the latest sessions, in their chat's local time."""
+    from pipeline.operations import lookup
     from pipeline.store import chats
     from pipeline.store import sessions as store
 
-    with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
-        only = find_chat(connection, chat).chat_id if chat is not None else None
+    with call.transaction() as (_, connection):
+        only = lookup.find_chat(connection, chat).chat_id if chat is not None else None
         found = store.listing(connection, only, limit=limit, status=status)
         zones = {row.chat_id: row.time_zone for row in chats.overview(connection)}
-    if as_json:
-        rendering.print_json({"sessions": [dict(row._mapping) for row in found]})
-        return
-    if not found:
-        rendering.out().print(
-            "There is no such session (yet): see `backscroll chats` and `backscroll status`."
+    cells = [
+        (
+            str(row.id),
+            row.chat_id + (f" / {row.session_key.strip()}" if row.session_key else ""),
+            rendering.moment(row.started_at, zones[row.chat_id]),
+            rendering.age((row.ended_at - row.started_at).total_seconds()),
+            row.message_count,
+            row.status,
+            rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT_CHARS),
         )
-        return
-    headings = ["session", "chat", "began", "lasted", "messages", "status", "about"]
-    table = rendering.table(*headings, right=("session", "lasted", "messages"), cut="about")
-    for row in found:
-        began = rendering.moment(row.started_at, zones[row.chat_id])
-        lasted = rendering.age((row.ended_at - row.started_at).total_seconds())
-        about = rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT)
-        name = row.chat_id + (f" / {row.session_key.strip()}" if row.session_key else "")
-        rendering.row(table, str(row.id), name, began, lasted, row.message_count, row.status, about)
-    rendering.out().print(table)
+        for row in found
+    ]
+    headings = ("session", "chat", "began", "lasted", "messages", "status", "about")
+    table = rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
+    nothing = "There is no such session (yet): see `backscroll chats` and `backscroll status`."
+    call.answer({"sessions": [dict(row._mapping) for row in found]}, table if found else nothing)
 
 
 @app.command(
     epilog="**Examples:** backscroll sessions show 12 · backscroll sessions show 12 --no-messages --json"
 )
+@on_data
 def show(
-    session: Annotated[int, typer.Argument(metavar="ID", help="As `sessions list` shows it.")],
+    call: Call,
+    session: Annotated[int, typer.Argument(metavar="ID", help="The session's number.")],
     with_messages: Annotated[
         bool, typer.Option("--messages/--no-messages", help="With the transcript.")
     ] = True,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
-    """Show a session: what it was about, what was decided and left open, who took part, and the transcript.
+    """Show a session: its summary, decisions and open questions, participants, and the transcript.
 
-    The number of a session that was joined into another shows that other one, and says so.
+    The number of a session that was joined into another shows the other one, and says so.
     """
+    from pipeline.operations import lookup
     from pipeline.store import messages
 
-    with opened(data_dir, tenant) as (settings, database), database.tenant(settings.tenant) as connection:
-        found = find_session(connection, session)
-        chat = find_chat(connection, found.chat_id)
+    with call.transaction() as (_, connection):
+        found = lookup.find_session(connection, session)
+        chat = lookup.find_chat(connection, found.chat_id)
         transcript: list[Message] = []
         if with_messages:
             where = (found.chat_id, found.session_key, found.started_at, found.ended_at)
-            transcript = messages.in_range(connection, *where, limit=TRANSCRIPT)
-    if as_json:
+            transcript = messages.in_range(connection, *where, limit=MAX_TRANSCRIPT)
+    if call.as_json:
         hidden = {"tenant_id", "tsv", "search_text"}
         shown = {name: value for name, value in found._mapping.items() if name not in hidden}
         merged = {"asked_for": session} if found.id != session else {}
-        said = {"messages": transcript} if with_messages else {}
-        rendering.print_json(shown | merged | said)
+        rendering.print_json(shown | merged | ({"messages": transcript} if with_messages else {}))
         return
     console = rendering.out()
     if found.id != session:
@@ -123,20 +116,20 @@ def show(
 
 
 def _print_session(console: Console, found: Row[Any], title: str, zone: str) -> None:
-    facts = rendering.table("", "")
-    facts.show_header = False
     key = f" / {found.session_key.strip()}" if found.session_key else ""
     summarized = f"{found.status}, {found.summary_model}" if found.summary_model else found.status
     began, ended = rendering.moment(found.started_at, zone), rendering.moment(found.ended_at, zone)
-    for name, value in {
-        "session": f"{found.id} ({summarized})",
-        "chat": f"{found.chat_id}{key}" + (f" ({title})" if title else ""),
-        "time": f"{began} to {ended}, {zone}",
-        "messages": found.message_count,
-        "participants": ", ".join(found.participants),
-    }.items():
-        rendering.row(facts, name, value)
-    console.print(facts)
+    console.print(
+        rendering.facts(
+            {
+                "session": f"{found.id} ({summarized})",
+                "chat": f"{found.chat_id}{key}" + (f" ({title})" if title else ""),
+                "time": f"{began} to {ended}, {zone}",
+                "messages": found.message_count,
+                "participants": ", ".join(found.participants),
+            }
+        )
+    )
     if found.failure_reason:
         console.print(f"\nNo summary: {rendering.plain(found.failure_reason)}", markup=False, style="yellow")
     if found.summary_text:
@@ -153,8 +146,8 @@ def _print_transcript(console: Console, transcript: list[Message], count: int, z
     console.print("\nTranscript", style="bold")
     for message in transcript:
         at = rendering.moment(message.sent_at, zone)
-        said = rendering.plain(message.content).replace("\n", "\n    ")
-        console.print(f"{at} {rendering.plain(message.speaker)}: {said}", markup=False, soft_wrap=True)
+        text = rendering.plain(message.content).replace("\n", "\n    ")
+        console.print(f"{at} {rendering.plain(message.speaker)}: {text}", markup=False, soft_wrap=True)
     if not transcript:
         console.print("Its messages have been pruned.")
     elif len(transcript) < count:

@@ -1,4 +1,4 @@
-"""`backscroll status`: what is owed and how late it is, what is stored, what happened, what was given up."""
+"""`backscroll status`: pending jobs and lags, what is stored, counters, queues, and dead jobs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ops import stack
-from ops.commands import broker, rendering
-from ops.commands.broker import Broker
-from ops.commands.opening import opened
-from ops.commands.rendering import JsonOption
-from ops.connection import DataDirOption, TenantOption
+from ops.console import broker, rendering
+from ops.console.broker import QueueStatus
+from ops.console.command import Call, on_data
+from ops.local import stack
 from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.settings import Settings
 
@@ -31,60 +29,68 @@ app = typer.Typer(rich_markup_mode="markdown")
     epilog="**Examples:** backscroll status · backscroll status --watch · backscroll status --workers --json · "
     "backscroll status --memory"
 )
+@on_data
 def status(
-    watching: Annotated[bool, typer.Option("--watch", help="Anew every 2 s, until Ctrl-C.")] = False,
+    call: Call,
+    watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until Ctrl-C.")] = False,
     workers: Annotated[
-        bool, typer.Option("--workers", help="Ask the workers of each queue too (takes a second).")
+        bool, typer.Option("--workers", help="Ask the workers of each queue, too (takes a second).")
     ] = False,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Also what `backscroll up` and its processes take (Linux).")
+        bool, typer.Option("--memory", help="Show the memory of `backscroll up` and its processes (Linux).")
     ] = False,
-    as_json: JsonOption = False,
-    tenant: TenantOption = None,
-    data_dir: DataDirOption = None,
 ) -> None:
-    """Show work by kind and state, lags, counts, counters, queues and what was given up.
+    """Show jobs by kind and state, lags, counts, counters, queues and dead jobs.
 
-    Work and what was given up are of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set, the
-    rest is of one. With `--watch --json` there is an object on each line. Works without Redis, and says so.
+    Jobs are those of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set, everything else is of one
+    tenant. With `--watch --json` there is an object on each line. Works without Redis, and says so.
     """
-    with opened(data_dir, tenant) as (settings, database):
+    with call.opened() as (settings, database):
         sizes = _memory(settings) if memory else None
-        if as_json:
-            while True:
-                told = _as_json(_collect(database, settings), _ask(settings, workers))
-                rendering.print_json(told if sizes is None else told | {"memory_bytes": sizes})
-                if not watching:
-                    return
-                time.sleep(rendering.WATCH_SECONDS)
-        if watching:
-            rendering.watch(lambda: _look(database, settings, workers))
+
+        def look() -> tuple[Status, QueueStatus]:
+            return _collect(database, settings), broker.look(settings, workers=workers)
+
+        def shown() -> RenderableType:
+            try:
+                return Group(*_parts(*look()))
+            except DatabaseUnavailable as error:
+                return Text(str(error), style="red")
+
+        if watching and not call.as_json:
+            rendering.watch(shown)
             return
-        rendering.out().print(_shown(_collect(database, settings), _ask(settings, workers)))
-        if sizes is not None:
-            rendering.out().print(_sizes(sizes))
+        while True:
+            found, queues = look()
+            sized = {} if sizes is None else {"memory_bytes": sizes}
+            call.answer(
+                _as_json(found, queues) | sized,
+                Group(*_parts(found, queues)),
+                *([] if sizes is None else [_sizes(sizes)]),
+            )
+            if not watching:
+                return
+            time.sleep(rendering.WATCH_SECONDS)
 
 
 def _memory(settings: Settings) -> dict[str, int]:
-    """Bytes by kind of process. Raises `NotFound` where no `backscroll up` of this machine can be looked at."""
-    from ops.memory import by_kind
+    """Measure bytes by kind of process. Raises `NotFound` if no `backscroll up` of this machine can be read."""
+    from ops.local.memory import by_kind
 
     running = stack.running(settings.data_dir)
     sizes = {} if running is None else by_kind(running.pid)
     if not sizes:
         raise NotFound(
-            f"no `backscroll up` with the data folder {settings.data_dir} can be looked at: --memory is for what it "
-            "has started, on Linux, and for who started it"
+            f"no `backscroll up` with the data folder {settings.data_dir} can be read: --memory works on Linux, for "
+            "the user who has started it"
         )
     return sizes
 
 
 def _sizes(sizes: dict[str, int]) -> RenderableType:
-    table = rendering.table("process", "memory", title="\nMemory", right=("memory",))
-    for kind, count in sizes.items():
-        rendering.row(table, kind, rendering.size(count))
-    rendering.row(table, "all", rendering.size(sum(sizes.values())))
-    return table
+    every = sizes | {"all": sum(sizes.values())}
+    cells = [(kind, rendering.size(count)) for kind, count in every.items()]
+    return rendering.rows(("process", "memory"), cells, title="\nMemory", right=("memory",))
 
 
 def _collect(database: Database, settings: Settings) -> Status:
@@ -94,44 +100,28 @@ def _collect(database: Database, settings: Settings) -> Status:
     return pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
 
 
-def _ask(settings: Settings, workers: bool) -> Broker:
-    return broker.look(settings, workers=workers)
+def _as_json(found: Status, queues: QueueStatus) -> dict[str, Any]:
+    return asdict(found) | {"backfills": found.backfills, "redis": queues}
 
 
-def _look(database: Database, settings: Settings, workers: bool) -> RenderableType:
-    """What is to be seen now; an outage is shown and watched."""
-    try:
-        return _shown(_collect(database, settings), _ask(settings, workers))
-    except DatabaseUnavailable as error:
-        return Text(str(error), style="red")
-
-
-def _as_json(found: Status, asked: Broker) -> dict[str, Any]:
-    return asdict(found) | {"backfills": found.backfills, "redis": asked}
-
-
-def _shown(found: Status, asked: Broker) -> Group:
-    return Group(*_parts(found, asked))
-
-
-def _parts(found: Status, asked: Broker) -> Iterator[RenderableType]:
+def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
     vectors = (
-        f"pgvector {found.postgres.pgvector}" if found.postgres.pgvector else "no pgvector: keywords alone"
+        f"pgvector {found.postgres.pgvector}" if found.postgres.pgvector else "no pgvector: only keywords"
     )
     size = rendering.size(found.postgres.size_bytes)
     yield Text(f"Tenant {found.tenant} at {rendering.moment(found.at)} UTC", style="bold")
     yield Text(f"Postgres {found.postgres.version} answers: {vectors}, {size}")
-    if asked.problem:
-        yield Text(f"Redis does not answer, what is owed waits for it: {asked.problem}", style="red")
+    if queues.problem:
+        yield Text(f"Redis does not answer, due jobs wait for it: {queues.problem}", style="red")
     else:
-        swept = asked.swept_seconds_ago
+        swept = queues.swept_seconds_ago
         when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
         yield Text(f"Redis answers; {when}")
     yield from _stored(found.counts)
-    yield from _work(found)
-    yield from _queues(asked)
+    yield from _jobs(found)
+    yield from _queues(queues)
     yield from _counters(found)
-    yield from _dead_letters(found)
+    yield from _dead_jobs(found)
     for running in found.backfills:
         yield Text(
             f"\nBackfill {running.id} ({running.request.kind}) is {running.state}: {running.seen:,} of "
@@ -153,65 +143,69 @@ def _stored(counts: Counts) -> Iterator[RenderableType]:
         )
 
 
-def _work(found: Status) -> Iterator[RenderableType]:
+def _jobs(found: Status) -> Iterator[RenderableType]:
     if found.counts.waiting:
         since = rendering.age(found.oldest_unplaced_seconds)
-        yield Text(f"{found.counts.waiting:,} messages wait for their place, the oldest for {since}")
+        yield Text(f"{found.counts.waiting:,} messages wait to be placed, the oldest for {since}")
     if found.counts.quarantined:
         yield Text(
-            f"{found.counts.quarantined:,} messages cannot be placed and stand aside: see `backscroll work list`",
+            f"{found.counts.quarantined:,} messages cannot be placed and are set aside: see `backscroll jobs list`",
             style="red",
         )
     if not found.work:
-        yield Text("\nNo work is owed.", style="green")
+        yield Text("\nNo jobs are pending.", style="green")
         return
-    headings = ["work", "pending", "running", "retrying", "given up", "oldest"]
-    table = rendering.table(*headings, title="\nOwed", right=tuple(headings[1:]))
-    for owed in found.work:
-        states = (owed.pending, owed.running, owed.retrying, owed.dead)
-        rendering.row(table, owed.kind, *states, rendering.age(owed.oldest_seconds))
-    yield table
+    states = ("pending", "running", "retrying", "dead", "oldest")
+    cells = [
+        (each.kind, each.pending, each.running, each.retrying, each.dead, rendering.age(each.oldest_seconds))
+        for each in found.work
+    ]
+    yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
 
 
-def _queues(asked: Broker) -> Iterator[RenderableType]:
-    if asked.problem:
+def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
+    if queues.problem:
         return
-    headings = ["queue", "tasks"] + (["workers"] if asked.workers is not None else [])
+    serving = queues.workers
+    headings = ("queue", "tasks", *(("workers",) if serving is not None else ()))
     table = rendering.table(*headings, title="\nQueues", right=("tasks",))
-    for name, waiting in asked.queues.items():
-        if asked.workers is None:
+    for name, waiting in queues.queues.items():
+        if serving is None:
             rendering.row(table, name, waiting)
-            continue
-        serving = asked.workers[name]
-        answered = Text(", ".join(serving)) if serving else Text("none answers", style="red")
-        rendering.row(table, name, waiting, answered)
+        else:
+            answered = Text(", ".join(serving[name])) if serving[name] else Text("none answers", style="red")
+            rendering.row(table, name, waiting, answered)
     yield table
-    if asked.refused:
+    if queues.refused:
         yield Text(
-            f"{asked.refused:,} payloads could not be accepted: see `backscroll work list --kind payload`",
+            f"{queues.refused:,} payloads could not be accepted: see `backscroll jobs list --kind payload`",
             style="red",
         )
 
 
 def _counters(found: Status) -> Iterator[RenderableType]:
-    if not found.week:
-        return
-    table = rendering.table("what happened", "today", "7 days", right=("today", "7 days"))
-    table.title = "\nCounters"
-    for name in sorted(found.week):
-        # counts are whole; seconds are not
-        figures = [f"{values.get(name, 0):,.1f}".removesuffix(".0") for values in (found.today, found.week)]
-        rendering.row(table, name, *figures)
-    yield table
+    if found.week:
+        # counts are whole numbers, seconds are not
+        cells = [
+            (
+                name,
+                *(f"{values.get(name, 0):,.1f}".removesuffix(".0") for values in (found.today, found.week)),
+            )
+            for name in sorted(found.week)
+        ]
+        yield rendering.rows(
+            ("counter", "today", "7 days"), cells, title="\nCounters", right=("today", "7 days")
+        )
 
 
-def _dead_letters(found: Status) -> Iterator[RenderableType]:
-    if not found.dead_letters:
-        return
-    headings = ["given up at (UTC)", "tenant", "work", "tries", "why"]
-    table = rendering.table(*headings, title="\nGiven up", right=("tries",), cut="why")
-    for letter in found.dead_letters:
-        why = rendering.preview(letter.last_error or "", 200)
-        at, what = rendering.moment(letter.dead_at), f"{letter.kind} {letter.key}"
-        rendering.row(table, at, letter.tenant_id, what, letter.attempts, why)
-    yield table
+def _dead_jobs(found: Status) -> Iterator[RenderableType]:
+    if found.dead_letters:
+        cells = [
+            (
+                *(rendering.moment(dead.dead_at), dead.tenant_id, f"{dead.kind} {dead.key}", dead.attempts),
+                rendering.preview(dead.last_error or "", 200),
+            )
+            for dead in found.dead_letters
+        ]
+        headings = ("dead since (UTC)", "tenant", "job", "attempts", "error")
+        yield rendering.rows(headings, cells, title="\nDead jobs", right=("attempts",), cut="error")

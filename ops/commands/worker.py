@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ops import connection
-from ops.connection import DataDirOption
+from ops.console.options import DataDirOption
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
 
@@ -21,28 +21,28 @@ app = typer.Typer(rich_markup_mode="markdown")
 def worker(
     queue: Annotated[
         list[str] | None,
-        typer.Argument(help="One or more of the queues above; default: all but embed."),
+        typer.Argument(help="One or more of the queues above (default: all but embed)."),
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes or threads; default: as the queues need.", show_default=False),
+        typer.Option(min=1, help="Processes or threads (default: as the queues need).", show_default=False),
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Run one worker in the foreground, on the queues named, until it gets TERM or Ctrl-C.
+    """Run one worker in the foreground, on these queues, until TERM or Ctrl-C.
 
-    - **accept** takes the messages of bots that enqueue themselves: a process (prefork)
+    - **accept** accepts the messages of bots that use the queue: a process (prefork)
     - **ingest** places messages into sessions: a process (prefork)
     - **embed** holds an embedding model, which uses all cores by itself: a spawned process (prefork)
     - **summarize** waits for a language model: 16 threads (threads)
-    - **backfill** prunes, forgets and backfills, seldom and long: a process (prefork)
-    - **sweep** closes idle sessions and makes up for lost hints, every few seconds: a thread (threads)
+    - **backfill** prunes, forgets and backfills, rarely and long: a process (prefork)
+    - **sweep** closes idle sessions and makes up for lost wake-ups, every few seconds: a thread (threads)
 
-    A worker of several queues runs them in the pool that the first one needs. Each queue needs at least one
-    worker, and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish
-    what it holds and hands the rest back; give it more than that before you kill it.
+    A worker of several queues runs them in the pool that the first one needs. Each queue needs at least one worker,
+    and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish its jobs and hands the
+    rest back; give it more than that before you kill it.
     """
-    from ops.processes import worker_command
+    from ops.local.processes import worker_command
     from workers.queues import QUEUES
 
     names = queue or [name for name in QUEUES if name != "embed"]
@@ -52,8 +52,8 @@ def worker(
 
 
 def run_instead(settings: Settings, command: list[str]) -> None:
-    """Replace this process by the command, which finds these settings in its environment."""
-    from ops.processes import environment
+    """Replace this process by a command that finds these settings in its environment."""
+    from ops.local.processes import environment
 
     sys.stdout.flush()
     sys.stderr.flush()

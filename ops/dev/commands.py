@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from ops import connection
-from ops.commands import rendering
-from ops.commands.rendering import JsonOption
+from ops.console import rendering
+from ops.console.rendering import JsonOption
 from ops.dev.bench import commands as bench
 from ops.dev.telling import tell
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 from sqlalchemy import NullPool, create_engine, text
 
-from ops import migrate
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.roles import DATABASE
+from ops.local import migrate
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.roles import DATABASE
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.ingest import accept as ingest

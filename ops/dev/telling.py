@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from ops.commands import rendering
+from ops.console import rendering
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 
 

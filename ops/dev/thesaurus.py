@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.sentence_transformers import BUNDLED_PACKAGE, SentenceTransformersEmbedder
 
 NEIGHBOURS = 10

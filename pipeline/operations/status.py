@@ -73,7 +73,7 @@ class Counts:
     messages: int
     # of the messages: accepted, and not yet placed in a session
     waiting: int
-    # of the messages: stand aside, because they cannot be placed (`backscroll work list`)
+    # of the messages: stand aside, because they cannot be placed (`backscroll jobs list`)
     quarantined: int
     sessions: dict[str, int]
     memories: int

@@ -12,8 +12,8 @@ import pytest
 import redis as redis_client
 import uvicorn
 
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.redis import EmbeddedRedis
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from schemas.settings import Settings
 from tests.conftest import copied
 from workers.api.app import make_web_app

@@ -11,7 +11,7 @@ import psycopg
 import redis as redis_client
 from sqlalchemy import text
 
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.database import Database
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT

@@ -11,8 +11,8 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from ops.embedded.ports import free_port
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.ports import free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import place
 from pipeline.ingest.policy import Rules
 from pipeline.store.database import Database

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ops.embedded.ports import free_port
+from ops.local.embedded.ports import free_port
 from schemas.settings import Settings
 from tests.api.conftest import body, said
 

@@ -14,8 +14,8 @@ import psutil
 import psycopg
 import pytest
 
-from ops.embedded.ports import free_port
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.ports import free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, said
 from tests.api.test_process import environment, start

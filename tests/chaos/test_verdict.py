@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from ops.dev.chaos import verdict
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ops import cli
-from ops.commands.sources import open_source
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.processes import environment
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.processes import environment
+from ops.sources.source import open_source
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import ExtractiveSummarizer
@@ -30,7 +30,7 @@ from pipeline.store.database import Database
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates, copied
 
-SAMPLE = CHECKOUT / "ops/samples/harbour_house.jsonl"
+SAMPLE = CHECKOUT / "ops/local/samples/harbour_house.jsonl"
 CHAT = "telegram:-100420"
 _numbers = itertools.count(1)
 

@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from ops.commands import asking
+from ops.console import questions
 from schemas.context import Dropped, Hit
 from tests.commands.conftest import CHAT, Run
 from tests.conftest import EPOCH
@@ -79,7 +79,7 @@ def test_reasons_can_be_read_on_a_terminal_of_any_width(width: int) -> None:
     )
     left_out = Dropped(kind="message", id="12345", reason="budget")
     console = Console(file=StringIO(), width=width)
-    console.print(asking.reasons_table([hit], {("message", "12345"): left_out}, "UTC", title="Found"))
+    console.print(questions.reasons_table([hit], {("message", "12345"): left_out}, "UTC", title="Found"))
     assert isinstance(console.file, StringIO)
     lines = console.file.getvalue().splitlines()
     assert max(map(len, lines)) <= width

@@ -31,7 +31,7 @@ def test_a_dry_run_counts_and_starts_nothing(run: Run, database: Database) -> No
 def test_what_is_missing_is_made_again_while_the_command_waits(
     run: Run, workers: Workers, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ops.commands.rendering.WATCH_SECONDS", 0.2)
+    monkeypatch.setattr("ops.console.rendering.WATCH_SECONDS", 0.2)
     lost = _lose_vectors(database)
     with workers.busy():
         ended = run("backfills", "start", "embed", "--wait", "--json").json
@@ -55,7 +55,7 @@ def test_a_backfill_goes_through_all_its_states(run: Run, workers: Workers) -> N
 
 
 def test_watching_ends_with_the_backfill(run: Run, workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ops.commands.rendering.WATCH_SECONDS", 0.2)
+    monkeypatch.setattr("ops.console.rendering.WATCH_SECONDS", 0.2)
     run("backfills", "start", "sessionize")
     with workers.busy():
         watched = run("backfills", "status", 1, "--watch")

@@ -13,9 +13,9 @@ import pytest
 import redis as redis_client
 from sqlalchemy import text
 
-from ops.commands import broker
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.processes import environment
+from ops.console import broker
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.processes import environment
 from pipeline.ingest.accept import accept
 from pipeline.operations import retention
 from pipeline.operations.doctor import collect
@@ -381,7 +381,7 @@ def test_work_that_was_dropped_is_not_owed_again(run: Run, memory: None, databas
         "SELECT tenant_id, 'embed', 'message:' || id, now() FROM messages",
     )
     assert found(run) == {"dead": "warning"}
-    assert run("work", "drop", "--all", "--yes").code == 0
+    assert run("jobs", "drop", "--all", "--yes").code == 0
     assert found(run) == {}
 
 

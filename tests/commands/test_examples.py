@@ -10,9 +10,10 @@ import click
 import pytest
 import typer
 
-from ops import cli, memory
-from ops.commands import rendering
-from ops.embedded import archive
+from ops import cli
+from ops.console import rendering
+from ops.local import memory
+from ops.local.embedded import archive
 from pipeline.operations import lookup
 from pipeline.retrieval.profiles import PURPOSES
 

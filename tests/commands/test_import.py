@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ops.processes import environment
+from ops.local.processes import environment
 from pipeline.erasure import edits
 from pipeline.ingest import accept, redate
 from pipeline.ingest.policy import Rules
@@ -633,7 +633,7 @@ def test_a_file_that_breaks_off_ends_with_code_5_and_says_what_is_in(run: Run, t
     path.write_text(whole[: whole.index("Ferry at nine")])
     ended = run("import", path)
     assert ended.code == 5
-    assert "is not whole" in ended.err
+    assert "is not complete" in ended.err
     assert "6 messages" in ended.err
     assert "new 6" in ended.out
     as_json = run("import", path, "--json")

@@ -60,22 +60,22 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     run: Run, refuse: Refuse
 ) -> None:
     refuse(**payload())
-    listed = run("work", "list", "--state", "dead", "--json")
-    (item,) = listed.json["work"]
+    listed = run("jobs", "list", "--state", "dead", "--json")
+    (item,) = listed.json["jobs"]
     assert (item["kind"], item["state"], item["version"], item["messages"]) == ("payload", "dead", "2", 2)
     assert item["tenant_id"] == TENANT
     assert "v: Input should be 1" in item["error"]
     assert item["since"]
     assert item["trace_id"]
-    for_people = run("work", "list").out
+    for_people = run("jobs", "list").out
     for expected in (item["key"], "version 2, 2 messages", "v: Input should be 1"):
         assert expected in for_people
     assert SECRET not in listed.out + for_people
-    assert SECRET in run("work", "show", f"payload:{item['key']}").out
-    shown = run("work", "show", "payload", item["key"], "--json").json
+    assert SECRET in run("jobs", "show", f"payload:{item['key']}").out
+    shown = run("jobs", "show", "payload", item["key"], "--json").json
     assert shown["payload"] == {"args": [], "kwargs": payload()}
     assert "1 payloads could not be accepted" in run("status").out
-    assert "work replay --all --kind payload" in run("doctor").out
+    assert "jobs replay --all --kind payload" in run("doctor").out
 
 
 def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_worker_dies(
@@ -84,8 +84,8 @@ def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_wo
     given = payload(note="пётр 😀", size=12345678901234567890, empty=[], nothing={})
     refuse(**given)
     (before,) = map(json.loads, broker.lrange(DEAD, 0, -1))
-    (item,) = run("work", "list", "--json").json["work"]
-    done = run("work", "replay", f"payload:{item['key']}", "--json").json
+    (item,) = run("jobs", "list", "--json").json["jobs"]
+    done = run("jobs", "replay", f"payload:{item['key']}", "--json").json
     assert [each["key"] for each in done["replayed"]] == [item["key"]]
     assert lengths(broker) == (0, 1)
     (after,) = map(json.loads, broker.lrange(ACCEPT.full_name, 0, -1))
@@ -98,7 +98,7 @@ def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_wo
         assert taken.payload[1] == given
     # Then it is there for another, and not among the dead letters
     assert lengths(broker) == (0, 1)
-    assert run("work", "replay", f"payload:{item['key']}").code == 3
+    assert run("jobs", "replay", f"payload:{item['key']}").code == 3
 
 
 def test_of_two_who_replay_the_same_one_does(
@@ -118,7 +118,7 @@ def test_a_full_redis_loses_none(run: Run, refuse: Refuse, broker: "redis_client
     refuse(**payload())
     broker.config_set("maxmemory", "1mb")
     try:
-        run("work", "replay", "--all", "--yes")
+        run("jobs", "replay", "--all", "--yes")
     finally:
         broker.config_set("maxmemory", "0")
     assert sum(lengths(broker)) == 1
@@ -129,7 +129,7 @@ def test_payloads_are_chosen_by_error_age_and_tenant(run: Run, refuse: Refuse) -
     refuse(**payload(1, tenant="acme", chat={}))
     refuse(**payload(tenant="no such\x00tenant"))
     refuse(payload())
-    listed = run("work", "list", "--kind", "payload", "--json").json["work"]
+    listed = run("jobs", "list", "--kind", "payload", "--json").json["jobs"]
     assert [item["tenant_id"] for item in listed] == [TENANT, "acme", TENANT, TENANT]
     assert [item["version"] for item in listed] == ["2", "1", "2", None]
     for options, expected in (
@@ -141,7 +141,7 @@ def test_payloads_are_chosen_by_error_age_and_tenant(run: Run, refuse: Refuse) -
         (["--kind", "embed"], 0),
         (["--limit", "2"], 4),
     ):
-        assert run("work", "list", "--json", *options).json["total"] == expected, options
+        assert run("jobs", "list", "--json", *options).json["total"] == expected, options
 
 
 def test_payloads_and_work_are_one_list_and_only_named_payloads_are_dropped(
@@ -150,15 +150,15 @@ def test_payloads_and_work_are_one_list_and_only_named_payloads_are_dropped(
     talk(database)
     kill(database, "ingest")
     refuse(**payload())
-    listed = run("work", "list", "--json").json
-    assert ([item["kind"] for item in listed["work"]], listed["total"]) == (["ingest", "payload"], 2)
-    dropped = run("work", "drop", "--all", "--yes", "--json").json
+    listed = run("jobs", "list", "--json").json
+    assert ([item["kind"] for item in listed["jobs"]], listed["total"]) == (["ingest", "payload"], 2)
+    dropped = run("jobs", "drop", "--all", "--yes", "--json").json
     assert (dropped["dropped"], len(dropped["left"])) == ([], 2)
-    dropped = run("work", "drop", "--all", "--kind", "payload", "--yes", "--json").json
+    dropped = run("jobs", "drop", "--all", "--kind", "payload", "--yes", "--json").json
     assert [item["kind"] for item in dropped["dropped"]] == ["payload"]
     refuse(**payload())
-    (item,) = run("work", "list", "--kind", "payload", "--json").json["work"]
-    assert run("work", "drop", f"payload:{item['key']}", "--yes").code == 0
+    (item,) = run("jobs", "list", "--kind", "payload", "--json").json["jobs"]
+    assert run("jobs", "drop", f"payload:{item['key']}", "--yes").code == 0
     assert lengths(broker) == (0, 0)
 
 
@@ -168,12 +168,12 @@ def test_whatever_else_lies_in_the_queue_is_shown_and_never_queued(
     refuse(**payload(text="half \ud83d of a pair"))
     for junk in (b"{}", b"\xff", b"[1, 2]", b'{"body": "!", "headers": {}, "properties": {}}'):
         broker.lpush(DEAD, junk)
-    listed = run("work", "list", "--json").json["work"]
+    listed = run("jobs", "list", "--json").json["jobs"]
     assert [item["error"] for item in listed].count("not a task of a bot") == 4
     for item in listed:
         for options in ([], ["--json"]):
-            assert run("work", "show", f"payload:{item['key']}", *options).code == 0
-    done = run("work", "replay", "--all", "--yes", "--json").json
+            assert run("jobs", "show", f"payload:{item['key']}", *options).code == 0
+    done = run("jobs", "replay", "--all", "--yes", "--json").json
     assert (len(done["replayed"]), len(done["left"])) == (1, 4)
     assert lengths(broker) == (4, 1)
 
@@ -184,7 +184,7 @@ def test_without_redis_the_ledgers_dead_letters_are_shown_and_it_says_so(
     talk(database)
     kill(database, "ingest")
     monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
-    listed = run("work", "list", "--json")
+    listed = run("jobs", "list", "--json")
     assert listed.json["total"] == 1
     assert "Redis does not answer" in listed.err
-    assert run("work", "list", "--kind", "payload").code == 1
+    assert run("jobs", "list", "--kind", "payload").code == 1

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ops import stack
-from ops.embedded.lock import open_lock, take
+from ops.local import stack
+from ops.local.embedded.lock import open_lock, take
 from pipeline.clients import factory
 from schemas.settings import Settings
 from tests.api.conftest import served
@@ -124,7 +124,7 @@ def publish_up(settings: Settings, api: httpx.Client, database_url: str) -> None
     assert settings.api_key is not None
     running = stack.Running(
         pid=1,
-        door_url=str(api.base_url),
+        api_url=str(api.base_url),
         api_key=settings.api_key.get_secret_value(),
         database_url=database_url,
         maintenance_database_url="",

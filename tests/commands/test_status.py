@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from ops.commands import broker
-from ops.processes import environment
+from ops.console import broker
+from ops.local.processes import environment
 from pipeline.operations import status
 from pipeline.store.database import Database
 from schemas.settings import Settings
@@ -60,7 +60,7 @@ def test_what_was_given_up_is_shown_with_its_reason(run: Run, database: Database
     found = run("status", "--json").json
     assert [letter["last_error"] for letter in found["dead_letters"]] == ["InvalidInput: too odd"]
     shown = run("status").out
-    assert "Given up" in shown
+    assert "Dead jobs" in shown
     assert "too odd" in shown
 
 
@@ -126,7 +126,7 @@ def test_watching_goes_on_until_ctrl_c(settings: Settings) -> None:
     )
     os.close(terminal)
     seen = b""
-    while b"No work is owed" not in seen:
+    while b"No jobs are pending" not in seen:
         seen += os.read(controller, 4096)
     assert piped.stdout is not None
     assert json.loads(piped.stdout.readline())["tenant"] == TENANT

@@ -36,7 +36,7 @@ def database_name(house: str) -> str:
             "since",
             "before",
         ),
-        (["work", "list", "--older-than", "soon"], "--older-than", "90s, 30min, 2h or 7d"),
+        (["jobs", "list", "--older-than", "soon"], "--older-than", "90s, 30min, 2h or 7d"),
         (["chats", "--tenant", "a b"], "--tenant", "letters, digits"),
         (["db", "roles", "postgres"], "SUPERUSER_URL", "postgresql://"),
         (["db", "roles", "postgresql://", "--passwords-file", "/no/such"], "--passwords-file", "/no/such"),
@@ -64,7 +64,7 @@ def test_wrong_input_is_named_with_what_is_allowed(
         ["more", 999],
         ["documents", "show", "no"],
         ["backfills", "status", 999],
-        ["work", "show", "summarize", "session:999"],
+        ["jobs", "show", "summarize", "session:999"],
         ["queries", "answer", "no", "hi"],
     ],
     ids=lambda words: " ".join(map(str, words)),
@@ -86,7 +86,7 @@ def test_list_is_what_a_group_does_when_nothing_else_is_said(run: Run) -> None:
         "chats": "chats",
         "sessions": "sessions",
         "queries": "queries",
-        "work": "work",
+        "jobs": "jobs",
     }.items():
         assert run(group, "--json").json[named] == run(group, "list", "--json").json[named]
     assert len(run("sessions", "--limit", 2, "--json").json["sessions"]) == 2

@@ -17,9 +17,9 @@ import psycopg
 import typer
 
 from ops.cli import COMMANDS
-from ops.embedded.cluster import SETTINGS
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.roles import RoleNames
+from ops.local.embedded.cluster import SETTINGS
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.roles import RoleNames
 from schemas.settings import PREFIX, Settings
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours, seconds
 from workers.app import make_app
@@ -176,7 +176,7 @@ def test_the_commands_exist(services: Services) -> None:
     for service in ours(services).values():
         for line in " ".join(service["command"]).splitlines():
             called |= set(re.findall(r"\bbackscroll ([a-z]+)(?: ([a-z]+))?", line))
-    assert {name for name, _ in called} >= {"worker", "beat", "web", "db"}
+    assert {name for name, _ in called} >= {"worker", "beat", "api", "db"}
     for name, subcommand in called:
         assert name in COMMANDS
         command = typer.main.get_command(importlib.import_module(COMMANDS[name]).app)
@@ -215,7 +215,7 @@ def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Servic
     names = RoleNames()
     app, workers, owner = {names.app}, {names.app, names.maintenance}, {names.app, names.owner, "postgres"}
     operator = {names.app, names.maintenance, names.owner}
-    expected = {"migrate": owner, "web": app, "beat": app, "flower": set(), "ops": operator}
+    expected = {"migrate": owner, "api": app, "beat": app, "flower": set(), "ops": operator}
     expected |= dict.fromkeys(QUEUES, workers)
     for name, service in ours(services).items():
         values = " ".join(service["environment"].values())

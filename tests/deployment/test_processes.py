@@ -15,9 +15,9 @@ import psycopg
 import pytest
 import redis as redis_client
 
-from ops.embedded.binaries import redis_server
-from ops.embedded.ports import free_port
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.binaries import redis_server
+from ops.local.embedded.ports import free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
 from schemas.settings import PREFIX, Settings
 from workers.queues import QUEUES
 
@@ -146,7 +146,7 @@ def test_the_health_check_of_beat_sees_its_schedule(
 def test_the_health_check_of_the_door_waits_until_it_is_ready(
     services: Services, settings: Settings, tmp_path: Path
 ) -> None:
-    service, port = services["web"], free_port()
+    service, port = services["api"], free_port()
     given = environment(settings, tmp_path, BACKSCROLL_API_KEY="key", BACKSCROLL_PORT=str(port))
     assert service["environment"]["BACKSCROLL_PORT"] in "".join(service["healthcheck"]["test"])
     with running(service["command"], given, tmp_path) as door:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops import processes
+from ops.local import processes
 from tests.ops.running import clean_environment
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.redis import EmbeddedRedis
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database

@@ -81,13 +81,13 @@ LINES: dict[str, list[Line]] = {
     "backfills pause": [lambda a: [a.id("backfills")]],
     "backfills resume": [lambda a: [a.id("backfills")]],
     "backfills cancel": [lambda a: [a.id("backfills")]],
-    "work list": [lambda a: ["--error", a.text], lambda _: ["--state", "pending", "--json"]],
-    "work show": [lambda a: ["--", a.name("work", "kind"), a.name("work", "key")]],
-    "work replay": [
+    "jobs list": [lambda a: ["--error", a.text], lambda _: ["--state", "pending", "--json"]],
+    "jobs show": [lambda a: ["--", a.name("work", "kind"), a.name("work", "key")]],
+    "jobs replay": [
         lambda a: ["--yes", "--", a.name("work", "kind"), a.name("work", "key")],
         lambda _: ["--all", "--yes", "--state", "pending"],
     ],
-    "work drop": [
+    "jobs drop": [
         lambda a: ["--yes", "--", a.name("work", "kind"), a.name("work", "key")],
         lambda _: ["--all", "--yes", "--state", "pending"],
     ],

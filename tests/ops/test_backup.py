@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from alembic import command
 
-from ops import migrate
-from ops.embedded.lock import open_lock, take
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.stack import LOCK
+from ops.local import migrate
+from ops.local.embedded.lock import open_lock, take
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.stack import LOCK
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget
 from pipeline.ingest.accept import accept

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ops import connection, stack
-from ops.embedded.lock import open_lock, take
-from ops.stack import Running
+from ops import connection
+from ops.local import stack
+from ops.local.embedded.lock import open_lock, take
+from ops.local.stack import Running
 from schemas.errors import DatabaseUnavailable
 
 RUNNING = Running(
     pid=1,
-    door_url="http://127.0.0.1:8420",
+    api_url="http://127.0.0.1:8420",
     api_key="kept",
     database_url="postgresql://app@/running",
     maintenance_database_url="postgresql://maintenance@/running",

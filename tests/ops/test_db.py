@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.roles import LOGIN_ROLES
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.roles import LOGIN_ROLES
 from pipeline.ingest.accept import accept
 from pipeline.store import chats
 from pipeline.store.database import Database

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ops import processes
-from ops.embedded.ports import free_port
+from ops.local import processes
+from ops.local.embedded.ports import free_port
 from schemas.settings import Settings
 from tests.ops.running import COMMAND, clean_environment, until
 
@@ -19,7 +19,7 @@ from tests.ops.running import COMMAND, clean_environment, until
         (["worker", "ingest", "accept"], "ingest@"),
         (["worker", "summarize", "--concurrency", "2"], "summarize@"),
         (["beat"], "beat: Starting"),
-        (["web"], "Application startup complete"),
+        (["api"], "Application startup complete"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -47,7 +47,7 @@ def test_one_process_runs_until_term(
     try:
         until(lambda: sign in log.read_text() or process.poll() is not None, f"{arguments} runs")
         assert process.poll() is None, log.read_text()
-        if arguments == ["web"]:
+        if arguments == ["api"]:
             assert httpx.get(f"http://127.0.0.1:{port}/readyz").json()["status"] == "ready"
         process.send_signal(signal.SIGTERM)
         process.wait(60)

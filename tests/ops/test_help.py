@@ -25,7 +25,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], *([name] for name in cli.COMMANDS), ["work", "list"]], ids=" ".join
+    "arguments", [[], *([name] for name in cli.COMMANDS), ["jobs", "list"]], ids=" ".join
 )
 def test_help_imports_nothing_that_takes_long(arguments: list[str]) -> None:
     told = subprocess.run(

@@ -125,8 +125,8 @@ def test_without_the_owners_url_migrations_say_what_is_missing(here: Here) -> No
     assert "BACKSCROLL_OWNER_DATABASE_URL" in told.stderr
 
 
-def test_the_door_does_not_open_without_a_key(here: Here) -> None:
+def test_the_api_does_not_start_without_a_key(here: Here) -> None:
     settings = {"BACKSCROLL_DATABASE_URL": NOWHERE, "BACKSCROLL_REDIS_URL": "redis://127.0.0.1:1/0"}
-    told = here("web", **settings)
+    told = here("api", **settings)
     assert told.returncode == 4
     assert "BACKSCROLL_API_KEY" in told.stderr

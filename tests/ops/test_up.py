@@ -63,7 +63,7 @@ def test_started_again_it_has_its_data(home: Home, up: Up) -> None:
     state = json.loads((home.data_dir / "stack.json").read_text())
     question = {"chat_id": "telegram:-100420", "query": "How many bar should we keep the boiler at?"}
     key = {"Authorization": f"Bearer {state['api_key']}"}
-    answer = httpx.post(state["door_url"] + "/v1/context", json=question, headers=key, timeout=60)
+    answer = httpx.post(state["api_url"] + "/v1/context", json=question, headers=key, timeout=60)
     assert "1.4 bar" in answer.json()["text"]
 
 
@@ -123,7 +123,7 @@ def test_the_status_shows_what_it_takes_in_memory(home: Home, up: Up) -> None:
     assert told.returncode == 0, told.stderr
     sizes = json.loads(told.stdout)["memory_bytes"]
     workers = {f"worker {name}" for name in QUEUES}
-    assert set(sizes) == {"up", "web", "postgres", "redis", "beat", "flower"} | workers
+    assert set(sizes) == {"up", "api", "postgres", "redis", "beat", "flower"} | workers
     assert all(1e6 < size < 2e9 for size in sizes.values())
     nothing = backscroll("status", "--memory", "--data-dir", "none", cwd=home.folder)
     assert nothing.returncode == 1
@@ -143,7 +143,7 @@ def test_a_second_start_says_what_runs_and_how_to_stop_it(home: Home, up: Up) ->
     second = backscroll("up", "--port", "0", "--data-dir", str(home.data_dir), cwd=home.folder)
     assert second.returncode == 1
     assert f"kill {up.process.pid}" in second.stderr
-    assert up.find(r"HTTP door  +(\S+)") in second.stderr
+    assert up.find(r"HTTP API  +(\S+)") in second.stderr
     assert "--data-dir" in second.stderr
 
 
@@ -179,8 +179,8 @@ def test_a_redis_that_died_is_started_again(home: Home, up: Up) -> None:
     state = json.loads((home.data_dir / "redis.json").read_text())
     psutil.Process(state["pid"]).kill()
     up.wait_for("redis has ended")
-    door = up.find(r"HTTP door  +(\S+)")
-    until(lambda: _status(f"{door}/readyz") == 200, "the door is ready again")
+    door = up.find(r"HTTP API  +(\S+)")
+    until(lambda: _status(f"{door}/readyz") == 200, "the HTTP API is ready again")
 
 
 def test_ctrl_c_stops_everything_soon(home: Home, up: Up) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ops import processes
-from ops.processes import PYTHON
+from ops.local import processes
+from ops.local.processes import PYTHON
 from schemas.settings import Settings
 
 
@@ -37,7 +37,7 @@ def test_celery_finds_our_application_and_not_the_projects(project: Path) -> Non
 
 def test_the_door_is_ours_and_not_the_projects(project: Path) -> None:
     # it ends at once, with a reason of ours
-    assert "BACKSCROLL_API_KEY is not set" in said(processes.web_command(Settings()), project, Settings())
+    assert "BACKSCROLL_API_KEY is not set" in said(processes.api_command(Settings()), project, Settings())
 
 
 def test_so_is_the_command_line(project: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from migrations import partitioning
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from tests.conftest import copied
 
 PARTITIONS = 4

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 
 from migrations.concurrently import build, concurrently, drop
 from migrations.partitioning import CannotPartition
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn

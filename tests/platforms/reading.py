@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ops.commands.sources import open_source
+from ops.sources.source import open_source
 from pipeline.platforms.records import (
     Ambiguous,
     Broken,

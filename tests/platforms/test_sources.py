@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ops.commands import sources
-from ops.commands.exports import SeveralExports
-from ops.commands.sources import open_source
+from ops.sources import source as sources
+from ops.sources.exports import SeveralExports
+from ops.sources.source import open_source
 from pipeline.platforms.records import ImportOptions
 from schemas.errors import InvalidInput
 from tests.platforms.reading import FIXTURES, read_path

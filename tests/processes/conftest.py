@@ -16,8 +16,8 @@ from celery import Celery
 from pytest_celery import CeleryTestWorker, RedisTestBroker
 from sqlalchemy import text
 
-from ops import processes
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local import processes
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
 from pipeline.ingest.policy import Rules

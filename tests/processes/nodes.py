@@ -15,9 +15,9 @@ from typing import Any
 
 from pytest_celery import CeleryWorkerContainer, RedisContainer
 
-from ops.embedded.binaries import redis_server
-from ops.embedded.ports import LOOPBACK, free_port
-from ops.embedded.process import die_with_parent
+from ops.local.embedded.binaries import redis_server
+from ops.local.embedded.ports import LOOPBACK, free_port
+from ops.local.embedded.process import die_with_parent
 from tests.ops.running import until
 
 START_SECONDS = 60

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.processes import ROOT
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.processes import ROOT
 from pipeline.jobs.dead_letters import Filter
 from tests.conftest import TENANT
 from tests.ops.running import until

@@ -15,9 +15,9 @@ from alembic import command
 from alembic.config import Config
 from psycopg.types.json import Jsonb
 
-from ops import processes
-from ops.embedded.ports import free_port
-from ops.embedded.postgres import EmbeddedPostgres
+from ops.local import processes
+from ops.local.embedded.ports import free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest.policy import Rules
 from pipeline.text import tokens
 from schemas.messages import MessageIn
@@ -99,7 +99,7 @@ def door(deployment: Deployment) -> Iterator[str]:
     """The door as a process of its own; its address."""
     settings = deployment.settings.model_copy(update={"port": free_port()})
     environment = processes.environment(settings)
-    process = Process("web", processes.web_command(settings), deployment.folder, environment)
+    process = Process("web", processes.api_command(settings), deployment.folder, environment)
     url = f"http://127.0.0.1:{settings.port}"
 
     def lives() -> bool:

@@ -49,7 +49,7 @@ BOUNDED = {
     "pipeline.text.exact_match._IDENTIFIER",
 }
 # Read the versions of our own programs and the paths of our own folders.
-NOT_SENT = ("ops.embedded",)
+NOT_SENT = ("ops.local.embedded",)
 
 
 def modules() -> Iterator[ModuleType]:

@@ -2,7 +2,7 @@
 
     python -m workers.api --processes 2
 
-or, with the embedded servers found, `backscroll web`. Endpoints are plain functions that run in
+or, with the embedded servers found, `backscroll api`. Endpoints are plain functions that run in
 threads: everything behind them is synchronous.
 """
 

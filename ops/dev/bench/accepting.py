@@ -39,7 +39,7 @@ def measure(say: Say) -> list[Figure]:
     context = multiprocessing.get_context("spawn")
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-accepting-") as folder,
-        casting.playing(Path(folder), only=("web",)) as cast,
+        casting.playing(Path(folder), only=("api",)) as cast,
         ProcessPoolExecutor(max(CLIENTS) + 1, mp_context=context) as clients,
     ):
         return [

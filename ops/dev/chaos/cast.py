@@ -18,15 +18,15 @@ import psycopg
 from pydantic import SecretStr
 from redis import Redis
 
-from ops import migrate, processes
 from ops.dev.chaos import providers, skewed
 from ops.dev.chaos.hosts import Hosts, NetworkPostgres, NetworkRedis, as_seen_from_afar
 from ops.dev.chaos.member import Member
 from ops.dev.observe import wait
-from ops.embedded.ports import free_port
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.redis import EmbeddedRedis
-from ops.embedded.roles import DATABASE
+from ops.local import migrate, processes
+from ops.local.embedded.ports import free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.roles import DATABASE
 from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.errors import Permanent
 from schemas.settings import PREFIX, Settings, load_settings
@@ -155,7 +155,7 @@ def _members(
     settings: Settings, postgres: EmbeddedPostgres, folder: Path, hosts: Hosts | None
 ) -> dict[str, Member]:
     commands = {name: _worker(name) for name in QUEUES} | {
-        "web": processes.web_command(settings),
+        "api": processes.api_command(settings),
         "beat": _skewed(processes.beat_command(folder)),
     }
     near = far = _environment(settings, folder)
@@ -169,14 +169,14 @@ def _members(
         far = _environment(settings.model_copy(update=seen), folder)
     return {
         name: Member(name, command, folder, near)
-        if hosts is None or name == "web"
+        if hosts is None or name == "api"
         else Member(name, hosts.command(command), folder, far)
         for name, command in commands.items()
     }
 
 
 def _environment(settings: Settings, folder: Path) -> dict[str, str]:
-    told = {PREFIX + name.upper() for name in processes.TOLD}
+    told = {PREFIX + name.upper() for name in processes.PASSED}
     return {
         # nothing of the caller's own deployment
         **{
@@ -224,5 +224,5 @@ def _await_api(cast: Cast) -> None:
             return False
 
     if wait(answers, READY_SECONDS, pause=0.1) is None:
-        log = cast.members["web"].log.read_text(errors="replace")[-1500:]
+        log = cast.members["api"].log.read_text(errors="replace")[-1500:]
         raise CastNotReady(f"The HTTP API does not answer ({said[0]}). The end of its log:\n{log}")

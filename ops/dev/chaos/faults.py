@@ -15,7 +15,7 @@ from ops.dev.chaos import disk, providers, skewed
 from ops.dev.chaos.cast import Cast
 from ops.dev.chaos.plan import LONGEST_SECONDS, SHORTEST_SECONDS, Fault
 from ops.dev.observe import count, wait
-from ops.embedded.roles import DATABASE
+from ops.local.embedded.roles import DATABASE
 
 # In which a worker gets into the middle of its work, or is killed wherever it is.
 CATCH_SECONDS = 3.0
@@ -31,7 +31,7 @@ WAITING = "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) A
 # The most that a clock is wrong, either way.
 CLOCK_SECONDS = 1800.0
 CLOCKED = ("accept", "ingest", "embed", "summarize", "backfill", "sweep", "beat")
-FREEZABLE = ("accept", "ingest", "embed", "summarize", "backfill", "sweep", "web")
+FREEZABLE = ("accept", "ingest", "embed", "summarize", "backfill", "sweep", "api")
 
 
 class Faults:
@@ -44,7 +44,7 @@ class Faults:
             **{f"kill-{name}": self._kill_worker for name in ("accept", "ingest", "backfill", "sweep")},
             **{f"kill-{name}": self._kill_calling for name in ("embed", "summarize")},
             "freeze-worker": self._freeze_worker,
-            "kill-door": self._kill_member,
+            "kill-api": self._kill_member,
             "kill-beat": self._kill_member,
             "redis-restart": self._restart_redis,
             "redis-empty": self._restart_redis,
@@ -94,7 +94,7 @@ class Faults:
         member.start()
 
     def _kill_member(self, fault: Fault) -> None:
-        member = self._cast.members["web" if fault.kind == "kill-door" else "beat"]
+        member = self._cast.members["api" if fault.kind == "kill-api" else "beat"]
         member.kill()
         time.sleep(fault.seconds / 2)
         member.start()

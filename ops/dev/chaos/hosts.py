@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ops.embedded.ports import LOOPBACK, free_port
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.embedded.process import die_with_parent
-from ops.embedded.redis import EmbeddedRedis
-from ops.embedded.server import Launch
+from ops.local.embedded.ports import LOOPBACK, free_port
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.process import die_with_parent
+from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.server import Launch
 from schemas.errors import Permanent
 
 NEAR, FAR = "192.0.2.1", "192.0.2.2"

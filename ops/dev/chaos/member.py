@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ops.embedded.process import die_with_parent
+from ops.local.embedded.process import die_with_parent
 
 # What Celery's workers, its clock and uvicorn say when they have started.
 READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")

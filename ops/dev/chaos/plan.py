@@ -13,7 +13,7 @@ KILLS = (
     "kill-backfill",
     "kill-sweep",
     "freeze-worker",
-    "kill-door",
+    "kill-api",
     "kill-beat",
     "redis-restart",
     "redis-empty",

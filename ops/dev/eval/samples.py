@@ -11,7 +11,7 @@ from pipeline.platforms import jsonlines
 from pipeline.platforms.records import ImportOptions, Record, Times
 from schemas.messages import ChatIn, MessageIn
 
-SAMPLES = files("ops") / "samples"
+SAMPLES = files("ops") / "local" / "samples"
 # A shared flat, a small company's help channel, a developer with a coding agent, and one topic per session.
 NAMES = ("harbour_house", "support_desk", "coding_sessions", "classic")
 # The kind of questions whose answer is nowhere in the chat.

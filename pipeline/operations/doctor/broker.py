@@ -67,8 +67,8 @@ def findings(broker: Broker) -> Iterator[Finding]:
             severity="warning",
             what=f"{broker.refused:,} payloads of bots could not be accepted",
             why="Their messages are not stored.",
-            remedy="See why (`backscroll work list --kind payload`), mend or upgrade what is to blame, then "
-            "`backscroll work replay --all --kind payload`.",
+            remedy="See why (`backscroll jobs list --kind payload`), mend or upgrade what is to blame, then "
+            "`backscroll jobs replay --all --kind payload`.",
         )
     for queue, tasks in (broker.unserved or {}).items():
         yield Finding(

@@ -53,7 +53,7 @@ def work(work: Sequence[Work]) -> Iterator[Finding]:
                 severity="warning",
                 what=f"{owed.dead:,} pieces of {owed.kind} were given up",
                 why="What they should have made is missing from memory.",
-                remedy=f"See why: `backscroll work list --kind {owed.kind}`; then `work replay` or `work drop`.",
+                remedy=f"See why: `backscroll jobs list --kind {owed.kind}`; then `jobs replay` or `jobs drop`.",
             )
 
 

@@ -1,0 +1,56 @@
+"""`backscroll api`: the HTTP API, in the foreground."""
+
+from typing import Annotated
+
+import typer
+
+from ops import connection
+from ops.commands.worker import run_instead
+from ops.console.options import DataDirOption
+from schemas.errors import SettingsError
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+
+@app.command(
+    epilog="**Example:** BACKSCROLL_API_KEY=… BACKSCROLL_DATABASE_URL=… backscroll api --host 0.0.0.0"
+)
+def api(
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on (default: BACKSCROLL_HOST).", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=65535, help="Port to listen on (default: BACKSCROLL_PORT).", show_default=False
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=16,
+            help="Processes (default: BACKSCROLL_WEB_PROCESSES, else two if there are as many cores).",
+            show_default=False,
+        ),
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run the HTTP API in the foreground: messages in, contexts out.
+
+    It needs the database as the role that sees one tenant at a time, and Redis to wake the workers. Put a proxy with
+    TLS in front of it if it listens on more than the loopback address.
+    """
+    from ops.local.processes import api_command
+
+    settings = connection.open_stack(data_dir)
+    if settings.api_key is None:
+        raise SettingsError("BACKSCROLL_API_KEY is not set: the HTTP API refuses requests without a key")
+    chosen = settings.model_copy(
+        update={
+            "host": host or settings.host,
+            "port": port or settings.port,
+            "web_processes": processes or settings.web_processes,
+        }
+    )
+    run_instead(chosen, api_command(chosen))

@@ -1,0 +1,170 @@
+"""What answers a command's questions: the running Backscroll, or this process where none runs or is wanted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ops import client, connection
+from ops.console import rendering
+from ops.console.command import Call
+from schemas.context import Context
+from schemas.documents import DocumentIn, DocumentKept
+from schemas.overview import ChatPage, ChatSummary, SessionPage, SessionSpan
+from schemas.payloads import ChatAddress, ContextQuery, parse_payload
+from schemas.search import SearchQuery, SearchResult
+from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.clients.protocols import Embedder
+    from pipeline.store.database import Database
+
+
+class Backend(Protocol):
+    """What answers questions about chats. All methods raise `NotFound`, `InvalidInput` and `Retryable` alike."""
+
+    def chat(self, chat_id: str | None) -> ChatSummary:
+        """Find the chat of this id; without one, the only chat there is."""
+
+    def sessions(self, chat_id: str, limit: int) -> list[SessionSpan]:
+        """List when the latest sessions of a chat were."""
+
+    def context(self, query: ContextQuery) -> Context:
+        """Build the context for a question."""
+
+    def search(self, query: SearchQuery) -> SearchResult:
+        """Search a chat."""
+
+    def require_user(self, any_id: str) -> None:
+        """Raise `NotFound`, which names the nearest ids, for a sender or user who was never seen."""
+
+    def keep(self, document: DocumentIn) -> DocumentKept:
+        """Cut a document into chunks that the embedding model reads whole, and keep it."""
+
+
+@contextmanager
+def backend(call: Call, *, local: bool) -> Iterator[Backend]:
+    """Open the running Backscroll, or this process for `--local`. Raises as `ops.connection` does."""
+    settings = connection.configured(call.data_dir, call.tenant)
+    api = None if local else connection.running_api(settings, call.data_dir, call.tenant)
+    if api is not None:
+        yield RemoteBackend(api=api, call=call, elsewhere=settings.url is not None and call.data_dir is None)
+        return
+    with call.opened() as (complete, database):
+        yield LocalBackend(database=database, settings=complete, requested=local)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoteBackend:
+    """The running Backscroll, over HTTP."""
+
+    api: client.Api
+    call: Call
+    # its database cannot be reached from here
+    elsewhere: bool
+
+    def chat(self, chat_id: str | None) -> ChatSummary:
+        if chat_id is not None:
+            return self.api.get(f"/v1/chats/{client.quoted(_checked(chat_id))}", ChatSummary)
+        page = self.api.get("/v1/chats", ChatPage, limit=10)
+        if page.total == 1:
+            return page.chats[0]
+        from pipeline.operations import lookup
+
+        # raises, with the chats to choose from
+        return self.chat(lookup.only_chat([chat.chat_id for chat in page.chats], page.total))
+
+    def sessions(self, chat_id: str, limit: int) -> list[SessionSpan]:
+        path = f"/v1/chats/{client.quoted(chat_id)}/sessions"
+        return self.api.get(path, SessionPage, limit=limit).sessions
+
+    def context(self, query: ContextQuery) -> Context:
+        return self.api.post("/v1/context", query, Context)
+
+    def search(self, query: SearchQuery) -> SearchResult:
+        return self.api.post("/v1/search", query, SearchResult)
+
+    def require_user(self, any_id: str) -> None:
+        from pipeline.operations import lookup
+
+        if self.elsewhere:
+            return
+        with self.call.opened() as (settings, database):
+            lookup.require_user(database, settings.tenant, any_id)
+
+    def keep(self, document: DocumentIn) -> DocumentKept:
+        return self.api.post("/v1/documents", document, DocumentKept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalBackend:
+    """This process, with a database and a model of its own."""
+
+    database: "Database"
+    settings: Settings
+    # by --local
+    requested: bool
+
+    def chat(self, chat_id: str | None) -> ChatSummary:
+        from pipeline.operations import lookup
+
+        with self.database.tenant(self.settings.tenant) as opened:
+            return lookup.summary(lookup.find_chat(opened, None if chat_id is None else _checked(chat_id)))
+
+    def sessions(self, chat_id: str, limit: int) -> list[SessionSpan]:
+        from pipeline.operations import lookup
+
+        return lookup.session_spans(self.database, self.settings.tenant, chat_id, limit)
+
+    def context(self, query: ContextQuery) -> Context:
+        from pipeline.clients.factory import make_reranker
+        from pipeline.context import build_context
+
+        return build_context(
+            self.database,
+            self.settings.tenant,
+            query,
+            embedder=self._embedder(),
+            settings=self.settings,
+            reranker=make_reranker(self.settings.reranker_model),
+        )
+
+    def search(self, query: SearchQuery) -> SearchResult:
+        from pipeline.context import search
+
+        # exact search needs no model
+        embedder = None if query.mode == "exact" else self._embedder()
+        return search(self.database, self.settings.tenant, query, embedder=embedder, settings=self.settings)
+
+    def require_user(self, any_id: str) -> None:
+        from pipeline.operations import lookup
+
+        lookup.require_user(self.database, self.settings.tenant, any_id)
+
+    def keep(self, document: DocumentIn) -> DocumentKept:
+        from pipeline.memories import documents
+
+        chunks = documents.cut(document.content, self._embedder())
+        kept = documents.keep(self.database, self.settings.tenant, document, chunks)
+        if kept.written:
+            connection.wake(self.settings, "embed")
+        return DocumentKept(outcome=kept.outcome, chunks=kept.chunks, written=kept.written)
+
+    def _embedder(self) -> "Embedder":
+        from pipeline.clients.factory import default_provider, make_embedder
+
+        if (self.settings.embedding_provider or default_provider()) == "sentence-transformers":
+            loads = "Loading the embedding model in this process, which takes 5 to 30 s"
+            rendering.warn(
+                f"{loads}."
+                if self.requested
+                else f"{loads}: no running Backscroll is known to ask. `backscroll up` is found by its data folder, "
+                "an API elsewhere by BACKSCROLL_URL; either answers in about a second.",
+                style="dim",
+            )
+        return make_embedder(self.settings)
+
+
+def _checked(chat_id: str) -> str:
+    """Check an id. Raises `InvalidInput`."""
+    return parse_payload(ChatAddress, {"chat_id": chat_id}).chat_id

@@ -1,0 +1,132 @@
+"""What commands on data have in common: their options, the database these open, and how an answer is printed."""
+
+import functools
+import inspect
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import RenderableType
+from typer.core import TyperGroup
+
+from ops import connection
+from ops.console import rendering
+from ops.console.options import DataDirOption, JsonOption, TenantOption
+from schemas.errors import InvalidInput, NotFound
+from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from pipeline.store.database import Database
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """The options `--json`, `--tenant` and `--data-dir` of one command call."""
+
+    as_json: bool
+    tenant: str | None
+    data_dir: Path | None
+
+    @contextmanager
+    def opened(self) -> "Iterator[tuple[Settings, Database]]":
+        """Open the settings and a checked database for a block. Raises as `ops.connection` does."""
+        with connection.opened(self.data_dir, self.tenant) as (settings, database):
+            yield settings, database
+
+    @contextmanager
+    def transaction(self) -> "Iterator[tuple[Settings, Connection]]":
+        """Open the settings and one transaction as the tenant for a block."""
+        with self.opened() as (settings, database), database.tenant(settings.tenant) as opened:
+            yield settings, opened
+
+    def answer(self, value: object, *shown: RenderableType) -> None:
+        """Print the value as JSON with `--json`, else what is shown to people; texts are printed as they are."""
+        if self.as_json:
+            rendering.print_json(value)
+            return
+        for each in shown:
+            if isinstance(each, str):
+                print(rendering.plain(each))
+            else:
+                rendering.out().print(each)
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask on standard error, unless `--yes` was given. Raises `Abort`, and `InvalidInput` with `--json`."""
+        if not yes:
+            self.require_no_question("yes", "--yes")
+            typer.confirm(question, abort=True, err=True)
+
+    def require_no_question(self, field: str, option: str) -> None:
+        """Raise `InvalidInput` with `--json`, where nobody is there to answer."""
+        if self.as_json:
+            raise InvalidInput(f"--json asks no questions: add {option}", field=field)
+
+
+_COMMON = (
+    inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
+    inspect.Parameter("tenant", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=TenantOption),
+    inspect.Parameter("data_dir", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=DataDirOption),
+)
+
+
+def on_data(function: Callable[..., None]) -> Callable[..., None]:
+    """Add `--json`, `--tenant` and `--data-dir` to a command, which gets them as its first argument, a `Call`."""
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        call = Call(**{each.name: given.pop(each.name) for each in _COMMON})
+        function(call, **given)
+
+    # what Typer reads the options from
+    command.__signature__ = inspect.Signature([*own, *_COMMON])  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in (*own, *_COMMON)}
+    return command
+
+
+class ListByDefault(TyperGroup):
+    """A group whose `list` is meant where no other command is named: `backscroll chats --json`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Put `list` in front of options that name no command; `--help` still lists all commands."""
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+def require_seen(look_up: Callable[[], None], *, unseen: bool) -> None:
+    """Look up an id that is about to be changed, unless `--unseen` was given.
+
+    Raises `NotFound`, which says how to change it all the same.
+    """
+    if unseen:
+        return
+    try:
+        look_up()
+    except NotFound as error:
+        raise NotFound(f"{error} (for somebody who is still to come: --unseen)") from None
+
+
+def repeated(ctx: typer.Context, **changes: object) -> str:
+    """Quote the command that was called for a shell, with these parameters changed."""
+    values = ctx.params | changes
+    words = ctx.command_path.split()
+    param: Any
+    for param in ctx.command.params:
+        value = values.get(str(param.name))
+        if value is None or value is False:
+            continue
+        if param.param_type_name == "argument":
+            text = str(value)
+            words.append(f"./{text}" if text.startswith("-") else text)
+        elif param.is_flag:
+            words.append(max(param.opts, key=len))
+        else:
+            words += [max(param.opts, key=len), str(value)]
+    return shlex.join(words)

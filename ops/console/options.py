@@ -1,0 +1,89 @@
+"""The options that several commands have, and how their values are read."""
+
+import re
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.errors import InvalidInput
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+TenantOption = Annotated[
+    str | None, typer.Option("--tenant", help="Tenant (default: BACKSCROLL_TENANT).", show_default=False)
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="Data folder of `backscroll up` (default: BACKSCROLL_DATA_DIR).",
+        show_default=False,
+    ),
+]
+ChatArgument = Annotated[
+    str, typer.Argument(metavar="CHAT", help="The chat's id, as in telegram:-100420.", show_default=False)
+]
+ChatOption = Annotated[
+    str | None, typer.Option("--chat", help="Chat; needed where there are several.", show_default=False)
+]
+InChatOption = Annotated[
+    str | None, typer.Option("--chat", help="Only this chat (default: all).", show_default=False)
+]
+SenderArgument = Annotated[
+    str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)
+]
+SessionKeyOption = Annotated[
+    str | None, typer.Option("--session-key", help="Only this thread.", show_default=False)
+]
+AfterOption = Annotated[
+    str | None, typer.Option("--after", help="Continue after this id.", show_default=False)
+]
+LocalOption = Annotated[
+    bool,
+    typer.Option(
+        "--local", help="Answer in this process, which loads a model, not by the running Backscroll."
+    ),
+]
+UnseenOption = Annotated[
+    bool, typer.Option("--unseen", help="Accept an id that was never seen, as of somebody still to come.")
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count; change nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+_DURATION = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([a-z]+)")
+_UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
+
+
+def read_time(given: str | None, field: str, zone: tzinfo = UTC) -> datetime | None:
+    """Read a date, which begins at midnight, or a date and time, in this zone unless it has an offset.
+
+    Raises `InvalidInput` that names the option.
+
+    >>> from zoneinfo import ZoneInfo
+    >>> read_time("2026-07-31", "since", ZoneInfo("Europe/Lisbon")).isoformat()
+    '2026-07-31T00:00:00+01:00'
+    """
+    if given is None:
+        return None
+    try:
+        at = datetime.fromisoformat(given.strip())
+        at = at if at.tzinfo else at.replace(tzinfo=zone)
+        at.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(
+            f"--{field} {given} is no date or time such as 2026-01-31 or 2026-01-31T18:00+01:00", field=field
+        ) from error
+    return at
+
+
+def read_seconds(given: str) -> float:
+    """Read a duration as people write it, in seconds. Raises `InvalidInput`.
+
+    >>> [read_seconds(text) for text in ("90s", "30 min", "2h", "7d")]
+    [90.0, 1800.0, 7200.0, 604800.0]
+    """
+    parts = _DURATION.fullmatch(given.strip().lower())
+    if parts is None or parts[2] not in _UNITS:
+        raise InvalidInput(f"--older-than {given} is no duration such as 90s, 30min, 2h or 7d")
+    return float(parts[1]) * _UNITS[parts[2]]

@@ -1,0 +1,97 @@
+"""The question that a command asks of a chat, and how hits and the reasons for them are shown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
+from rich.table import Table
+
+from ops.console import rendering
+from ops.console.options import read_time
+from schemas.context import Confidence, Dropped, Hit
+from schemas.overview import ChatSummary
+from schemas.payloads import parse_payload
+
+Q = TypeVar("Q", bound=BaseModel)
+
+PREVIEW = 200
+# Of a text with its reasons below it.
+SHORT_PREVIEW = 100
+# What a reason without details means.
+_REASONS = {"cap": "its block was full", "budget": "no tokens were left"}
+
+
+def question(
+    chat: ChatSummary,
+    kind: type[Q],
+    *,
+    moments: Mapping[str, str | None] | None = None,
+    **given: Any,
+) -> Q:
+    """Make the query of a command in its chat; fields that are None get the query's defaults.
+
+    `moments` are its times, in the chat's time zone unless they have an offset. Raises `InvalidInput` that names a
+    wrong field.
+    """
+    zone = ZoneInfo(chat.time_zone)
+    given |= {name: read_time(moment, name, zone) for name, moment in (moments or {}).items()}
+    said = {name: value for name, value in given.items() if value is not None}
+    return parse_payload(kind, {"chat_id": chat.chat_id, **said})
+
+
+def nearness(confidence: Confidence) -> str:
+    """Say how near the best results are to a question, in one line."""
+    parts = []
+    if confidence.best_cosine is not None:
+        parts.append(
+            f"best cosine {confidence.best_cosine:.2f}, the mean {confidence.mean_cosine or 0.0:.2f}"
+        )
+    if confidence.words_found is not None and confidence.words_in_a_session is not None:
+        found, together = confidence.words_found, confidence.words_in_a_session
+        parts.append(f"words found {found:.0%}, in one session {together:.0%} by weight")
+    return "; ".join(parts) or "nothing to compare by"
+
+
+def reason(dropped: Dropped) -> str:
+    """Say why something is not shown.
+
+    >>> reason(Dropped(kind="session", id="7", reason="below_minimum", detail="not summarized"))
+    'below minimum (not summarized)'
+    """
+    detail = dropped.detail or _REASONS.get(dropped.reason, "")
+    return dropped.reason.replace("_", " ") + (f" ({detail})" if detail else "")
+
+
+def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None) -> Table:
+    """Make a table of hits with rank and score, in the chat's local time."""
+    cells = (
+        (
+            hit.rank,
+            f"{hit.score:.3f}",
+            f"{hit.kind} {hit.id}",
+            rendering.moment(hit.at, zone),
+            hit.speaker or "",
+            rendering.preview(hit.preview, PREVIEW),
+        )
+        for hit in hits
+    )
+    headings = ("#", "score", "what", "when", "who", "text")
+    return rendering.rows(headings, cells, title=title, right=("#", "score"), cut="text")
+
+
+def reasons_table(
+    hits: Sequence[Hit], dropped: Mapping[tuple[str, str], Dropped], zone: str, *, title: str
+) -> Table:
+    """Make a table of hits, each with the parts of its score, its rank in each arm, and where it is shown."""
+    table = rendering.table("#", "score", "when", "text and why", title=title, right=("#", "score"))
+    for hit in hits:
+        parts = [f"{name} {value:.2f}" for name, value in hit.components.items() if round(value, 2)]
+        arms = [f"{arm} #{place}" for arm, place in hit.arms.items()]
+        left_out = dropped.get((hit.kind, hit.id))
+        fate = f"shown in {hit.shown_in}" if hit.shown_in else reason(left_out) if left_out else ""
+        made_of = "; ".join(filter(None, (", ".join(parts), ", ".join(arms), f"{hit.kind} {hit.id}", fate)))
+        said = f"{hit.speaker}: {hit.preview}" if hit.speaker else hit.preview
+        text = rendering.with_note(rendering.preview(said, SHORT_PREVIEW), made_of)
+        rendering.row(table, hit.rank, f"{hit.score:.3f}", rendering.moment(hit.at, zone), text)
+    return table

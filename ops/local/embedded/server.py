@@ -1,0 +1,246 @@
+"""What the embedded servers have in common.
+
+There is one of each in a data folder. While it runs, every process of the same user finds it by its data folder; it
+ends with the process that started it.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+from ops.local.embedded.account import Account
+from ops.local.embedded.folder import explained, make_folder, open_private, write_private
+from ops.local.embedded.lock import is_taken, open_lock, take
+from ops.local.embedded.logfile import rotate
+from ops.local.embedded.process import ENDS_WITH_STARTER, end, exists, kill_family, spawn
+from schemas.errors import Permanent
+
+POLL_SECONDS = 0.02
+KILL_SECONDS = 10.0
+
+
+class ServerFailed(Permanent):
+    """An embedded server did not start; the message says why, with the end of its log."""
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """Where the server of a folder can be, or last could be, reached."""
+
+    port: int
+    tcp: bool = True
+    socket_dir: str = ""
+    pid: int = 0  # 0: starting, or never ready
+    started_by: int = 0  # the process that it ends with
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a server is started, and where it can be reached then."""
+
+    command: list[str | Path]
+    directory: Path
+    account: Account | None
+    state: ServerState
+    config: bytes = b""
+
+
+class EmbeddedServer(ABC):
+    """A server with its data in `data_dir`; `port` of the loopback address, or None for any."""
+
+    name: ClassVar[str]
+    start_seconds: ClassVar[float]
+    # after each of the signals
+    stop_seconds: ClassVar[float]
+    stop_signals: ClassVar[tuple[signal.Signals, ...]]
+
+    def __init__(self, data_dir: Path, port: int | None) -> None:
+        self.data_dir = data_dir.absolute()
+        self.log_path = self.data_dir / f"{self.name}.log"
+        self._port = port
+        self._lock_path = self.data_dir / f"{self.name}.lock"
+        self._state_path = self.data_dir / f"{self.name}.json"
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @abstractmethod
+    def _prepare(self) -> Launch:
+        """Prepare data folder and settings for a start."""
+
+    @abstractmethod
+    def _answers(self, state: ServerState) -> bool:
+        """Return whether the server can be used there."""
+
+    def _complete(self) -> None:  # noqa: B027 - not every server needs more
+        """Do what needs a running server, before it is published."""
+
+    def start(self) -> None:
+        """Start the server with its data, and wait until it can be used; one that runs already is used as it is.
+
+        Raises `DataFolderError`, `ProgramMissing`, `PortTaken` or `ServerFailed`.
+        """
+        make_folder(self.data_dir)
+        lock = self._lock()
+        if lock is None:
+            self._require_same_port()
+            return
+        try:
+            self._launch(lock)
+        finally:
+            os.close(lock)
+
+    def stop(self) -> None:
+        """End the server cleanly, or by force if that takes too long; one that another process started stays."""
+        child, self._child = self._child, None
+        if child is not None:
+            end(child, self.stop_signals, self.stop_seconds)
+
+    def kill(self) -> None:
+        """Kill the server with all its processes, as a crash would, whoever started it."""
+        pid = self.pid
+        if pid is None:
+            return
+        kill_family(pid)
+        child, self._child = self._child, None
+        if child is not None:
+            child.wait()
+        deadline = time.monotonic() + KILL_SECONDS
+        while is_taken(self._lock_path):
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"The embedded {self.name}, process {pid}, could not be killed.")
+            time.sleep(POLL_SECONDS)
+
+    def rotate_log(self) -> None:
+        """Keep the log within its size while the server runs. Raises `OSError`."""
+        rotate(self.log_path)
+
+    def is_running(self) -> bool:
+        """Return whether the server runs, whoever started it."""
+        return self.pid is not None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this object has started the running server, so that `stop` ends it."""
+        return self._child is not None and self._child.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The process number of the server, or None if it does not run."""
+        state = self._state()
+        if state is None or not state.pid or not is_taken(self._lock_path):
+            return None
+        if self._child is not None:
+            self._child.poll()  # an ended child exists until it is waited for
+        return state.pid if exists(state.pid) else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _state(self) -> ServerState | None:
+        """Read where the server can be reached; None if it never ran."""
+        try:
+            return ServerState(**json.loads(self._state_path.read_bytes()))
+        except FileNotFoundError:
+            return None
+
+    def _publish(self, state: ServerState) -> None:
+        write_private(self._state_path, json.dumps(asdict(state)))
+
+    def _lock(self) -> int | None:
+        """Lock the data for a start and return the descriptor; None if a server runs and answers.
+
+        Waits for a server that is starting or stopping.
+        """
+        with explained(self.data_dir):
+            descriptor = open_lock(self._lock_path)
+        deadline = time.monotonic() + self.start_seconds
+        with contextlib.ExitStack() as otherwise:
+            otherwise.callback(os.close, descriptor)
+            while not take(descriptor):
+                state = self._state()
+                if state and state.pid and self._lasts(state) and self._answers(state):
+                    return None
+                if time.monotonic() > deadline:
+                    raise ServerFailed(
+                        f"Another embedded {self.name} holds {self._lock_path}, and did not answer within "
+                        f"{self.start_seconds:.0f} s. See {self.log_path}, and end it."
+                    )
+                time.sleep(POLL_SECONDS)
+            otherwise.pop_all()
+            return descriptor
+
+    def _lasts(self, state: ServerState) -> bool:
+        """Return whether the server will keep running: one whose starter has ended gets a signal to end."""
+        return exists(state.started_by) or not ENDS_WITH_STARTER
+
+    def _launch(self, lock: int) -> None:
+        launch = self._prepare()
+        self.stop()  # collects an earlier process that another process has ended
+        state = replace(launch.state, started_by=os.getpid())
+        self._publish(state)
+        log = self._open_log()
+        try:
+            self._child = spawn(
+                launch.command,
+                directory=launch.directory,
+                account=launch.account,
+                config=launch.config,
+                log=log,
+                keep_open=lock,
+                death_signal=self.stop_signals[0],
+            )
+            self._wait_until(lambda: self._answers(state))
+            self._complete()
+            self._publish(replace(state, pid=self._child.pid))
+        except (OSError, subprocess.SubprocessError) as error:
+            self.stop()
+            raise self._failure(f"{launch.command[0]} cannot be run: {error}") from error
+        except BaseException:
+            self.stop()
+            raise
+        finally:
+            os.close(log)
+
+    def _open_log(self) -> int:
+        with explained(self.data_dir):
+            self.rotate_log()
+            log = open_private(self.log_path, os.O_WRONLY | os.O_APPEND)
+        self._log_start = os.fstat(log).st_size
+        return log
+
+    def _wait_until(self, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self.start_seconds
+        while not ready():
+            if not self.is_ours:
+                raise self._failure("it ended while it started")
+            if time.monotonic() > deadline:
+                raise self._failure(f"it was not ready within {self.start_seconds:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+    def _failure(self, reason: str) -> ServerFailed:
+        """Make the error of a start, with the reason and the log since then."""
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            said = log.read()[-2000:].decode(errors="replace").strip()
+        tail = f"The end of {self.log_path}:\n{said}" if said else f"Its log is {self.log_path}."
+        return ServerFailed(f"The embedded {self.name} did not start: {reason}.\n{tail}")
+
+    def _require_same_port(self) -> None:
+        state = self._state()
+        if self._port and state and (state.port, state.tcp) != (self._port, True):
+            raise ServerFailed(
+                f"The embedded {self.name} of {self.data_dir} runs already (process {state.pid}), but not on "
+                f"port {self._port}. Stop it first, or leave the port out."
+            )

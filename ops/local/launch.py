@@ -1,0 +1,272 @@
+"""Start and stop everything that `backscroll up` runs with one data folder.
+
+Postgres and Redis start at the same time, then the tables are migrated, then all other processes start at once.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pydantic import SecretStr
+from redis import Redis, RedisError
+
+from ops.local import migrate, processes, stack
+from ops.local.choices import Choices, choose_embedder, choose_ports
+from ops.local.embedded.folder import explained, make_folder, write_private
+from ops.local.embedded.lock import is_taken, open_lock, take
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.server import EmbeddedServer
+from ops.local.stack import Running
+from ops.local.supervisor import Supervisor
+from pipeline.store.database import Database
+from schemas.errors import BackscrollError, Permanent, QueueUnavailable, Retryable, SettingsError
+from schemas.settings import Settings
+from workers.queues import QUEUES
+
+# For a worker to finish its task on Ctrl-C; an unfinished one is done after the next start.
+TASK_SECONDS = 3.0
+STOP_SECONDS = 30.0
+READY_SECONDS = 90.0
+SERVER_CHECK_SECONDS = 2.0
+
+Say = Callable[[str], None]
+
+
+class RunsAlready(Retryable):
+    """Another `backscroll up` runs with this data folder."""
+
+
+class StartFailed(Permanent):
+    """A process ended, or did not answer in time, at the start."""
+
+
+class Launched:
+    """The running processes; `settings` are complete, with all URLs, the key, the port and the embedder."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        running: Running,
+        supervisor: Supervisor,
+        servers: list[EmbeddedServer],
+        say: Say,
+    ) -> None:
+        self.settings = settings
+        self.running = running
+        self._supervisor = supervisor
+        self._servers = servers
+        self._say = say
+        self._checked = time.monotonic()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, and meanwhile restart whatever has ended by itself."""
+        self._supervisor.wait(seconds)
+        if time.monotonic() - self._checked > SERVER_CHECK_SECONDS:
+            self._checked = time.monotonic()
+            for server in self._servers:
+                try:
+                    server.rotate_log()
+                except OSError as error:
+                    self._say(f"{server.log_path} was truncated, and what it held is lost: {error}")
+                if not server.is_running():
+                    self._say(f"{server.name} has ended; restarting it. Its log: {server.log_path}")
+                    try:
+                        server.start()
+                    except BackscrollError as error:
+                        self._say(str(error))
+
+
+@contextlib.contextmanager
+def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launched]:
+    """Start everything and wait until it is ready; stop it at the end, within about `STOP_SECONDS`.
+
+    `say` gets a sentence for each start and each later problem. Must be called in the main thread. Raises
+    `RunsAlready`, `DataFolderError`, `PortTaken`, `SettingsError`, `QueueUnavailable`, `StartFailed`, and what the
+    embedded servers and the migrations raise.
+    """
+    with explained(settings.data_dir):
+        is_free = not is_taken(settings.data_dir / stack.LOCK)
+    if is_free:
+        # before the folder is made, in case a port is taken; the holder of the lock has the ports, too
+        settings, choices = choose_ports(settings, choices)
+    make_folder(settings.data_dir)
+    with contextlib.ExitStack() as cleanup:
+        _lock(settings.data_dir, cleanup)
+        settings, choices = choose_ports(settings, choices)
+        key = settings.api_key or SecretStr(_kept_secret(settings.data_dir / "api-key"))
+        settings = settings.model_copy(update={"api_key": key})
+        settings, servers = _start_servers(settings, cleanup, say)
+        settings = _prepare_tables(settings, choices, say)
+        _require_redis(settings)
+
+        logs = settings.data_dir / "logs"
+        with explained(settings.data_dir):
+            logs.mkdir(mode=0o700, exist_ok=True)
+        supervisor = Supervisor(processes.environment(settings), logs, say)
+        cleanup.callback(supervisor.stop, STOP_SECONDS)
+        running = _running(settings, choices)
+        began = time.monotonic()
+        _start_children(supervisor, settings, choices, running)
+        _await(supervisor, f"{running.api_url}/readyz", "The HTTP API", logs / "api.log")
+        say(f"workers of {', '.join(QUEUES)}, and the clock")
+        say(f"HTTP API at {running.api_url} [{time.monotonic() - began:.1f} s]")
+        stack.publish(settings.data_dir, running)
+        cleanup.callback(stack.withdraw, settings.data_dir)
+        yield Launched(settings, running, supervisor, servers, say)
+
+
+def _lock(data_dir: Path, cleanup: contextlib.ExitStack) -> None:
+    with explained(data_dir):
+        lock = open_lock(data_dir / stack.LOCK)
+    cleanup.callback(os.close, lock)
+    if take(lock):
+        # a killed run may have left it
+        stack.withdraw(data_dir)
+        return
+    other = stack.running(data_dir)
+    which = f"process {other.pid}, HTTP API {other.api_url}" if other else "it is just starting or stopping"
+    how = f"`kill {other.pid}` or Ctrl-C in its terminal" if other else "Ctrl-C in its terminal"
+    raise RunsAlready(
+        f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it with "
+        f"{how}, or name another folder with --data-dir."
+    )
+
+
+def _start_servers(
+    settings: Settings, cleanup: contextlib.ExitStack, say: Say
+) -> tuple[Settings, list[EmbeddedServer]]:
+    """Start the servers without a URL in the settings; returns the settings with all URLs."""
+    postgres, redis = EmbeddedPostgres(settings.data_dir), EmbeddedRedis(settings.data_dir)
+    servers: list[EmbeddedServer] = []
+    if settings.database_url is None:
+        servers.append(postgres)
+    elif settings.maintenance_database_url is None:
+        raise SettingsError(
+            "BACKSCROLL_DATABASE_URL is set and BACKSCROLL_MAINTENANCE_DATABASE_URL is not: workers claim "
+            "jobs as that role (`backscroll db roles` makes both)"
+        )
+    if settings.redis_url is None:
+        servers.append(redis)
+
+    def start(server: EmbeddedServer) -> str:
+        began = time.monotonic()
+        server.start()
+        return f"{server.name.capitalize()} [{time.monotonic() - began:.1f} s]"
+
+    for server in servers:
+        cleanup.callback(server.stop)
+    if servers:
+        with ThreadPoolExecutor(len(servers)) as pool:
+            for started in pool.map(start, servers):
+                say(started)
+    urls: dict[str, str] = {}
+    if postgres in servers:
+        urls |= {
+            "database_url": postgres.dsn("app"),
+            "maintenance_database_url": postgres.dsn("maintenance"),
+            "owner_database_url": postgres.dsn("owner"),
+        }
+    if redis in servers:
+        urls["redis_url"] = redis.url
+    return settings.model_copy(update={name: SecretStr(url) for name, url in urls.items()}), servers
+
+
+def _require_redis(settings: Settings) -> None:
+    """Raise `QueueUnavailable` if Redis does not answer: the HTTP API would never be ready."""
+    assert settings.redis_url is not None  # noqa: S101 - set or started by now
+    url = settings.redis_url.get_secret_value()
+    try:
+        with Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
+            client.ping()
+    except (RedisError, ValueError) as error:
+        raise QueueUnavailable(
+            f"Redis cannot be reached ({error}). Start it, set BACKSCROLL_REDIS_URL to where it is, or leave "
+            "that out to use the embedded one."
+        ) from error
+
+
+def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
+    """Migrate the tables and choose the embedder; returns the settings with it."""
+    began = time.monotonic()
+    owner = settings.owner_database_url
+    if owner is None:
+        settings = choose_embedder(settings, choices, active=None)
+        database = Database.from_settings(settings)
+        try:
+            database.check()
+        finally:
+            database.close()
+        return settings
+    before = migrate.state(owner.get_secret_value())
+    active = next((name for name, status in before.spaces if status == "active"), None)
+    settings = choose_embedder(settings, choices, active)
+    after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings))
+    done = f"tables at migration {after.newest}" if before.found else "tables created"
+    say(f"{done}, embeddings by {settings.embedding_provider} [{time.monotonic() - began:.1f} s]")
+    return settings
+
+
+def _running(settings: Settings, choices: Choices) -> Running:
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - only compared
+    with_flower = choices.flower_port is not None
+
+    def plain(url: SecretStr | None) -> str:
+        return url.get_secret_value() if url else ""
+
+    return Running(
+        pid=os.getpid(),
+        api_url=f"http://{host}:{settings.port}",
+        api_key=plain(settings.api_key),
+        database_url=plain(settings.database_url),
+        maintenance_database_url=plain(settings.maintenance_database_url),
+        owner_database_url=plain(settings.owner_database_url),
+        redis_url=plain(settings.redis_url),
+        tenant=settings.tenant,
+        embedding_provider=settings.embedding_provider,
+        embedding_model=settings.embedding_model,
+        flower_url=f"http://127.0.0.1:{choices.flower_port}" if with_flower else None,
+        flower_password=_kept_secret(settings.data_dir / "flower-password") if with_flower else None,
+    )
+
+
+def _start_children(supervisor: Supervisor, settings: Settings, choices: Choices, running: Running) -> None:
+    # embed first: its model loads while the others start
+    for name in sorted(QUEUES, key=lambda name: name != "embed"):
+        supervisor.start(f"worker-{name}", processes.worker_command([name], shutdown_seconds=TASK_SECONDS))
+    supervisor.start("api", processes.api_command(settings))
+    supervisor.start("beat", processes.beat_command(settings.data_dir))
+    if choices.flower_port is not None:
+        # in the environment: arguments are visible to every user of the machine
+        secret = {"FLOWER_BASIC_AUTH": f"backscroll:{running.flower_password}"}
+        supervisor.start("flower", processes.flower_command(choices.flower_port), secret)
+
+
+def _await(supervisor: Supervisor, url: str, what: str, log: Path) -> None:
+    """Wait until the URL answers 200. Raises `StartFailed`."""
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own http URL
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if supervisor.failed_twice(log.stem) or time.monotonic() > deadline:
+                tail = log.read_text(errors="replace")[-1500:].strip() if log.exists() else ""
+                raise StartFailed(
+                    f"{what} does not answer at {url} ({error}). The end of {log}:\n{tail}"
+                ) from error
+        supervisor.wait(0.1)
+
+
+def _kept_secret(path: Path) -> str:
+    """Read a secret, made at random the first time."""
+    with explained(path.parent):
+        if not path.exists():
+            write_private(path, secrets.token_urlsafe(24))
+        return path.read_text(encoding="utf-8").strip()

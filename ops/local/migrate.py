@@ -1,0 +1,159 @@
+"""Migrate a database's tables, as their owner, and register its embedding space.
+
+The migrations are found in the installed package, so this works from a wheel as from a checkout.
+"""
+
+import importlib
+import importlib.resources
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from alembic import command
+from alembic.config import Config
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, pool, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+
+from migrations import patience
+from pipeline.clients.factory import make_embedder
+from pipeline.store import spaces, vectors
+from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
+
+# SQLSTATE query_canceled: by a timeout, or by an operator.
+_CANCELED = "57014"
+# The revision that creates the vector tables if pgvector is installed.
+VECTORS_MODULE = "migrations.versions.0002_vectors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseState:
+    """The migration, vectors and embedding spaces of a database."""
+
+    # the migration of the tables, or None without tables
+    found: str | None
+    # the newest migration of this program
+    newest: str
+    # pgvector's version in this database, or None
+    pgvector: str | None
+    vector_tables: bool
+    # names of the embedding spaces with their status
+    spaces: tuple[tuple[str, str], ...] = ()
+
+
+def config(owner_url: str) -> Config:
+    """Make Alembic's configuration, with the migrations of the installed package."""
+    made = Config()
+    made.set_main_option("script_location", str(importlib.resources.files("migrations")).replace("%", "%%"))
+    made.attributes["url"] = _driver(owner_url)
+    return made
+
+
+def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
+    """Apply the missing migrations, create the vector tables once pgvector is there, and register the space, if any.
+
+    Does nothing if nothing is missing. May run while workers and the HTTP API run, and twice at once: the second waits
+    for the first. Raises `DatabaseUnavailable`, also if a table stays locked, `Retryable` if a statement takes too
+    long, and `SchemaOutdated` if the database is newer than this program.
+    """
+    before = state(owner_url)
+    if before.found != before.newest:
+        _require_known(before)
+        with _explained():
+            command.upgrade(config(owner_url), "head")
+    with _connected(owner_url) as engine, engine.connect() as connection, patience.alone(connection):
+        if before.pgvector:
+            patience.persistently(connection, lambda: _make_vector_tables(connection))
+        if space is not None:
+            spaces.register(connection, space)
+            connection.commit()
+    return state(owner_url)
+
+
+def _make_vector_tables(connection: Connection) -> None:
+    """Create them if they are missing; pgvector is installed."""
+    with connection.begin():
+        if not vectors.exist(connection):
+            with Operations.context(MigrationContext.configure(connection)):
+                importlib.import_module(VECTORS_MODULE).create_tables()
+
+
+def reset(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
+    """Drop all our tables with everything in them, and create them again. Raises as `upgrade` does."""
+    _require_known(state(owner_url))
+    with _explained():
+        command.downgrade(config(owner_url), "base")
+    return upgrade(owner_url, space)
+
+
+def state(owner_url: str) -> DatabaseState:
+    """Read the state of the database. Raises `DatabaseUnavailable`."""
+    newest = ScriptDirectory.from_config(config(owner_url)).get_current_head()
+    with _connected(owner_url) as engine, engine.begin() as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+        pgvector = connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))
+        return DatabaseState(
+            found=found,
+            newest=newest or "",
+            pgvector=pgvector,
+            vector_tables=vectors.exist(connection),
+            spaces=_spaces(connection) if found else (),
+        )
+
+
+def revisions() -> list[str]:
+    """List all migrations that this program knows, the newest first."""
+    script = ScriptDirectory.from_config(config("postgresql://unused"))
+    return [each.revision for each in script.walk_revisions()]
+
+
+def configured_space(settings: Settings) -> EmbeddingSpace:
+    """Find the space of the settings' embedder; loads no model. Raises `SettingsError`."""
+    return make_embedder(settings).space
+
+
+def _spaces(connection: Connection) -> tuple[tuple[str, str], ...]:
+    if connection.scalar(text("SELECT to_regclass('embedding_spaces')")) is None:
+        return ()
+    rows = connection.execute(text("SELECT name, status FROM embedding_spaces ORDER BY id"))
+    return tuple((name, status) for name, status in rows)
+
+
+def _require_known(found: DatabaseState) -> None:
+    if found.found and found.found not in revisions():
+        raise SchemaOutdated(
+            f"the database is at migration {found.found}, which this program (up to {found.newest}) does not "
+            "know: update the program"
+        )
+
+
+@contextmanager
+def _connected(owner_url: str) -> Iterator[Engine]:
+    engine = create_engine(_driver(owner_url), poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
+    try:
+        with _explained():
+            yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        reason = (str(error.orig).strip().splitlines() or [""])[0]
+        if getattr(error.orig, "sqlstate", None) == _CANCELED:
+            raise Retryable(
+                f"Postgres canceled a statement: {reason}. What was migrated until now is kept: "
+                "raise statement_timeout if the server or the role sets one, and try again"
+            ) from error
+        raise DatabaseUnavailable(f"Postgres cannot be reached, or refuses the login: {reason}") from error
+
+
+def _driver(url: str) -> str:
+    return "postgresql+psycopg://" + url.partition("://")[2]

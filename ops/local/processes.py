@@ -1,0 +1,100 @@
+"""The command lines and the environment of Backscroll's processes.
+
+`backscroll up` starts all of them as children; `backscroll worker`, `beat` and `api` become one of them.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from schemas.settings import PREFIX, Settings
+from workers import queues
+
+# -P: the working directory may hold packages of the same names as ours.
+PYTHON = (sys.executable, "-P", "-m")
+ROOT = Path(__file__).parents[2]
+
+# By default, so that storing messages and answering do not wait for one another's interpreter.
+API_PROCESSES = 2
+
+# Settings that are passed to children, besides the environment that they inherit.
+PASSED = (
+    "database_url",
+    "maintenance_database_url",
+    "redis_url",
+    "api_key",
+    "data_dir",
+    "host",
+    "port",
+    "tenant",
+    "embedding_provider",
+    "embedding_model",
+    "summarize_debounce_seconds",
+    "settle_seconds",
+    "sweep_seconds",
+)
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """Make the environment in which a process finds these settings, without the roles of owner and backup."""
+    passed = {}
+    for name in PASSED:
+        value = getattr(settings, name)
+        if value is not None:
+            passed[PREFIX + name.upper()] = (
+                value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+            )
+    hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL"}
+    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
+    return inherited | passed | {"REMAP_SIGTERM": "SIGQUIT"}
+
+
+def worker_command(
+    names: list[str], *, concurrency: int | None = None, shutdown_seconds: float | None = None
+) -> list[str]:
+    """Make the command of a Celery worker of these queues.
+
+    `concurrency` replaces the queues' own; `shutdown_seconds`, the time to finish tasks, that of the application.
+    """
+    chosen = [queues.QUEUES[name] for name in names]
+    arguments = queues.worker_arguments(chosen)
+    if concurrency is not None:
+        arguments[arguments.index("--concurrency") + 1] = str(concurrency)
+    overrides = []
+    if chosen[0].spawn:
+        overrides += ["worker.pool_start_method=spawn"]
+    if shutdown_seconds is not None:
+        overrides += [f"worker.soft_shutdown_timeout={shutdown_seconds}"]
+    return _celery(*arguments, *(["--", *overrides] if overrides else []))
+
+
+def beat_command(directory: Path) -> list[str]:
+    """Make the command of Celery's clock, with its schedule file in the directory."""
+    return _celery("beat", "--schedule", str(directory / "beat-schedule"), "--pidfile", "")
+
+
+def api_command(settings: Settings) -> list[str]:
+    """Make the command of the HTTP API, with host, port and processes of the settings."""
+    processes = settings.web_processes or min(API_PROCESSES, cores())
+    where = ("--host", settings.host, "--port", str(settings.port))
+    return [*PYTHON, "workers.api", *where, "--processes", str(processes)]
+
+
+def cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def flower_command(port: int) -> list[str]:
+    """Make the command of Flower on the loopback address; FLOWER_BASIC_AUTH in the environment is its password."""
+    return _celery("flower", "--address=127.0.0.1", f"--port={port}")
+
+
+def _celery(*arguments: str) -> list[str]:
+    # quiet: no banner before the log's JSON lines
+    return [*PYTHON, "workers", "--quiet", "-A", "workers.app", *arguments]

@@ -1,0 +1,1 @@
+"""The files, folders and zips that people import."""

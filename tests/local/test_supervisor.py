@@ -1,0 +1,136 @@
+"""Children are started again when they end, and never outlive who started them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ops.local import supervisor
+from ops.local.embedded import logfile
+from ops.local.supervisor import Supervisor
+from tests.ops.running import until
+
+# ignores TERM, and has a child of its own
+STUBBORN = (
+    "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)']).pid, flush=True);"
+    "time.sleep(99)"
+)
+
+
+def test_a_child_that_ends_is_started_again_later_and_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_RESTART_SECONDS", 0.05)
+    said: list[str] = []
+    family = Supervisor(os.environ, tmp_path, said.append)
+    family.start("short", [sys.executable, "-c", "print('hello'); raise SystemExit(3)"])
+    try:
+        until(lambda: (family.wait(0.05), family.failed_twice("short"))[1], "it failed twice", seconds=20)
+    finally:
+        family.stop(1)
+    assert "short ended with code 3" in said[0]
+    assert str(tmp_path / "short.log") in said[0]
+    assert (tmp_path / "short.log").read_text().count("hello") >= 2
+    assert (tmp_path / "short.log").stat().st_mode & 0o077 == 0
+
+
+def test_a_child_that_fails_for_a_day_is_still_started_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    family = Supervisor(os.environ, tmp_path, said.append)
+    family.start("short", [sys.executable, "-c", "raise SystemExit(3)"])
+    try:
+        # Given a child that has failed as often as in a day
+        child = family.children[0]
+        child.failures = 2500
+        until(lambda: (family.tend(), said)[1], "it was noticed", seconds=20)
+        assert child.failures == 2501
+        assert f"restarting it in {supervisor.LAST_RESTART_SECONDS:.0f} s" in said[0]
+    finally:
+        family.stop(1)
+
+
+def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a child that writes numbered lines, three times as many as its log may hold, and lives on
+    limit, lines = 20_000, 6_000
+    monkeypatch.setattr(logfile, "LIMIT_BYTES", limit)
+    program = (
+        "import time\n"
+        f"for n in range({lines}):\n"
+        "    print(f'{n:09}', flush=True)\n"
+        "    n % 100 or time.sleep(0.05)\n"
+        "time.sleep(99)"
+    )
+    family = Supervisor(os.environ, tmp_path, lambda _: None)
+    log = tmp_path / "talkative.log"
+    family.start("talkative", [sys.executable, "-c", program])
+    sizes, seen = [], set()
+
+    def look() -> bool:
+        family.tend()
+        sizes.append(log.stat().st_size)
+        for file in (log.with_suffix(".log.1"), log):
+            if file.exists():
+                seen.update(re.findall(r"^\d{9}$", file.read_text(), re.MULTILINE))
+        return f"{lines - 1:09}" in seen
+
+    try:
+        until(look, "it has written everything", seconds=60)
+        assert family.children[0].process is not None
+        assert family.children[0].process.poll() is None
+    finally:
+        family.stop(1)
+    assert family.children == []
+    # Then both files are bounded, private, and hardly a line is missing
+    kept = log.with_suffix(".log.1")
+    assert max(sizes) < 2 * limit
+    assert kept.stat().st_size <= 2 * limit
+    assert kept.stat().st_mode & 0o077 == 0
+    assert len(seen) > 0.99 * lines
+
+
+def test_a_log_that_cannot_be_kept_is_cut_off_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "LIMIT_BYTES", 50)
+    log = tmp_path / "some.log"
+    log.write_bytes(b"x" * 100)
+    log.with_suffix(".log.1").mkdir()
+    with pytest.raises(IsADirectoryError):
+        logfile.rotate(log)
+    assert log.stat().st_size == 0
+
+
+def test_stopping_ends_even_what_ignores_it_with_its_own_children(tmp_path: Path) -> None:
+    family = Supervisor(os.environ, tmp_path, lambda _: None)
+    family.start("stubborn", [sys.executable, "-c", STUBBORN])
+    log = tmp_path / "stubborn.log"
+    until(lambda: log.read_text().endswith("\n"), "it runs", seconds=20)
+    grandchild = psutil.Process(int(log.read_text()))
+    family.stop(0.2)
+    assert not psutil.wait_procs([grandchild], timeout=5)[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of their parent's death")
+def test_no_child_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, time; from pathlib import Path; from ops.local.supervisor import Supervisor;"
+        "family = Supervisor(os.environ, Path(sys.argv[1]), print);"
+        "family.start('child', [sys.executable, '-c', 'import time; time.sleep(99)']);"
+        "print(family.children[0].process.pid, flush=True); time.sleep(99)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
+    assert not psutil.wait_procs([child], timeout=5)[1]
