@@ -1,7 +1,36 @@
-"""What work there is, by the names that commands, queues and the database share."""
+"""Kinds of background jobs: the one list that queues, commands, the store and erasure read."""
 
-KINDS = ("ingest", "embed", "summarize", "backfill", "forget")
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of job; `str` of it is its name, as the database, queues and commands have it."""
+
+    name: str
+    # the worker queue that serves it (workers/queues.py)
+    queue: str
+    # an operator may drop it: only what makes something of accepted messages
+    droppable: bool = False
+    # a change of its object discards results in flight, and erasing the object deletes the job
+    fenced_by_change: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+INGEST = Kind(name="ingest", queue="ingest")
+"""Place a chat's arrivals; its row stays for as long as the chat does, and only an operator revives it."""
+EMBED = Kind(name="embed", queue="embed", droppable=True, fenced_by_change=True)
+SUMMARIZE = Kind(name="summarize", queue="summarize", droppable=True, fenced_by_change=True)
+BACKFILL = Kind(name="backfill", queue="backfill", droppable=True)
+FORGET = Kind(name="forget", queue="backfill")
+
+KINDS = {kind.name: kind for kind in (INGEST, EMBED, SUMMARIZE, BACKFILL, FORGET)}
+FENCED_BY_CHANGE = [kind for kind in KINDS.values() if kind.fenced_by_change]
+DROPPABLE = frozenset(kind.name for kind in KINDS.values() if kind.droppable)
+
 ARRIVAL = "arrival"
-"""A message that stands aside as it could not be placed."""
+"""A quarantined message, which could not be placed: a dead letter, no job."""
 PAYLOAD = "payload"
-"""What a bot queued and nobody could accept."""
+"""A queued payload that could not be accepted: a dead letter, no job."""

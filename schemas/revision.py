@@ -1,4 +1,4 @@
 """Which migration this program needs."""
 
-REVISION = "0015"
+REVISION = "0001"
 """A test holds it to the newest one in `migrations/versions`."""

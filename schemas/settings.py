@@ -107,7 +107,6 @@ class Settings(BaseSettings):
     embedding_model: str | None = Field(
         None, validation_alias=_named("EMBEDDING_MODEL", "VECTOR_EMBEDDING_MODEL")
     )
-    embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 12
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
     # a cross-encoder that reads the best candidates once more; none: off
@@ -138,7 +137,7 @@ class Settings(BaseSettings):
 
     sweep_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 5
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 120
-    work_max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    job_max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
     # how long after its last change a closed session is summarized
     summarize_debounce_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5
     # how long after the last imported message a chat's sessions are summarized

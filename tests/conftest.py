@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from textwrap import dedent, indent
 
 import psycopg
 import pytest
@@ -25,6 +26,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.store import spaces
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
+from schemas.revision import REVISION
 from schemas.settings import Settings
 
 CHECKOUT = Path(__file__).parents[1]
@@ -46,6 +48,38 @@ def alembic_config(owner_url: str) -> Config:
     """Alembic on this checkout's migrations and the given database."""
     config = Config(toml_file=str(CHECKOUT / "pyproject.toml"))
     config.attributes["url"] = owner_url.replace("postgresql://", "postgresql+psycopg://")
+    return config
+
+
+NEXT = f"{int(REVISION) + 1:04}"
+_NEXT_MIGRATION = """
+from alembic import op
+
+from migrations.concurrently import build, concurrently
+
+revision = "{next}"
+down_revision = "{newest}"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+{upgrade}
+
+
+def downgrade() -> None:
+{downgrade}
+"""
+
+
+def next_release(owner_url: str, folder: Path, upgrade: str, downgrade: str = "pass") -> Config:
+    """Alembic on a copy of the migrations with one more, of revision `NEXT`, that does this."""
+    shutil.copytree(CHECKOUT / "migrations", folder)
+    steps = {"upgrade": indent(dedent(upgrade), "    "), "downgrade": indent(dedent(downgrade), "    ")}
+    source = _NEXT_MIGRATION.format(next=NEXT, newest=REVISION, **steps)
+    (folder / "versions" / f"{NEXT}_next.py").write_text(source)
+    config = alembic_config(owner_url)
+    config.set_main_option("script_location", str(folder))
     return config
 
 

@@ -93,7 +93,7 @@ def test_what_an_import_brings_is_placed_after_what_people_say_now(database: Dat
             row = connection.execute(
                 text("""
                     SELECT w.priority, max(a.priority), w.lane = hashtext(w.key) & 32767
-                    FROM work w JOIN arrivals a ON a.chat_id = w.key
+                    FROM jobs w JOIN arrivals a ON a.chat_id = w.key
                     WHERE w.kind = 'ingest' AND w.key = :chat GROUP BY w.priority, w.lane, w.key
                 """),
                 {"chat": chat},
@@ -224,12 +224,12 @@ def test_a_session_is_closed_by_a_message_that_is_there_already(database: Databa
     said = message(0, session_key="task")
     ingest.accept(database, TENANT, CHAT, [said])
     with database.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM work"))
+        connection.execute(text("DELETE FROM jobs"))
     again = said.model_copy(update={"closes_session": True})
     accepted = ingest.accept(database, TENANT, CHAT, [again])
     assert (accepted.new, accepted.duplicates) == (0, 1)
     with database.tenant(TENANT) as connection:
-        assert connection.execute(text("SELECT kind, key FROM work")).all() == [("ingest", CHAT.chat_id)]
+        assert connection.execute(text("SELECT kind, key FROM jobs")).all() == [("ingest", CHAT.chat_id)]
         # and only what was stored is counted
         assert connection.execute(text("SELECT sum(value) FROM daily_counters")).scalar_one() == 1
 

@@ -141,7 +141,7 @@ def test_an_edit_sent_again_does_nothing(remembered: Database, rules: Rules, pol
     revision = rows(remembered, "SELECT revision FROM conversation_sessions")
     assert edit(remembered, rules, "m4", "Carlota it is", 60).outcome == "unchanged"
     assert rows(remembered, "SELECT revision FROM conversation_sessions") == revision
-    assert rows(remembered, "SELECT count(*) FROM work WHERE due_at IS NOT NULL") == [(0,)]
+    assert rows(remembered, "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL") == [(0,)]
 
 
 def test_an_edit_from_a_clock_that_runs_ahead_does_not_win_for_ever(
@@ -243,7 +243,7 @@ def test_deleting_twice_is_deleting_once(remembered: Database, rules: Rules, pol
     delete(remembered, rules, "m4")
     work(remembered, rules, policy)
     assert delete(remembered, rules, "m4").follows == frozenset()
-    assert rows(remembered, "SELECT count(*) FROM work WHERE due_at IS NOT NULL") == [(0,)]
+    assert rows(remembered, "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL") == [(0,)]
 
 
 def test_a_deletion_splits_the_session_that_the_message_held_together(
@@ -264,7 +264,7 @@ def test_a_session_whose_last_message_is_deleted_goes(
     work(database, rules, policy)
     delete(database, rules, "alone")
     assert rows(database, "SELECT message_count FROM conversation_sessions") == [(5,)]
-    assert rows(database, "SELECT count(*) FROM work WHERE key LIKE 'session:2'") == [(0,)]
+    assert rows(database, "SELECT count(*) FROM jobs WHERE key LIKE 'session:2'") == [(0,)]
 
 
 def test_a_message_deleted_before_it_comes_never_comes(

@@ -14,7 +14,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim, Policy
-from pipeline.store import jobs
+from pipeline.store import claims, jobs
 from pipeline.store.claims import Claimed, Turn, claim
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -22,7 +22,7 @@ from tests.conftest import TENANT, message
 from tests.test_ledger import done, failing, owe, pass_time, row, rows
 
 FILL = """
-    INSERT INTO work (tenant_id, kind, key, lane, priority, due_at)
+    INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at)
     SELECT %(tenant)s || t, 'embed', 'message:' || n, n %% %(lanes)s, %(priority)s,
         now() + make_interval(secs => %(delay)s)
     FROM generate_series(1, %(tenants)s) t CROSS JOIN generate_series(1, %(rows)s) n
@@ -58,7 +58,7 @@ def fill(
         "INSERT INTO tenants (tenant_id) SELECT %(tenant)s || n FROM generate_series(1, %(tenants)s) n", given
     )
     superuser.execute(FILL, given)
-    superuser.execute("VACUUM ANALYZE work")
+    superuser.execute("VACUUM ANALYZE jobs")
 
 
 def take(connection: Connection, batch: int = 32, after: Turn | None = None) -> Claimed:
@@ -71,11 +71,11 @@ def claimed(database: Database, batch: int = 32, after: Turn | None = None) -> C
 
 
 def looked_at(connection: Connection) -> int:
-    """How many rows of `work` this transaction has read so far."""
+    """How many rows of `jobs` this transaction has read so far."""
     found = connection.scalar(
         text("""
             SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
-            WHERE relname = 'work'
+            WHERE relname = 'jobs'
         """)
     )
     return int(found or 0)
@@ -87,7 +87,7 @@ def test_a_claim_reads_no_more_rows_when_thirty_thousand_are_owed(
 ) -> None:
     read = []
     for tenant, owed in (("many", 10_000), ("more", 30_000)):
-        superuser.execute("TRUNCATE work")
+        superuser.execute("TRUNCATE jobs")
         fill(superuser, tenant, owed)
         with database.maintenance() as connection:
             assert len(take(connection, batch).rows) == batch
@@ -103,7 +103,7 @@ def test_a_claim_that_was_planned_when_little_was_owed_reads_no_more_after_a_flo
     fill(superuser, "few", 20)
     for _ in range(20):
         claimed(database, batch=1)
-    superuser.execute("VACUUM ANALYZE work")
+    superuser.execute("VACUUM ANALYZE jobs")
     for _ in range(8):
         claimed(database, batch=1)
     # When a flood comes, before the planner's statistics know of it
@@ -125,7 +125,7 @@ def test_a_claim_among_many_tenants_locks_what_it_takes_and_another_takes_as_muc
         mine = take(first)
         # When others look while it is not committed
         free = superuser.execute(
-            "SELECT count(*) FROM (SELECT FROM work FOR UPDATE SKIP LOCKED) free"
+            "SELECT count(*) FROM (SELECT FROM jobs FOR UPDATE SKIP LOCKED) free"
         ).fetchone()
         yours = claimed(database)
     # Then all but its batch was free, and a second claim was full
@@ -158,7 +158,7 @@ def test_what_is_due_and_locked_by_others_is_looked_for_again(
 ) -> None:
     fill(superuser, "tenant", rows=3)
     with database.maintenance() as connection:
-        connection.execute(text("SELECT FROM work FOR UPDATE"))
+        connection.execute(text("SELECT FROM jobs FOR UPDATE"))
         found = claimed(database)
     assert (len(found.rows), found.more) == (0, True)
     assert claimed(database).more is False
@@ -245,7 +245,7 @@ def test_the_sweep_counts_no_more_than_matters(database: Database, superuser: ps
     fill(superuser, "tenant", rows=5000)
     fill(superuser, "later", rows=5000, delay=3600)
     with database.maintenance() as connection:
-        assert jobs.due_by_kind(connection, 100) == {"embed": 100}
+        assert claims.due_by_kind(connection, 100) == {"embed": 100}
         assert looked_at(connection) < 1000
 
 
@@ -342,7 +342,7 @@ def test_work_whose_workers_died_is_not_given_up_when_something_newer_is_wanted(
     owe(database, "session:1")
     pass_time(database)
     with database.maintenance() as connection:
-        assert jobs.bury_exhausted(connection, max_attempts=1) == 2
+        assert claims.bury_exhausted(connection, max_attempts=1) == 2
     assert (row(database, "session:1")["dead_at"], row(database, "session:1")["due"]) == (None, True)
     assert row(database, "session:2")["dead_at"] is not None
 

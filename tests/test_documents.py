@@ -136,7 +136,7 @@ def test_a_new_version_takes_the_place_of_the_old_and_what_stayed_keeps_its_vect
     assert contents(asked_in) == ["Nothing is known any more."]
     with asked_in.tenant(TENANT) as connection:
         owed = connection.scalar(
-            text("SELECT count(*) FROM work WHERE kind = 'embed' AND key LIKE 'memory:%'")
+            text("SELECT count(*) FROM jobs WHERE kind = 'embed' AND key LIKE 'memory:%'")
         )
     assert owed == 1
 

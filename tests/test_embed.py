@@ -113,7 +113,7 @@ def test_a_text_that_is_too_long_for_the_model_is_embedded_by_its_beginning_and_
     embed_once(database, model, policy)
     assert len(embedded(database)) == 8
     assert [len(call[0]) for call in model.calls if len(call[0]) == embed.SHORTENED_CHARS] == [1000]
-    assert rows(database, "SELECT count(*) FROM work WHERE dead_at IS NOT NULL") == [(0,)]
+    assert rows(database, "SELECT count(*) FROM jobs WHERE dead_at IS NOT NULL") == [(0,)]
 
 
 @pytest.mark.parametrize("error", [ProviderUnavailable("no answer"), ProviderFailed("it answers 500")])
@@ -127,7 +127,7 @@ def test_an_outage_costs_two_calls_and_no_attempts(
     assert len(model.calls) <= 2
     found = rows(
         database,
-        "SELECT max(attempts), count(due_at), count(dead_at), min(last_error) FROM work WHERE kind = 'embed'",
+        "SELECT max(attempts), count(due_at), count(dead_at), min(last_error) FROM jobs WHERE kind = 'embed'",
     )
     assert [row[:3] for row in found] == [(0, 40, 0)]
     assert str(found[0][3]).startswith("ProviderUnavailable: ")
@@ -146,7 +146,7 @@ def test_an_outage_that_begins_while_a_bad_text_is_looked_for_condemns_nobody(
 
     model.fail = break_down
     embed_once(database, model, policy)
-    assert rows(database, "SELECT max(attempts), count(dead_at) FROM work WHERE kind = 'embed'") == [(0, 0)]
+    assert rows(database, "SELECT max(attempts), count(dead_at) FROM jobs WHERE kind = 'embed'") == [(0, 0)]
 
 
 def test_texts_reach_the_model_in_full_batches_of_like_length(
@@ -191,13 +191,13 @@ def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is
     first = embed_once(database, DeterministicEmbedder(), policy)
     assert first.follows == {"embed"}
     assert len(embedded(database)) == 4
-    due = "SELECT count(*), max(attempts) FROM work WHERE kind = 'embed' AND due_at <= now() AND claimed IS NULL"
+    due = "SELECT count(*), max(attempts) FROM jobs WHERE kind = 'embed' AND due_at <= now() AND claimed IS NULL"
     assert rows(database, due) == [(6, 0)]
     # and it is done in the next turns
     assert embed_once(database, DeterministicEmbedder(), policy).claimed == 6
     assert embed_once(database, DeterministicEmbedder(), policy).claimed == 2
     assert len(embedded(database)) == 10
-    assert rows(database, "SELECT count(*) FROM work WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
+    assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
 
 
 def test_messages_of_one_text_are_given_up_together(database: Database, rules: Rules, policy: Policy) -> None:
@@ -235,7 +235,7 @@ def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(
     assert rows(database, "SELECT name FROM daily_counters WHERE name = 'embed_failures' AND value > 0") == []
     # the others were not embedded twice
     assert rows(database, "SELECT sum(value) FROM daily_counters WHERE name = 'embedding_writes'") == [(2,)]
-    assert rows(database, "SELECT count(*) FROM work WHERE kind = 'embed'") == [(0,)]
+    assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed'") == [(0,)]
 
 
 def test_a_deletion_that_is_under_way_while_vectors_are_saved_is_waited_for(
@@ -245,7 +245,7 @@ def test_a_deletion_that_is_under_way_while_vectors_are_saved_is_waited_for(
     with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
         rival.execute("DELETE FROM messages WHERE external_id = 'm1'")
         rival.execute(
-            "DELETE FROM work WHERE key = (SELECT 'message:' || id FROM messages WHERE external_id = 'm1')"
+            "DELETE FROM jobs WHERE key = (SELECT 'message:' || id FROM messages WHERE external_id = 'm1')"
         )
         saving = Thread(target=lambda: embed_once(database, DeterministicEmbedder(), policy))
         saving.start()

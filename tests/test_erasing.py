@@ -404,7 +404,7 @@ def test_a_deletion_whose_process_ends_half_way_is_finished_by_a_worker(
         with pytest.raises(Killed):
             edits.delete(talked, TENANT, CHAT.chat_id, "z", rules)
     with talked.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'forget'"))
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
     run(talked, "forget", forget.forgetter(talked, rules), policy)
     assert rows(talked, "SELECT chat_id FROM messages WHERE external_id = 'z'") == [(OTHER.chat_id,)]
 
@@ -413,7 +413,7 @@ def test_a_deletion_that_is_done_leaves_nothing_owed_and_no_receipt(talked: Data
     for external in ("z", "z", "never came"):
         edits.delete(talked, TENANT, CHAT.chat_id, external, rules)
     assert rows(talked, "SELECT count(*) FROM forget_receipts") == [(0,)]
-    assert rows(talked, "SELECT count(*) FROM work WHERE kind = 'forget'") == [(0,)]
+    assert rows(talked, "SELECT count(*) FROM jobs WHERE kind = 'forget'") == [(0,)]
 
 
 def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
@@ -424,7 +424,7 @@ def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
     def slowly(*given: object) -> derived.TakenBack:
         monkeypatch.setattr(derived, "take_back_ahead", ahead)
         with talked.tenant(TENANT) as connection:
-            connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'forget'"))
+            connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
         run(talked, "forget", forget.forgetter(talked, rules), policy)
         return ahead(*given)  # type: ignore[arg-type]
 

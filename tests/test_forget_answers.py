@@ -73,7 +73,7 @@ def asked(database: Database, settings: Settings, rules: Rules, policy: Policy) 
     with database.tenant(TENANT) as connection:
         connection.execute(
             text("""
-                INSERT INTO work (tenant_id, kind, key, last_error)
+                INSERT INTO jobs (tenant_id, kind, key, last_error)
                 SELECT tenant_id, 'embed', key, 'cannot read: zebrafish'
                 FROM (VALUES ('session:1'), ('message:4')) AS known (key) CROSS JOIN tenants
                 UNION ALL

@@ -7,8 +7,8 @@ from sqlalchemy import text
 
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim, Policy
+from pipeline.store import claims, jobs
 from pipeline.store import claims as store_claims
-from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent, ProviderUnavailable
 from tests.conftest import TENANT
@@ -27,7 +27,7 @@ def owe(database: Database, *keys: str, tenant: str = TENANT, kind: str = "embed
 def rows(database: Database, key: str, tenant: str = TENANT) -> list[dict[str, object]]:
     with database.tenant(tenant) as connection:
         found = connection.execute(
-            text("SELECT *, due_at <= now() AS due FROM work WHERE key = :key"), {"key": key}
+            text("SELECT *, due_at <= now() AS due FROM jobs WHERE key = :key"), {"key": key}
         )
         return [dict(each._mapping) for each in found]
 
@@ -40,7 +40,7 @@ def row(database: Database, key: str, tenant: str = TENANT) -> dict[str, object]
 def pass_time(database: Database) -> None:
     """Let every lease and every delay run out."""
     with database.maintenance() as connection:
-        connection.execute(text("UPDATE work SET due_at = now() - interval '1 s' WHERE due_at IS NOT NULL"))
+        connection.execute(text("UPDATE jobs SET due_at = now() - interval '1 s' WHERE due_at IS NOT NULL"))
 
 
 def done(database: Database) -> runner.Handler:
@@ -151,7 +151,7 @@ def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(da
         pass_time(database)
     with database.maintenance() as connection:
         assert not store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
-        assert jobs.bury_exhausted(connection, max_attempts=3) == 1
+        assert claims.bury_exhausted(connection, max_attempts=3) == 1
     assert row(database, "poison")["dead_at"] is not None
 
 

@@ -1,14 +1,12 @@
 """Migrations apply and revert, on an empty and on a filled database, and give the tables that the program knows."""
 
 import re
-import threading
+from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
-from psycopg.errors import InsufficientPrivilege
 from sqlalchemy import Engine, event, text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -19,8 +17,7 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.revision import REVISION
 from schemas.settings import Settings
-from tests.conftest import CHECKOUT, TENANT, alembic_config, message
-from tests.ops.running import until
+from tests.conftest import CHECKOUT, TENANT, alembic_config, message, next_release
 from tests.test_pipeline import place, run, summarizer
 
 # Migrations that write a whole table anew and keep everybody waiting for it, with the reason why they may.
@@ -65,6 +62,14 @@ def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 1
 
 
+BUILDS = """
+op.execute("ALTER TABLE messages ADD COLUMN IF NOT EXISTS mood text")
+with concurrently():
+    build("messages_first", "messages (tenant_id, sender_id)")
+    build("messages_second", "messages (tenant_id, chat_id, sent_at)")
+"""
+
+
 def versions() -> dict[str, str]:
     """The text of each migration by its number."""
     return {path.name[:4]: path.read_text() for path in (CHECKOUT / "migrations/versions").glob("[0-9]*.py")}
@@ -99,24 +104,9 @@ def test_no_migration_writes_a_table_anew(settings: Settings) -> None:
             assert not anew or revision in REWRITES, (revision, anew)
 
 
-def test_whoever_spoke_before_chats_had_members_is_one_of_them(
-    settings: Settings, database: Database
+def test_what_is_built_beside_running_work_may_take_as_long_as_its_table_is_large(
+    settings: Settings, tmp_path: Path
 ) -> None:
-    for tenant in ("one", "two"):
-        talk = [message(n, sender_id=f"{tenant}:{n % 3}") for n in range(6)]
-        bot = message(9, sender_id="bot", role="assistant")
-        accept.accept(database, tenant, ChatIn(chat_id="test:1"), [*talk, bot])
-    config = alembic_config(owner_url(settings))
-    command.downgrade(config, "0004")
-    command.upgrade(config, "head")
-    accept.accept(database, "one", ChatIn(chat_id="test:1"), [message(10, sender_id="one:late")])
-    for tenant, late in (("one", ["one:late"]), ("two", [])):
-        with database.tenant(tenant) as connection:
-            found = connection.scalars(text("SELECT sender_id FROM chat_members ORDER BY 1")).all()
-        assert found == [*(f"{tenant}:{n}" for n in range(3)), *late]
-
-
-def test_what_is_built_beside_running_work_may_take_as_long_as_its_table_is_large(settings: Settings) -> None:
     bounds = set()
 
     def note(connection: Any, _cursor: Any, statement: str, *_: object) -> None:
@@ -125,7 +115,7 @@ def test_what_is_built_beside_running_work_may_take_as_long_as_its_table_is_larg
             with connection.connection.cursor() as asking:
                 bounds.add((kind, asking.execute("SHOW statement_timeout").fetchone()[0]))
 
-    config = alembic_config(owner_url(settings))
+    config = next_release(owner_url(settings), tmp_path / "migrations", BUILDS)
     event.listen(Engine, "before_cursor_execute", note)
     try:
         command.downgrade(config, "base")
@@ -136,65 +126,32 @@ def test_what_is_built_beside_running_work_may_take_as_long_as_its_table_is_larg
 
 
 def test_an_index_that_stands_is_kept_and_one_that_an_interrupted_build_left_is_replaced(
-    settings: Settings, postgres: EmbeddedPostgres, database_name: str
+    settings: Settings, postgres: EmbeddedPostgres, database_name: str, tmp_path: Path
 ) -> None:
-    config = alembic_config(owner_url(settings))
-    command.downgrade(config, "0007")
+    config = next_release(owner_url(settings), tmp_path / "migrations", BUILDS)
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
 
         def indexes() -> dict[str, tuple[int, bool]]:
             rows = superuser.execute(
                 "SELECT relname, oid::bigint, indisvalid FROM pg_class JOIN pg_index ON indexrelid = oid "
-                "WHERE relname IN ('messages_newest', 'messages_keys')"
+                "WHERE relname IN ('messages_first', 'messages_second')"
             )
             return {str(name): (oid, valid) for name, oid, valid in rows}
 
         # Given that building the first was interrupted, the second done
         superuser.execute("SET ROLE backscroll_owner")
-        superuser.execute("CREATE INDEX messages_keys ON messages (tenant_id)")
-        superuser.execute("CREATE INDEX messages_newest ON messages (tenant_id, chat_id, sent_at)")
+        superuser.execute("CREATE INDEX messages_first ON messages (tenant_id)")
+        superuser.execute("CREATE INDEX messages_second ON messages (tenant_id, chat_id, sent_at)")
         superuser.execute("RESET ROLE")
         superuser.execute(
-            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages_keys'::regclass"
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'messages_first'::regclass"
         )
         before = indexes()
-        command.upgrade(config, "0008")
+        command.upgrade(config, "head")
         after = indexes()
-    assert after["messages_newest"] == before["messages_newest"]
-    assert after["messages_keys"][0] != before["messages_keys"][0]
-    assert after["messages_keys"][1]
-
-
-def test_who_spoke_before_is_noted_batch_by_batch_and_holds_nobody_up_meanwhile(
-    settings: Settings, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    # Given more messages than a batch has, by one person and at last by another
-    config = alembic_config(owner_url(settings))
-    command.downgrade(config, "0004")
-    members = "SELECT sender_id FROM chat_members ORDER BY 1"
-    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as watcher:
-        watcher.execute("INSERT INTO tenants (tenant_id) VALUES ('one')")
-        watcher.execute("INSERT INTO chats (tenant_id, chat_id) VALUES ('one', 'test:1')")
-        watcher.execute(
-            "INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, role, content, token_count, sent_at) "
-            "SELECT 'one', 'test:1', n, CASE n WHEN 12000 THEN 'late' ELSE 'early' END, 'user', 'hello', 1, now() "
-            "FROM generate_series(1, 12000) n"
-        )
-        command.upgrade(config, "0005")
-        migration = threading.Thread(target=command.upgrade, args=[config, "0006"])
-        with psycopg.connect(postgres.superuser_dsn(database_name)) as speaker:
-            # When somebody who is just speaking keeps it from its end
-            speaker.execute("INSERT INTO chat_members VALUES ('one', 'test:1', 'late')")
-            migration.start()
-            # Then what it has noted before is there for everybody
-            until(lambda: watcher.execute(members).fetchall() == [("early",)], "a batch is noted", 10)
-        migration.join()
-        assert watcher.execute(members).fetchall() == [("early",), ("late",)]
-        # and the role that did it may no more
-        watcher.execute("SET ROLE backscroll_search")
-        for attempt in ("SELECT sender_id FROM messages", "SELECT sender_id FROM chat_members"):
-            with pytest.raises(InsufficientPrivilege):
-                watcher.execute(attempt)
+    assert after["messages_second"] == before["messages_second"]
+    assert after["messages_first"][0] != before["messages_first"][0]
+    assert after["messages_first"][1]
 
 
 def test_no_index_is_kept_that_row_level_security_keeps_everybody_from(

@@ -118,7 +118,7 @@ def test_a_renamed_chat_keeps_everything_under_its_new_id(
     ]
     # and nothing is owed but what looks whether anything is
     work(remembered, rules, policy)
-    assert rows(remembered, "SELECT kind FROM work WHERE due_at IS NOT NULL") == []
+    assert rows(remembered, "SELECT kind FROM jobs WHERE due_at IS NOT NULL") == []
 
 
 def test_messages_of_one_second_keep_their_order_in_a_renamed_chat(
@@ -253,7 +253,7 @@ def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
 ) -> None:
     with database.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM chats"))
-        connection.execute(text("DELETE FROM work"))
+        connection.execute(text("DELETE FROM jobs"))
         connection.execute(text("DELETE FROM forget_receipts"))
     for chat, said in zip((OLD, NEW), chats, strict=True):
         accept(database, chat, *said)
@@ -362,10 +362,10 @@ def test_forgetting_waits_until_a_chat_is_where_it_goes(
     for _ in chat_moves.steps(database, TENANT, moved.id, OLD.chat_id, NEW.chat_id, rules):
         pass
     with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE work SET due_at = now(), claimed = NULL WHERE kind = 'forget'"))
+        connection.execute(text("UPDATE jobs SET due_at = now(), claimed = NULL WHERE kind = 'forget'"))
     finish(database, rules, policy)
     with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'forget'"))
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'forget'"))
     finish(database, rules, policy)
     assert rows(database, "SELECT count(*) FROM messages") == [(0,)]
     assert accept(database, OLD, *talk(0)).kept_out == 6
@@ -461,10 +461,10 @@ def test_everything_else_goes_on_while_chats_are_merged(
             over.set()
     for each in working:
         each.result()
-    while rows(database, "SELECT 1 FROM work WHERE due_at IS NOT NULL"):
+    while rows(database, "SELECT 1 FROM jobs WHERE due_at IS NOT NULL"):
         # what was put off as somebody else had the chat
         with database.tenant(TENANT) as connection:
-            connection.execute(text("UPDATE work SET due_at = now() WHERE due_at IS NOT NULL"))
+            connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
         finish(database, rules, policy)
         work(database, rules, policy)
     gone = {str(n) for n in range(50, 80)}
@@ -477,4 +477,4 @@ def test_everything_else_goes_on_while_chats_are_merged(
     assert [row[1:4] for row in stored(database, NEW.chat_id)] == [
         row[1:4] for row in expected(unique, rules)
     ]
-    assert rows(database, "SELECT kind, key, last_error FROM work WHERE dead_at IS NOT NULL") == []
+    assert rows(database, "SELECT kind, key, last_error FROM jobs WHERE dead_at IS NOT NULL") == []

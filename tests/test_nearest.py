@@ -4,7 +4,6 @@ import random
 
 import psycopg
 import pytest
-from alembic import command
 from sqlalchemy import NullPool, create_engine, text
 
 from ops.local import migrate
@@ -16,7 +15,7 @@ from pipeline.store.scope import Scope
 from pipeline.store.vector_search import VectorHits
 from schemas.settings import Settings
 from schemas.vectors import Vector
-from tests.conftest import TENANT, alembic_config
+from tests.conftest import TENANT
 from tests.test_keywords import write
 from tests.test_migrations import owner_url
 from tests.test_quarantine import as_owner
@@ -141,28 +140,4 @@ def hnsw(settings: Settings) -> list[str]:
 def test_an_upgraded_database_has_no_index_of_vectors_that_no_search_reads(settings: Settings) -> None:
     """Each cost some 3 ms a vector; those of sessions and memories served no search, that of messages hardly one."""
     migrate.upgrade(owner_url(settings), DeterministicEmbedder().space)
-    assert hnsw(settings) == []
-
-
-def test_the_indexes_that_the_program_before_built_are_dropped_where_no_chat_can_be_large(
-    filled: Database, settings: Settings, postgres: EmbeddedPostgres, database_name: str
-) -> None:
-    # Given the indexes of the migration before
-    command.downgrade(alembic_config(url := owner_url(settings)), "0010")
-    for table in ("session_vectors", "memory_vectors"):
-        as_owner(
-            settings,
-            f"CREATE INDEX {table}_space_1 ON {table} USING hnsw ((embedding::halfvec(256)) halfvec_cosine_ops) "
-            "WHERE space_id = 1",
-        )
-    assert len(hnsw(settings)) == 3
-    # When there may be a large chat, its index stays
-    with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as superuser:
-        superuser.execute("UPDATE pg_class SET reltuples = 30000 WHERE relname = 'message_vectors'")
-    command.upgrade(alembic_config(url), "head")
-    assert hnsw(settings) == ["message_vectors_space_1"]
-    # When there is none, nothing stays
-    command.downgrade(alembic_config(url), "0010")
-    as_owner(settings, "ANALYZE message_vectors")
-    command.upgrade(alembic_config(url), "head")
     assert hnsw(settings) == []

@@ -160,7 +160,7 @@ def test_a_session_that_cannot_be_summarized_says_why_and_is_left(
     ) == [("failed", "the model refuses this text")]
     # and it is among what an operator can replay
     assert rows(
-        two_sessions, "SELECT last_error, due_at FROM work WHERE kind = 'summarize' AND dead_at IS NOT NULL"
+        two_sessions, "SELECT last_error, due_at FROM jobs WHERE kind = 'summarize' AND dead_at IS NOT NULL"
     ) == [("Permanent: the model refuses this text", None)]
 
 
@@ -211,7 +211,7 @@ class Away(DeterministicEmbedder):
 def test_a_provider_that_is_away_leaves_vectors_owed(two_sessions: Database, policy: Policy) -> None:
     outcome = runner.run(two_sessions, "embed", embed.embedder(two_sessions, Away()), policy)
     assert (outcome.finished, outcome.failed) == (0, 7)
-    assert rows(two_sessions, "SELECT max(attempts), count(due_at) FROM work WHERE kind = 'embed'") == [
+    assert rows(two_sessions, "SELECT max(attempts), count(due_at) FROM jobs WHERE kind = 'embed'") == [
         (0, 7)
     ]
 
@@ -223,7 +223,7 @@ def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
     place(database, rules, policy)
     with database.tenant(TENANT) as connection:
         connection.execute(text("UPDATE conversation_sessions SET status = 'open'"))
-        connection.execute(text("DELETE FROM work"))
+        connection.execute(text("DELETE FROM jobs"))
     swept = sweep(database, rules, policy.max_attempts)
     assert swept.sessions_closed == 1
     assert swept.due == {"summarize": 1}
@@ -235,7 +235,7 @@ def test_arrivals_whose_hint_and_work_were_lost_are_owed_again_by_the_sweep(
 ) -> None:
     accept.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
     with database.maintenance() as connection:
-        connection.execute(text("UPDATE work SET due_at = NULL"))
+        connection.execute(text("UPDATE jobs SET due_at = NULL"))
     assert sweep(database, rules, policy.max_attempts).due == {"ingest": 1}
 
 
@@ -251,7 +251,7 @@ def finish(database: Database, rules: Rules, policy: Policy, version: int = 1) -
     for _ in range(60):
         with database.maintenance() as connection:
             connection.execute(
-                text("UPDATE work SET due_at = now() WHERE due_at IS NOT NULL AND claimed IS NULL")
+                text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL AND claimed IS NULL")
             )
         done = run_once(database, "backfill", backfill.backfiller(database, current(rules, version)), policy)
         done += run(database, "summarize", summarizer(database, version), policy)
@@ -293,14 +293,14 @@ def test_a_backfill_is_complete_when_nothing_is_missing_whoever_asked_for_it_las
 
     def step() -> object:
         with two_sessions.maintenance() as connection:
-            connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
+            connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
         runner.run(two_sessions, "backfill", window, policy)
         return state(two_sessions)[0]
 
     for _ in range(4):
         step()
     with two_sessions.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE work SET trace_id = 'of-a-bot' WHERE kind = 'embed'"))
+        connection.execute(text("UPDATE jobs SET trace_id = 'of-a-bot' WHERE kind = 'embed'"))
     # When it looks, then it waits for what is missing
     assert [step() for _ in range(3)] == ["running"] * 3
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
@@ -315,15 +315,17 @@ def test_a_backfill_does_not_wait_for_what_came_after_it(
     window = backfill.backfiller(two_sessions, current(rules))
     for _ in range(4):
         with two_sessions.maintenance() as connection:
-            connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
+            connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
         runner.run(two_sessions, "backfill", window, policy)
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     # Given that something it has looked at is asked for once more, later
     with two_sessions.tenant(TENANT) as connection:
         jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
-        connection.execute(text("UPDATE work SET owed_since = now() + interval '1 min' WHERE kind = 'embed'"))
+        connection.execute(
+            text("UPDATE jobs SET pending_since = now() + interval '1 min' WHERE kind = 'embed'")
+        )
     with two_sessions.maintenance() as connection:
-        connection.execute(text("UPDATE work SET due_at = now() WHERE kind = 'backfill'"))
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
     runner.run(two_sessions, "backfill", window, policy)
     assert state(two_sessions)[0] == "completed"
 
@@ -335,7 +337,7 @@ def test_what_a_backfill_asks_for_goes_behind_live_work_in_the_lane_of_its_chat(
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", missing_only=False), current(rules))
     for _ in range(4):
         run_once(two_sessions, "backfill", backfill.backfiller(two_sessions, current(rules)), policy)
-    owed = rows(two_sessions, "SELECT DISTINCT priority, lane <> 0 FROM work WHERE kind = 'embed'")
+    owed = rows(two_sessions, "SELECT DISTINCT priority, lane <> 0 FROM jobs WHERE kind = 'embed'")
     assert owed == [(1, True)]
 
 
@@ -412,7 +414,7 @@ def test_a_backfill_is_paused_resumed_and_cancelled(
 
 def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: Rules, policy: Policy) -> None:
     with two_sessions.maintenance() as connection:
-        connection.execute(text("UPDATE work SET due_at = NULL"))
+        connection.execute(text("UPDATE jobs SET due_at = NULL"))
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", limit=3, batch_size=2), current(rules))
     finish(two_sessions, rules, policy)
     assert state(two_sessions) == ("completed", 3, 3, 3)

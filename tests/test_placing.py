@@ -56,7 +56,7 @@ def read(settings: Settings) -> Iterator[Counter[str]]:
         if "FROM chats WHERE" in statement and "FOR NO KEY UPDATE" in statement:
             # what this connection has read before and not yet reported
             counted.subtract(reads(connection))
-        elif "SET done = claimed" in statement:
+        elif "SET claimed = NULL, attempts = 0" in statement:
             counted.update(reads(connection))
 
     event.listen(Engine, "before_cursor_execute", see)
@@ -210,7 +210,7 @@ def test_what_follows_has_the_message_s_priority_and_the_chat_s_lane(
         database,
         """SELECT o.chat_id, w.kind, w.priority, w.lane = hashtext(o.chat_id) & 32767,
             w.due_at > now() + interval '59 min', count(*)
-        FROM work w JOIN (
+        FROM jobs w JOIN (
             SELECT 'message:' || id AS key, chat_id FROM messages
             UNION ALL SELECT 'session:' || id, chat_id FROM conversation_sessions) o USING (key)
         GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2""",
@@ -240,14 +240,14 @@ def test_a_locked_chat_is_put_off_and_the_others_are_placed(
         assert rows(database, "SELECT chat_id FROM arrivals") == [("test:2",)]
         assert rows(
             database,
-            """SELECT key, attempts, claimed, due_at > now(), last_error FROM work
+            """SELECT key, attempts, claimed, due_at > now(), last_error FROM jobs
             WHERE kind = 'ingest' AND due_at IS NOT NULL""",
         ) == [("test:2", 0, None, True, "the chat is locked by somebody else")]
     with database.maintenance() as connection:
-        connection.execute(text("UPDATE work SET due_at = now() WHERE due_at IS NOT NULL"))
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE due_at IS NOT NULL"))
     place(database, rules, policy)
     assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
-    assert rows(database, "SELECT DISTINCT last_error FROM work WHERE kind = 'ingest'") == [(None,)]
+    assert rows(database, "SELECT DISTINCT last_error FROM jobs WHERE kind = 'ingest'") == [(None,)]
 
 
 def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
@@ -259,7 +259,7 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
 
     def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Iterator[str]:
         with database.maintenance() as connection:
-            connection.execute(text("UPDATE work SET token = token + 1000 WHERE key = 'test:1'"))
+            connection.execute(text("UPDATE jobs SET token = token + 1000 WHERE key = 'test:1'"))
         yield from placer(tenant_id, claims)
 
     outcome = runner.run(database, "ingest", late, policy)
@@ -275,7 +275,7 @@ def test_figures_are_written_once_and_when_nothing_else_is_waited_for(
     with sent() as statements:
         once(database, rules, policy)
     [at] = [n for n, each in enumerate(statements) if each.startswith("INSERT INTO daily_counters")]
-    assert "SET done = claimed" in statements[at - 1]
+    assert "SET claimed = NULL, attempts = 0" in statements[at - 1]
     # the next transaction begins behind it
     assert at + 1 == len(statements)
     assert rows(

@@ -83,7 +83,7 @@ def test_a_message_joins_two_sessions_that_hold_the_same_memory(
     ]
     assert rows(same_memory, "SELECT count(*) FROM arrivals") == [(0,)]
     assert kept(same_memory) == BOTH
-    assert rows(same_memory, f"SELECT count(*) FROM work WHERE key = 'memory:{SECOND}'") == [(0,)]
+    assert rows(same_memory, f"SELECT count(*) FROM jobs WHERE key = 'memory:{SECOND}'") == [(0,)]
 
 
 def test_a_longer_gap_joins_two_sessions_that_hold_the_same_memory(
@@ -117,10 +117,6 @@ def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
             """),
             {"tenant": TENANT, "answer": ANSWER, "id": SECOND},
         )
-        connection.execute(
-            text("UPDATE memories SET superseded_by = CAST(:id AS uuid) WHERE id = CAST(:other AS uuid)"),
-            {"id": SECOND, "other": OTHER},
-        )
     # When the sessions are joined
     accept.accept(same_memory, TENANT, CHAT, [message(25)])
     place(same_memory, rules, policy)
@@ -128,9 +124,6 @@ def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
     assert rows(same_memory, "SELECT shown FROM query_log") == [({f"memory:{FIRST}": "memories"},)]
     assert rows(same_memory, f"SELECT metadata->'recalled' FROM memories WHERE id = '{ANSWER}'") == [
         ([f"memory:{FIRST}"],)
-    ]
-    assert rows(same_memory, f"SELECT CAST(superseded_by AS text) FROM memories WHERE id = '{OTHER}'") == [
-        (FIRST,)
     ]
 
 
@@ -178,7 +171,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
     # and its summaries go behind what is said now
     assert rows(
         database,
-        """SELECT DISTINCT s.chat_id, w.priority FROM work w JOIN conversation_sessions s
+        """SELECT DISTINCT s.chat_id, w.priority FROM jobs w JOIN conversation_sessions s
             ON w.key = 'session:' || s.id WHERE w.kind = 'summarize' AND s.chat_id <> 'test:0' ORDER BY 1""",
     ) == [("test:1", 1), ("test:2", 1)]
 
@@ -208,7 +201,7 @@ def test_a_backfill_whose_claim_was_lost_saves_nothing(
 
     def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Iterable[str]:
         with database.maintenance() as connection:
-            connection.execute(text("UPDATE work SET token = token + 1000 WHERE kind = 'backfill'"))
+            connection.execute(text("UPDATE jobs SET token = token + 1000 WHERE kind = 'backfill'"))
         return backfiller(tenant_id, claims)
 
     assert runner.run(database, "backfill", late, policy).failed == 1

@@ -92,7 +92,7 @@ def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
 ) -> None:
     with database.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM chats"))
-        connection.execute(text("DELETE FROM work"))
+        connection.execute(text("DELETE FROM jobs"))
     for batch in batches:
         accept.accept(database, TENANT, CHAT, batch)
         place_all(database, rules, policy)

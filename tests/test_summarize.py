@@ -96,7 +96,7 @@ def test_a_summary_is_saved_although_its_chat_goes_on_meanwhile(
     runner.run(database, "summarize", rolls(database, client), policy)
     # Then what was read is saved as what was read
     assert stored(database) == [(ROLLING, ROLLING + 2, True, True, "open")]
-    assert rows(database, "SELECT kind FROM work WHERE key LIKE 'session:%' AND kind = 'embed'") == [
+    assert rows(database, "SELECT kind FROM jobs WHERE key LIKE 'session:%' AND kind = 'embed'") == [
         ("embed",)
     ]
 
@@ -179,7 +179,7 @@ def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
     with database.tenant(TENANT) as connection:
         session = connection.scalar(text("SELECT max(id) FROM conversation_sessions"))
         connection.execute(
-            text("UPDATE work SET due_at = NULL WHERE kind = 'summarize' AND key <> :key"),
+            text("UPDATE jobs SET due_at = NULL WHERE kind = 'summarize' AND key <> :key"),
             {"key": f"session:{session}"},
         )
     runner.run(database, "summarize", summarizer(database, client=client), policy)

@@ -200,7 +200,7 @@ def test_forgetting_takes_the_whole_person_and_keeps_all_their_senders_out(
 def left(database: Database, tenant: str, words: Sequence[str]) -> list[str]:
     """Where of all these tables a word is still found."""
     found = []
-    for table in ("users", "user_senders", "chat_members", "messages", "memories", "forget_receipts", "work"):
+    for table in ("users", "user_senders", "chat_members", "messages", "memories", "forget_receipts", "jobs"):
         with database.tenant(tenant) as connection:
             whole = str(connection.scalar(text(f"SELECT jsonb_agg(to_jsonb(t)) FROM {table} t")))
         found += [f"{word} in {table}" for word in words if word in whole]

@@ -175,7 +175,7 @@ def _letter(raw: bytes, default_tenant: str) -> Payload:
         state="dead",
         attempts=None,
         since=since,
-        owed_since=since,
+        pending_since=since,
         due_at=None,
         error=error if opened else "not a task of a bot",
         trace_id=request_id if isinstance(request_id, str) else None,

@@ -13,6 +13,8 @@ from celery.utils.nodenames import gethostname
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError, ResponseError
 
+from schemas.kinds import KINDS
+
 log = structlog.get_logger(__name__)
 
 
@@ -71,7 +73,7 @@ SWEPT = "backscroll.swept"
 SWEPT_SECONDS = 86_400
 
 # Which queue the hints of a kind of work go to; the task is called as the kind.
-OF_KIND = {"ingest": INGEST, "embed": EMBED, "summarize": SUMMARIZE, "backfill": BACKFILL, "forget": BACKFILL}
+OF_KIND = {name: QUEUES[kind.queue] for name, kind in KINDS.items()}
 
 
 # Hints that may wait in a queue beside two for each of its workers. Each covers a batch, and whoever takes one

@@ -62,7 +62,7 @@ class Resources:
     @cached_property
     def placer(self) -> Handler:
         """Does `ingest` work."""
-        return accept.placer(self.database, self.rules, self.settings.work_max_attempts)
+        return accept.placer(self.database, self.rules, self.settings.job_max_attempts)
 
     @cached_property
     def embed(self) -> Handler:
@@ -101,7 +101,7 @@ class Resources:
         return Policy(
             batch=queues.OF_KIND[kind].batch,
             lease_seconds=self.settings.lease_seconds,
-            max_attempts=self.settings.work_max_attempts,
+            max_attempts=self.settings.job_max_attempts,
         )
 
 

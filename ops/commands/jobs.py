@@ -121,7 +121,7 @@ def show(call: Call, kind: KindArgument, key: MaybeKeyArgument = None) -> None:
         "job": f"{item.kind} {item.key}",
         "chat": chat or "–",
         "state": f"{item.state} since {rendering.moment(item.since)} UTC ({rendering.age(age)})",
-        "pending since": f"{rendering.moment(item.owed_since)} UTC",
+        "pending since": f"{rendering.moment(item.pending_since)} UTC",
         "due": rendering.moment(item.due_at),
         "attempts": "–" if item.attempts is None else str(item.attempts),
         "request": item.trace_id or "–",
@@ -188,7 +188,7 @@ def drop(
     dropped: replay it, or forget the messages. A payload's messages are stored nowhere else: `--all` drops none
     without `--kind payload`.
     """
-    from pipeline.jobs.dead_letters import DROPPABLE
+    from schemas.kinds import DROPPABLE
 
     wanted = _filter(state, of_kind, error, older_than)
     kind, key = _named(kind, key)

@@ -28,7 +28,7 @@ def finished(database: Database, settings: Settings, receipt: Receipt) -> Receip
     from pipeline.jobs.runner import Policy
 
     handler = forget.forgetter(database, Rules.of(settings))
-    policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.work_max_attempts)
+    policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.job_max_attempts)
     while receipt.finished_at is None:
         claimed = runner.run(database, "forget", handler, policy).claimed
         reason = forget.given_up(database, settings.tenant, receipt.id)

@@ -3,7 +3,6 @@
 The migrations are found in the installed package, so this works from a wheel as from a checkout.
 """
 
-import importlib
 import importlib.resources
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, pool, text
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from migrations import patience
+from migrations import patience, vector_tables
 from pipeline.clients.factory import make_embedder
 from pipeline.store import spaces, vectors
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
@@ -26,8 +25,6 @@ from schemas.vectors import EmbeddingSpace
 
 # SQLSTATE query_canceled: by a timeout, or by an operator.
 _CANCELED = "57014"
-# The revision that creates the vector tables if pgvector is installed.
-VECTORS_MODULE = "migrations.versions.0002_vectors"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +76,7 @@ def _make_vector_tables(connection: Connection) -> None:
     with connection.begin():
         if not vectors.exist(connection):
             with Operations.context(MigrationContext.configure(connection)):
-                importlib.import_module(VECTORS_MODULE).create_tables()
+                vector_tables.create()
 
 
 def reset(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:

@@ -30,8 +30,7 @@ def default_model(provider: str) -> str:
 def make_embedder(settings: Settings) -> Embedder:
     """Make the embedder that the settings name; a local model is loaded at its first use, which takes seconds.
 
-    Without a provider the best one here is taken, without a model the provider's own. The setting
-    `embedding_timeout_seconds` bounds calls over the network, which the local providers do not make. Raises
+    Without a provider the best one here is taken, without a model the provider's own. Raises
     `SettingsError`.
     """
     provider = settings.embedding_provider or default_provider()

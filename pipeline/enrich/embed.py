@@ -13,14 +13,14 @@ from math import hypot
 from time import monotonic
 
 import structlog
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embedding_text
 from pipeline.enrich.summarize import stored_summary
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import chats, counters, jobs, messages, sessions, spaces, vectors
+from pipeline.store import chats, counters, jobs, memories, messages, sessions, spaces, vectors
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.vectors import Vector
@@ -236,10 +236,7 @@ def _load(connection: Connection, keys: Sequence[str]) -> list[Document]:
             body = embedding_text.session_document(sessions.as_session(row), title(row.chat_id), summary)
             documents.append(Document(owner="session", id=identity, text=body))
     if ids["memory"]:
-        rows = connection.execute(
-            text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))"),
-            {"ids": ids["memory"]},
-        )
+        rows = memories.contents(connection, ids["memory"])
         documents += [Document(owner="memory", id=str(identity), text=content) for identity, content in rows]
     return documents
 

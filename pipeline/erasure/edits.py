@@ -22,6 +22,7 @@ from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
+from schemas.kinds import FENCED_BY_CHANGE, FORGET
 from schemas.messages import ChatIn
 
 AHEAD = timedelta(minutes=5)
@@ -110,8 +111,8 @@ def edit(
         rules = rules.for_chat(chat)
         key = f"message:{message.id}"
         keys = [key, *(f"session:{session_id}" for session_id in ids)]
-        store.fence(connection, tenant_id, keys)
-        store.forget_errors(connection, tenant_id, keys)
+        work.fence(connection, tenant_id, keys)
+        work.clear_errors(connection, tenant_id, keys)
         follows: set[str] = set()
         if content and rules.memory:
             work.raise_wanted(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
@@ -190,7 +191,7 @@ def delete(
         if chat is not None:
             erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)
             counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
-        work.drop(connection, tenant_id, "forget", [str(owed)])
+        work.drop(connection, tenant_id, [FORGET], [str(owed)])
         receipts.drop(connection, owed)
     return Changed(outcome="deleted", follows=erased.follows)
 
@@ -253,10 +254,10 @@ def erase(
     for session in touched:
         session_ranges.split_anew(connection, tenant_id, session, chat.language, rules)
 
-    owed = store.drop_work(connection, tenant_id, [f"message:{row.id}" for row in gone])
+    owed = work.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"message:{row.id}" for row in gone])
     keys = [f"session:{session_id}" for session_id in ids]
-    store.fence(connection, tenant_id, keys)
-    store.forget_errors(connection, tenant_id, keys)
+    work.fence(connection, tenant_id, keys)
+    work.clear_errors(connection, tenant_id, keys)
     closed = session_ranges.close_sessions(
         connection, tenant_id, chat.chat_id, rules.for_chat(chat), trace_id=trace_id
     )

@@ -19,7 +19,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
 from pipeline.store import chat_moves as store_moving
-from pipeline.store import chats, counters, identities, membership, query_log, receipts
+from pipeline.store import chats, counters, identities, jobs, membership, query_log, receipts
 from pipeline.store import edits as store_changes
 from pipeline.store import erasure as store
 from pipeline.store import suppression as stones
@@ -205,8 +205,8 @@ class Forgetting:
                 for session in found:
                     session_ranges.split_anew(connection, self.tenant_id, session, chat.language, self.rules)
                 keys = [f"session:{session_id}" for session_id in ids]
-                store_changes.fence(connection, self.tenant_id, keys)
-                store_changes.forget_errors(connection, self.tenant_id, keys)
+                jobs.fence(connection, self.tenant_id, keys)
+                jobs.clear_errors(connection, self.tenant_id, keys)
                 if found and session_ranges.close_sessions(
                     connection,
                     self.tenant_id,

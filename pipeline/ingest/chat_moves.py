@@ -19,7 +19,7 @@ from pipeline.ingest.session_ranges import Rewrite
 from pipeline.people import suppression
 from pipeline.people.suppression import Admitted
 from pipeline.store import chat_moves as store
-from pipeline.store import chats, edits, jobs, receipts, sessions
+from pipeline.store import chats, jobs, receipts, sessions
 from pipeline.store import ranges as store_ranges
 from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
@@ -209,7 +209,7 @@ def _sessions(
     ids = [session.id for session in some]
     store.move_sessions(connection, into.chat_id, ids)
     # what reads them now has read a part
-    edits.fence(connection, tenant_id, [f"session:{each}" for each in ids])
+    jobs.fence(connection, tenant_id, [f"session:{each}" for each in ids])
     for session in store_ranges.of_ids(connection, cut):
         session_ranges.split_anew(connection, tenant_id, session, into.language, rules)
     if not rewrite.grown:

@@ -16,6 +16,7 @@ from pipeline.store import chats, counters, edits, jobs, memories, messages, ses
 from pipeline.store import ranges as store
 from pipeline.store.jobs import LATER, LIVE, Owed
 from pipeline.store.ranges import Begun, Shape
+from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
 # Every time that a message may have.
@@ -66,7 +67,7 @@ def _join(
     brought = store.merge(connection, into)
     memories.move(connection, into)
     vectors.drop_sessions(connection, list(into))
-    edits.drop_work(connection, tenant_id, [f"session:{loser}" for loser in into])
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
     return brought
 
 

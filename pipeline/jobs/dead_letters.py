@@ -15,9 +15,8 @@ from sqlalchemy import Connection
 from pipeline.store import backfills, job_admin, jobs
 from pipeline.store.database import Database
 from pipeline.store.jobs import Owed
-from schemas.kinds import ARRIVAL
+from schemas.kinds import ARRIVAL, BACKFILL, DROPPABLE, INGEST, SUMMARIZE
 
-DROPPABLE = frozenset({"embed", "summarize", "backfill"})
 DROPPED = "dropped by an operator"
 # Rows changed in one transaction.
 AT_ONCE = 1000
@@ -35,7 +34,7 @@ class Item:
     attempts: int | None
     # since when it has been dead, or else owed; none: nobody knows, as of what was put into a queue by hand
     since: datetime | None
-    owed_since: datetime | None
+    pending_since: datetime | None
     # when it may be tried, or when the lease of whoever tries it ends
     due_at: datetime | None
     error: str | None
@@ -133,11 +132,11 @@ def drop(database: Database, items: Sequence[Item]) -> Changed:
     for tenant_id, kind, keys in _batches(item for item in items if item.kind in DROPPABLE):
         with database.tenant(tenant_id) as connection:
             # the order of locks: what it is about first, the work last
-            if kind == "summarize":
+            if kind == SUMMARIZE.name:
                 job_admin.fail_sessions(
                     connection, [int(key.removeprefix("session:")) for key in keys], DROPPED
                 )
-            for key in keys if kind == "backfill" else ():
+            for key in keys if kind == BACKFILL.name else ():
                 backfills.set_state(connection, int(key), "cancelled", error=DROPPED)
             changed.update(
                 (tenant_id, kind, key) for key in job_admin.give_up(connection, kind, keys, DROPPED)
@@ -149,7 +148,7 @@ def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> lis
     """Let arrivals out of quarantine and enqueue their chats' placing; returns the keys of those in it."""
     released = job_admin.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
     chats = sorted({chat_id for _, chat_id in released})
-    jobs.raise_all(connection, tenant_id, (Owed(kind="ingest", key=chat, lane=chat) for chat in chats))
+    jobs.raise_all(connection, tenant_id, (Owed(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
     return [f"message:{message_id}" for message_id, _ in released]
 
 

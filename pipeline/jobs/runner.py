@@ -1,6 +1,6 @@
 """Claim what is owed, do it, finish it: the one shell that every kind of background work runs in.
 
-What is owed stands in the table `work`, a row for each (kind, key). Whoever changes data raises `wanted` in
+What is owed stands in the table `jobs`, a row for each (kind, key). Whoever changes data raises `wanted` in
 the same transaction. A worker claims rows under a lease, does the slow part outside any transaction, and
 finishes in the transaction that saves the result, fenced by the claim's token: a worker that was too slow
 cannot overwrite what its successor did. A queued task only says "look here"; losing all of them costs the
@@ -34,7 +34,7 @@ MAX_ERROR_CHARS = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A row of `work` that is ours until its lease ends."""
+    """A row of `jobs` that is ours until its lease ends."""
 
     tenant_id: str
     kind: str

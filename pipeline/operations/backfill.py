@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import backfills, chats, jobs, spaces, vectors
+from pipeline.store import backfills, chats, jobs, spaces, summaries, tenants, vectors
 from pipeline.store.database import Database
 from pipeline.store.jobs import Owed
 from schemas.backfills import Backfill, BackfillRequest
@@ -65,10 +65,7 @@ def start(database: Database, tenant_id: str, request: BackfillRequest, current:
     with database.tenant(tenant_id) as connection:
         planned = _plan(connection, request, current)
         total = planned.rows if request.limit is None else min(planned.rows, request.limit)
-        connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
-            {"tenant": tenant_id},
-        )
+        tenants.ensure(connection, tenant_id)
         made = backfills.insert(connection, tenant_id, request, total)
         jobs.raise_wanted(connection, tenant_id, "backfill", [str(made.id)], priority=jobs.LATER)
     return made
@@ -180,10 +177,7 @@ def _do(
             session_ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
         return
     if backfill.request.kind == "summarize" and not backfill.request.missing_only:
-        connection.execute(
-            text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)"),
-            {"ids": [int(key.removeprefix("session:")) for key in asked]},
-        )
+        summaries.outdate(connection, [int(key.removeprefix("session:")) for key in asked])
     jobs.raise_all(
         connection,
         tenant_id,

@@ -5,15 +5,11 @@ Runs every few seconds. Queued hints may be lost at any time; this is what makes
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import text
-
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import Rules
-from pipeline.store import chats, jobs, sessions
+from pipeline.store import chats, claims, sessions
 from pipeline.store.database import Database
 
-# Any constant will do; it names "sweeping Backscroll" among the advisory locks of this database.
-SWEEPING = 0x62737765
 CHATS_AT_ONCE = 500
 
 
@@ -30,10 +26,10 @@ class Swept:
 def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int = 1000) -> Swept:
     """Close, give up, and count due jobs, up to a number of each kind; nothing if another sweep is running."""
     with database.maintenance() as connection:
-        if not connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}):
+        if not claims.lock_sweep(connection):
             return Swept()
-        jobs.owe_arrivals(connection)
-        given_up = jobs.bury_exhausted(connection, max_attempts)
+        claims.owe_arrivals(connection)
+        given_up = claims.bury_exhausted(connection, max_attempts)
         idle = sessions.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)
     closed = 0
     for tenant_id, chat_id in idle:
@@ -43,5 +39,5 @@ def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int 
             if chat is not None:
                 closed += session_ranges.close_sessions(connection, tenant_id, chat_id, rules.for_chat(chat))
     with database.maintenance() as connection:
-        due = jobs.due_by_kind(connection, count_up_to)
+        due = claims.due_by_kind(connection, count_up_to)
     return Swept(sessions_closed=closed, given_up=given_up, due=due)

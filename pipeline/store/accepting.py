@@ -18,6 +18,7 @@ from pipeline.store.counters import slot
 from pipeline.store.jobs import AGAIN
 from pipeline.store.suppression import FORGETTING
 from schemas.errors import Retryable
+from schemas.kinds import INGEST
 from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 
@@ -84,8 +85,8 @@ _PUT = f"""
         SELECT %(tenant)s, %(chat)s, id, %(priority)s FROM stored
         RETURNING message_id
     ), owed AS (
-        INSERT INTO work (tenant_id, kind, key, lane, priority, due_at, trace_id)
-        SELECT %(tenant)s, 'ingest', %(chat)s, hashtext(%(chat)s) & 32767, %(priority)s, now(), %(trace)s
+        INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
+        SELECT %(tenant)s, '{INGEST}', %(chat)s, hashtext(%(chat)s) & 32767, %(priority)s, now(), %(trace)s
         FROM arrived HAVING count(*) > 0 OR %(closing)s
         {AGAIN}
         RETURNING key

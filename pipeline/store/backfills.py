@@ -80,13 +80,13 @@ def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], se
 
 
 # What each kind looks at: a table with its keyset, the work key of a row, its chat, whether it is missing something.
-_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.chat_id = :chat)"
+_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
 _SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
 _UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
 
 
-def _filters(time: str) -> str:
-    return f"{_OF_CHAT} AND {_SINCE.format(time=time)} AND {_UNTIL.format(time=time)}"
+def _filters(time: str, chat: str = "chat_id") -> str:
+    return f"{_OF_CHAT.format(chat=chat)} AND {_SINCE.format(time=time)} AND {_UNTIL.format(time=time)}"
 
 
 SOURCES = {
@@ -107,7 +107,7 @@ SOURCES = {
         SELECT t.id AS position, 'memory:' || t.id AS key, t.learned_in AS chat,
             NOT EXISTS (SELECT 1 FROM memory_vectors v WHERE v.tenant_id = t.tenant_id
                 AND v.memory_id = t.id AND v.space_id = :space) AS missing
-        FROM memories t WHERE {_filters("created_at")}
+        FROM memories t WHERE {_filters("created_at", "learned_in")}
     """,
     "summarize": f"""
         SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat,
@@ -172,13 +172,13 @@ def outstanding(
     asked = f"""
         FROM (SELECT *, CASE WHEN starts_with(key, '{prefix}')
                 THEN CAST(substr(key, {len(prefix) + 1}) AS {_type(source)}) END AS position
-            FROM work WHERE kind = '{kind}') w
+            FROM jobs WHERE kind = '{kind}') w
         JOIN ({SOURCES[source]}) s ON s.position = w.position
         WHERE s.position <= CAST(:upto AS {_type(source)}) AND (s.missing OR NOT :missing_only)
     """
     row = connection.execute(
         text(f"""
-            SELECT EXISTS (SELECT 1 {asked} AND w.due_at IS NOT NULL AND (:missing_only OR w.owed_since <= :moment)),
+            SELECT EXISTS (SELECT 1 {asked} AND w.due_at IS NOT NULL AND (:missing_only OR w.pending_since <= :moment)),
                 (SELECT count(*) {asked} AND w.due_at IS NULL
                     AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
         """),

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row
 
-from pipeline.store import vectors
+from pipeline.store import jobs, vectors
 from pipeline.store.chats import Chat
 from pipeline.store.sql import text
+from schemas.kinds import FORGET, INGEST
 from schemas.sessions import Session
 
 
@@ -82,9 +83,9 @@ def under_way(connection: Connection) -> bool:
     """Whether a chat is being moved; not one whose moving was given up."""
     return bool(
         connection.scalar(
-            text("""
+            text(f"""
                 SELECT EXISTS (SELECT 1 FROM forget_receipts r WHERE kind = 'move' AND finished_at IS NULL
-                    AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant_id = r.tenant_id AND w.kind = 'forget'
+                    AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = r.tenant_id AND w.kind = '{FORGET}'
                         AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
             """)
         )
@@ -269,9 +270,8 @@ _REST = (
         SELECT context_id FROM query_log WHERE chat_id = :chat ORDER BY context_id LIMIT :limit))
     """,
     """
-    UPDATE memories SET learned_in = CASE WHEN learned_in = :chat THEN :into ELSE learned_in END,
-        chat_id = CASE WHEN chat_id = :chat THEN :into ELSE chat_id END
-    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat OR chat_id = :chat ORDER BY id LIMIT :limit))
+    UPDATE memories SET learned_in = :into
+    WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat ORDER BY id LIMIT :limit))
     """,
 )
 
@@ -288,6 +288,6 @@ def clear(connection: Connection, tenant_id: str, chat_id: str) -> None:
     for statement in (
         "DELETE FROM chat_members WHERE chat_id = :chat AND tenant_id = :tenant",
         "DELETE FROM session_closes WHERE chat_id = :chat AND tenant_id = :tenant",
-        "DELETE FROM work WHERE tenant_id = :tenant AND kind = 'ingest' AND key = :chat",
     ):
         connection.execute(text(statement), given)
+    jobs.drop(connection, tenant_id, [INGEST], [chat_id])

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from pipeline.store import tenants
 from pipeline.store.sql import text
 from schemas.errors import NotFound
 from schemas.messages import DEFAULT_LANGUAGE, ChatIn
@@ -89,10 +90,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     stored = get(connection, chat.chat_id)
     require_unmoved(stored)
     if stored is None:
-        connection.execute(
-            text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"),
-            {"tenant": tenant_id},
-        )
+        tenants.ensure(connection, tenant_id)
         connection.execute(
             text("""
                 INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, memory)

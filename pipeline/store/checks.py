@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
 from pipeline.store.spaces import VECTOR_TABLES
+from schemas.kinds import ARRIVAL, EMBED, INGEST, SUMMARIZE, Kind
 
 
 def login(connection: Connection) -> tuple[str, bool]:
@@ -95,14 +96,14 @@ def retired_vectors(connection: Connection) -> dict[str, int]:
 def work(connection: Connection) -> Sequence[Row[Any]]:
     """By kind: rows that are due and claimed by nobody, for how long at most, and those given up."""
     return connection.execute(
-        text("""
+        text(f"""
             SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
                 coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at <= now()
                     AND claimed IS NULL)), 0)::float8 AS late_seconds,
                 count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead
-            FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
+            FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
             UNION ALL
-            SELECT 'arrival', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
+            SELECT '{ARRIVAL}', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
             ORDER BY kind
         """)
     ).all()
@@ -137,8 +138,8 @@ def set_counters(connection: Connection, chat_id: str, messages: int, lexemes: i
     )
 
 
-# A row of `work` with an error on it was given up or dropped: somebody knows of it.
-_NOT_OWED = """NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant_id = t.tenant_id AND w.kind = '{kind}'
+# A row of `jobs` with an error on it was given up or dropped: somebody knows of it.
+_NOT_OWED = """NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = t.tenant_id AND w.kind = '{kind}'
     AND w.key = {key} AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))"""
 _WITHOUT_VECTOR = """EXISTS (SELECT 1 FROM embedding_spaces e WHERE e.status = 'active' AND NOT EXISTS (
     SELECT 1 FROM {table} v WHERE v.tenant_id = t.tenant_id AND v.{column} = t.id AND v.space_id = e.id))"""
@@ -147,18 +148,18 @@ _REMEMBERED = (
 )
 
 
-def _unowed(kind: str, key: str, rows: str, chat: str = "t.chat_id") -> str:
+def _unowed(kind: Kind, key: str, rows: str, chat: str = "t.chat_id") -> str:
     return f"SELECT {key} AS key, {chat} AS chat FROM {rows} AND {_NOT_OWED.format(kind=kind, key=key)}"
 
 
 _UNOWED = {
-    "ingest": _unowed(
-        "ingest",
+    INGEST.name: _unowed(
+        INGEST,
         "t.chat_id",
         "(SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) t WHERE true",
     ),
-    "summarize": _unowed(
-        "summarize",
+    SUMMARIZE.name: _unowed(
+        SUMMARIZE,
         "'session:' || t.id",
         f"conversation_sessions t WHERE t.status = 'closed' AND {_REMEMBERED}",
     ),
@@ -166,20 +167,20 @@ _UNOWED = {
 _UNOWED_VECTORS = " UNION ALL ".join(
     [
         _unowed(
-            "embed",
+            EMBED,
             "'message:' || t.id",
             f"""messages t WHERE t.content <> '' AND {_REMEMBERED}
                 AND {_WITHOUT_VECTOR.format(table="message_vectors", column="message_id")}
                 AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)""",
         ),
         _unowed(
-            "embed",
+            EMBED,
             "'session:' || t.id",
             f"""conversation_sessions t WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND {_REMEMBERED}
                 AND {_WITHOUT_VECTOR.format(table="session_vectors", column="session_id")}""",
         ),
         _unowed(
-            "embed",
+            EMBED,
             "'memory:' || t.id",
             f"memories t WHERE {_WITHOUT_VECTOR.format(table='memory_vectors', column='memory_id')}",
             "t.learned_in",
@@ -190,8 +191,8 @@ _UNOWED_VECTORS = " UNION ALL ".join(
 
 def unowed(connection: Connection, *, summaries: bool) -> dict[str, str]:
     """By kind of work the statement that finds the keys of one tenant which lack it and nobody owes."""
-    found = {kind: statement for kind, statement in _UNOWED.items() if summaries or kind != "summarize"}
-    return found | ({"embed": _UNOWED_VECTORS} if vectors.exist(connection) else {})
+    found = {kind: statement for kind, statement in _UNOWED.items() if summaries or kind != SUMMARIZE.name}
+    return found | ({EMBED.name: _UNOWED_VECTORS} if vectors.exist(connection) else {})
 
 
 def count_unowed(connection: Connection, statement: str) -> int:

@@ -1,8 +1,8 @@
-"""SQL that claims work: what a dead worker left, then live work before imports and backfills, in fair turns.
+"""SQL that claims jobs: what a dead worker left, then live jobs before imports and backfills, in fair turns.
 
-A claim costs the same however much is owed and by however many tenants: every look at the table is the first
-entries of an index, their number bounded by the batch. Nothing is locked but the rows that are taken, so workers
-that claim at the same moment take different ones.
+A claim costs the same however many jobs are pending, of however many tenants: every look at the table is the first
+entries of an index, their number bounded by the batch. Only the rows that are taken are locked, so workers that
+claim at the same moment take different ones. The sweep's statements are here too: they find what no claim finds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.jobs import LATER, LIVE
+from pipeline.store.jobs import ANEW, LATER, LIVE
+from schemas.kinds import INGEST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,26 +41,26 @@ _PLANNED = text("""
 """)
 
 _TAKEN = """
-    claimed = wanted, token = nextval('work_token'), attempts = attempts + 1,
+    claimed = wanted, token = nextval('job_token'), attempts = attempts + 1,
         due_at = now() + make_interval(secs => :lease)
 """
-_GIVEN = "work.tenant_id, work.kind, work.key, work.token, work.attempts, work.trace_id, work.priority"
+_GIVEN = "jobs.tenant_id, jobs.kind, jobs.key, jobs.token, jobs.attempts, jobs.trace_id, jobs.priority"
 
 # A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
 _CLAIM_ABANDONED = text(f"""
     WITH picked AS MATERIALIZED (
-        SELECT tenant_id, kind, key FROM work
+        SELECT tenant_id, kind, key FROM jobs
         WHERE kind = :kind AND due_at <= now() AND claimed IS NOT NULL AND attempts < :max_attempts
         ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED
     )
-    UPDATE work SET {_TAKEN}
-    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = picked.kind AND work.key = picked.key
+    UPDATE jobs SET {_TAKEN}
+    FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = picked.kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, true AS abandoned
 """)
 
 
 def _oldest_of(priority: int) -> str:
-    return f"""(SELECT tenant_id, key, lane, priority FROM work
+    return f"""(SELECT tenant_id, key, lane, priority FROM jobs
         WHERE kind = :kind AND priority = {priority} AND due_at <= now() AND claimed IS NULL
         ORDER BY due_at LIMIT :batch)"""
 
@@ -76,10 +77,10 @@ _DEAL = text(f"""
         UNION ALL
         SELECT next.tenant_id, next.wrapped, walk.step + 1
         FROM walk CROSS JOIN LATERAL (
-            (SELECT w.tenant_id, walk.wrapped FROM work w WHERE {_FREE} AND w.tenant_id > walk.tenant_id
+            (SELECT w.tenant_id, walk.wrapped FROM jobs w WHERE {_FREE} AND w.tenant_id > walk.tenant_id
                 ORDER BY w.tenant_id LIMIT 1)
             UNION ALL
-            (SELECT w.tenant_id, true FROM work w WHERE {_FREE} AND NOT walk.wrapped
+            (SELECT w.tenant_id, true FROM jobs w WHERE {_FREE} AND NOT walk.wrapped
                 ORDER BY w.tenant_id LIMIT 1)
             LIMIT 1
         ) AS next
@@ -95,11 +96,11 @@ _DEAL = text(f"""
             UNION ALL
             SELECT next.lane, next.wrapped, walk.step + 1
             FROM walk CROSS JOIN LATERAL (
-                (SELECT w.lane, walk.wrapped FROM work w
+                (SELECT w.lane, walk.wrapped FROM jobs w
                     WHERE {_FREE} AND w.tenant_id = tenants.tenant_id AND w.lane > walk.lane
                     ORDER BY w.lane LIMIT 1)
                 UNION ALL
-                (SELECT w.lane, true FROM work w
+                (SELECT w.lane, true FROM jobs w
                     WHERE {_FREE} AND w.tenant_id = tenants.tenant_id AND NOT walk.wrapped
                     ORDER BY w.lane LIMIT 1)
                 LIMIT 1
@@ -111,7 +112,7 @@ _DEAL = text(f"""
         )
         SELECT due.key, lanes.lane, lanes.step, row_number() OVER (ORDER BY due.turn, lanes.step) AS turn
         FROM lanes CROSS JOIN LATERAL (
-            SELECT w.key, row_number() OVER (ORDER BY w.due_at) AS turn FROM work w
+            SELECT w.key, row_number() OVER (ORDER BY w.due_at) AS turn FROM jobs w
             WHERE {_FREE} AND w.tenant_id = tenants.tenant_id AND w.lane = lanes.lane AND w.due_at <= now()
             ORDER BY w.due_at LIMIT lanes.share
         ) AS due
@@ -127,15 +128,15 @@ _TAKE = text(f"""
         FROM unnest(CAST(:tenants AS text[]), CAST(:keys AS text[])) WITH ORDINALITY
             AS candidate (tenant_id, key, place)
         CROSS JOIN LATERAL (
-            SELECT w.tenant_id, w.key FROM work w
+            SELECT w.tenant_id, w.key FROM jobs w
             WHERE w.tenant_id = candidate.tenant_id AND w.kind = :kind AND w.key = candidate.key
                 AND w.claimed IS NULL AND w.due_at <= now()
             FOR UPDATE SKIP LOCKED
         ) AS free
         ORDER BY candidate.place LIMIT :batch
     )
-    UPDATE work SET {_TAKEN}
-    FROM picked WHERE work.tenant_id = picked.tenant_id AND work.kind = :kind AND work.key = picked.key
+    UPDATE jobs SET {_TAKEN}
+    FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = :kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, false AS abandoned
 """)
 
@@ -191,3 +192,68 @@ def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:
     served = [row for row in dealt if (row.tenant_id, row.key) in keys]
     last = max(served, key=lambda row: (row.tenant_step, row.lane_step), default=None)
     return None if last is None else Turn(tenant_id=last.tenant_id, lane=last.lane)
+
+
+# Any constant will do; it names "sweeping Backscroll" among the advisory locks of this database.
+SWEEPING = 0x62737765
+
+
+def lock_sweep(connection: Connection) -> bool:
+    """Hold off other sweeps until this transaction ends; return False if another one is under way."""
+    return bool(connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}))
+
+
+_CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
+
+
+def bury_exhausted(connection: Connection, max_attempts: int) -> int:
+    """Give up rows that have used all their attempts and whose lease ran out; how many those were (maintenance).
+
+    What was wanted anew meanwhile is due instead.
+    """
+    return connection.execute(
+        text(f"""
+            UPDATE jobs SET claimed = NULL,
+                attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
+                due_at = CASE WHEN {ANEW} THEN now() END,
+                dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
+                last_error = coalesce(last_error, 'the worker died or hung every time')
+            WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
+        """),
+        {"max_attempts": max_attempts},
+    ).rowcount
+
+
+def owe_arrivals(connection: Connection) -> int:
+    """Make every chat that has unplaced messages owed, whatever happened to its row (maintenance)."""
+    return connection.execute(
+        text(f"""
+            UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
+            FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
+            WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
+                AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
+        """)
+    ).rowcount
+
+
+_DUE_BY_KIND = text(f"""
+    WITH RECURSIVE kinds AS (
+        (SELECT kind FROM jobs WHERE {_CLAIMABLE} ORDER BY kind LIMIT 1)
+        UNION ALL
+        SELECT (SELECT jobs.kind FROM jobs WHERE {_CLAIMABLE} AND jobs.kind > kinds.kind ORDER BY jobs.kind LIMIT 1)
+        FROM kinds WHERE kinds.kind IS NOT NULL
+    ), due AS (
+        SELECT kind, (SELECT count(*) FROM (SELECT FROM jobs WHERE {_CLAIMABLE} AND jobs.kind = kinds.kind
+            AND priority = level AND due_at <= now() LIMIT :at_most) AS counted) AS found
+        FROM kinds CROSS JOIN unnest(CAST(:priorities AS smallint[])) AS level WHERE kind IS NOT NULL
+        UNION ALL
+        SELECT kind, count(*) FROM jobs WHERE claimed IS NOT NULL AND due_at <= now() GROUP BY kind
+    )
+    SELECT kind, sum(found) FROM due GROUP BY kind HAVING sum(found) > 0
+""")
+
+
+def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
+    """How many rows may be claimed right now, by kind, each priority counted up to `at_most` (maintenance)."""
+    given = {"at_most": at_most, "priorities": [LIVE, LATER]}
+    return {str(row[0]): int(row[1]) for row in connection.execute(_DUE_BY_KIND, given)}

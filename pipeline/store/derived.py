@@ -5,6 +5,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from pipeline.store import jobs
+from schemas.kinds import EMBED
+
 
 def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
     """These sessions and those that were joined into them: a context may have shown either."""
@@ -87,10 +90,7 @@ def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> 
         """),
         {"ids": list(memory_ids)},
     ).all()
-    connection.execute(
-        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = ANY(:keys)"),
-        {"tenant": tenant_id, "keys": [f"memory:{each}" for each in gone]},
-    )
+    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
     return [*gone, *drop_recalling(connection, tenant_id, gone)]
 
 

@@ -5,7 +5,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from pipeline.store import jobs
 from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
+from schemas.kinds import EMBED
 
 # Any constant will do; with tenant and document it makes one advisory lock for each document.
 REPLACING = 0x646F6373
@@ -62,10 +64,7 @@ def drop(connection: Connection, tenant_id: str, document_id: str, *, keep: Sequ
         text(f"DELETE FROM memories WHERE {_OF_DOCUMENT} AND NOT content_hash = ANY(:keep) RETURNING id"),
         {"document": document_id, "keep": list(keep)},
     ).all()
-    connection.execute(
-        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = ANY(:keys)"),
-        {"tenant": tenant_id, "keys": [f"memory:{row.id}" for row in gone]},
-    )
+    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{row.id}" for row in gone])
     return len(gone)
 
 

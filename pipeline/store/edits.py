@@ -6,8 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import vectors
+from pipeline.store import jobs, vectors
 from pipeline.store.sessions import COLUMNS, as_session
+from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
 
@@ -185,41 +186,4 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
     """Delete a session that nothing is left of, with its vectors, its memories and its work."""
     connection.execute(text("DELETE FROM conversation_sessions WHERE id = :id"), {"id": session_id})
-    drop_work(connection, tenant_id, [f"session:{session_id}"])
-
-
-def drop_work(connection: Connection, tenant_id: str, keys: Sequence[str]) -> int:
-    """Forget what is owed to objects that are gone, so that results in flight are thrown away; how much."""
-    return connection.execute(
-        text("""
-            DELETE FROM work WHERE tenant_id = :tenant AND kind IN ('embed', 'summarize') AND key = ANY(:keys)
-        """),
-        {"tenant": tenant_id, "keys": list(keys)},
-    ).rowcount
-
-
-def forget_errors(connection: Connection, tenant_id: str, keys: Sequence[str]) -> None:
-    """Forget why work on objects that have changed failed: a model's words may quote what it was sent."""
-    connection.execute(
-        text("""
-            UPDATE work SET last_error = NULL WHERE tenant_id = :tenant AND kind IN ('embed', 'summarize')
-                AND key = ANY(:keys) AND last_error IS NOT NULL
-        """),
-        {"tenant": tenant_id, "keys": list(keys)},
-    )
-
-
-def fence(connection: Connection, tenant_id: str, keys: Sequence[str]) -> None:
-    """Throw away the results in flight of objects that have changed; their work may be claimed at once."""
-    connection.execute(
-        text("""
-            WITH locked AS MATERIALIZED (
-                SELECT kind, key FROM work WHERE tenant_id = :tenant AND kind IN ('embed', 'summarize')
-                    AND key = ANY(:keys) AND claimed IS NOT NULL
-                ORDER BY kind, key FOR UPDATE
-            )
-            UPDATE work w SET token = nextval('work_token'), claimed = NULL, due_at = now()
-            FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
-        """),
-        {"tenant": tenant_id, "keys": list(keys)},
-    )
+    jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])

@@ -6,7 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import jobs
 from pipeline.store.sessions import COLUMNS, as_session
+from schemas.kinds import BACKFILL, EMBED, INGEST
 from schemas.sessions import Session
 
 # What was sent or came until then: a sender's clock may run ahead of ours.
@@ -132,7 +134,7 @@ def unname_merged(connection: Connection, names: Sequence[str]) -> None:
 # Which memories go with a subject; `IS NULL` of both is a tenant's.
 _MEMORIES = """
     created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-        AND (CAST(:chat AS text) IS NULL OR chat_id = :chat OR learned_in = :chat)
+        AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)
 """
 
 
@@ -156,10 +158,7 @@ def delete_memories(
         """),
         {"until": until, "senders": senders, "chat": chat_id, "limit": limit},
     ).all()
-    connection.execute(
-        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = ANY(:keys)"),
-        {"tenant": tenant_id, "keys": [f"memory:{row.id}" for row in gone]},
-    )
+    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{row.id}" for row in gone])
     return gone
 
 
@@ -190,9 +189,7 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
         connection.execute(
             text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat"), given
         )
-        connection.execute(
-            text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'ingest' AND key = :chat"), given
-        )
+        jobs.drop(connection, tenant_id, [INGEST], [chat_id])
     return gone
 
 
@@ -204,9 +201,9 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
         "DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until",
         "DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until",
         "DELETE FROM daily_counters WHERE tenant_id = :tenant",
-        "DELETE FROM work WHERE tenant_id = :tenant AND kind = 'backfill' AND owed_since <= :until",
     ):
         connection.execute(text(statement), given)
+    jobs.drop_old(connection, tenant_id, BACKFILL, until)
 
 
 def plan(
@@ -223,7 +220,7 @@ def plan(
             SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
                 (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
                     AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-                    AND (CAST(:chat AS text) IS NULL OR chat_id = :chat OR learned_in = :chat)) AS memories,
+                    AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)) AS memories,
                 (SELECT count(*) FROM query_log WHERE CAST(:external AS text) IS NULL
                     AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
                     AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)) AS queries

@@ -8,6 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store import tenants
+
 
 def user_of(connection: Connection, any_id: str) -> str:
     """The user whom a sender or a merged user belongs to; whoever is linked to nobody is their own."""
@@ -30,9 +32,7 @@ def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) 
     before = connection.scalars(
         text("SELECT DISTINCT user_id FROM user_senders WHERE sender_id = ANY(:ids)"), given
     ).all()
-    connection.execute(
-        text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"), {"tenant": tenant_id}
-    )
+    tenants.ensure(connection, tenant_id)
     connection.execute(
         text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING"), given
     )

@@ -5,15 +5,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from schemas.kinds import ARRIVAL, INGEST
+
 # Work that is owed or given up, and arrivals in quarantine as dead letters of a kind of their own.
-_ITEMS = """
+_ITEMS = f"""
     SELECT tenant_id, kind, key, attempts, due_at, last_error AS error, trace_id,
         CASE WHEN dead_at IS NOT NULL THEN 'dead' WHEN claimed IS NOT NULL THEN 'running'
              WHEN attempts > 0 THEN 'retrying' ELSE 'pending' END AS state,
-        coalesce(dead_at, owed_since) AS since, owed_since
-    FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL
+        coalesce(dead_at, pending_since) AS since, pending_since
+    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL
     UNION ALL
-    SELECT tenant_id, 'arrival', 'message:' || message_id, NULL, NULL, error, trace_id, 'dead', quarantined_at,
+    SELECT tenant_id, '{ARRIVAL}', 'message:' || message_id, NULL, NULL, error, trace_id, 'dead', quarantined_at,
         quarantined_at
     FROM arrivals WHERE quarantined_at IS NOT NULL
 """
@@ -64,15 +66,15 @@ def totals(connection: Connection) -> Sequence[Row[Any]]:
                 count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
                 count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
                 count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
-                extract(epoch FROM now() - min(owed_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
-            FROM work WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
+                extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
+            FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
         """)
     ).all()
 
 
 def chat_of(connection: Connection, kind: str, key: str) -> str | None:
     """The chat that a piece of work is about; None: of no chat, or what it is about is gone."""
-    if kind == "ingest":
+    if kind == INGEST.name:
         return key
     owner, _, identity = key.partition(":")
     table = {"session": "conversation_sessions", "message": "messages"}.get(owner)
@@ -91,8 +93,8 @@ def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
     """
     rows = connection.execute(
         text("""
-            UPDATE work SET due_at = now(), dead_at = NULL, attempts = 0,
-                owed_since = CASE WHEN dead_at IS NULL THEN owed_since ELSE now() END
+            UPDATE jobs SET due_at = now(), dead_at = NULL, attempts = 0,
+                pending_since = CASE WHEN dead_at IS NULL THEN pending_since ELSE now() END
             WHERE kind = :kind AND key = ANY(:keys) AND claimed IS NULL
                 AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
             RETURNING key
@@ -121,8 +123,8 @@ def give_up(connection: Connection, kind: str, keys: Sequence[str], reason: str)
     """
     rows = connection.execute(
         text("""
-            UPDATE work SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0, done = wanted,
-                token = nextval('work_token'),
+            UPDATE jobs SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0,
+                token = nextval('job_token'),
                 last_error = left(concat_ws('; was: ', CAST(:reason AS text), last_error), 500)
             WHERE kind = :kind AND key = ANY(:keys) AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
             RETURNING key

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Connection, text
 
+from schemas.kinds import FENCED_BY_CHANGE, INGEST, Kind
+
 LIVE, LATER = 0, 1
 """Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
-
-
-_FREE = "due_at IS NOT NULL AND claimed IS NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +27,8 @@ class Owed:
     trace_id: str | None = None
 
 
-_RAISE = text("""
-    INSERT INTO work (tenant_id, kind, key, lane, priority, due_at, trace_id)
+_RAISE = text(f"""
+    INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
     SELECT :tenant, kind, key, CASE lane WHEN '' THEN 0 ELSE hashtext(lane) & 32767 END, priority,
         now() + make_interval(secs => delay), trace
     FROM unnest(CAST(:kinds AS text[]), CAST(:keys AS text[]), CAST(:lanes AS text[]),
@@ -36,18 +36,18 @@ _RAISE = text("""
         AS owed (kind, key, lane, priority, delay, trace)
     ORDER BY kind, key
     ON CONFLICT (tenant_id, kind, key) DO UPDATE SET
-        wanted = work.wanted + 1,
-        priority = CASE WHEN work.due_at IS NULL THEN excluded.priority
-                        ELSE least(work.priority, excluded.priority) END,
+        wanted = jobs.wanted + 1,
+        priority = CASE WHEN jobs.due_at IS NULL THEN excluded.priority
+                        ELSE least(jobs.priority, excluded.priority) END,
         -- whoever knows the chat says so
-        lane = CASE excluded.lane WHEN 0 THEN work.lane ELSE excluded.lane END,
-        owed_since = CASE WHEN work.due_at IS NULL THEN now() ELSE work.owed_since END,
+        lane = CASE excluded.lane WHEN 0 THEN jobs.lane ELSE excluded.lane END,
+        pending_since = CASE WHEN jobs.due_at IS NULL THEN now() ELSE jobs.pending_since END,
         -- a dead row is revived by a change, but not `ingest`: its chat goes on once the operator has looked
-        due_at = CASE WHEN work.dead_at IS NOT NULL AND work.kind = 'ingest' THEN NULL
-                      ELSE coalesce(work.due_at, excluded.due_at) END,
-        attempts = CASE WHEN work.dead_at IS NOT NULL AND work.kind <> 'ingest' THEN 0 ELSE work.attempts END,
-        dead_at = CASE WHEN work.kind = 'ingest' THEN work.dead_at END,
-        trace_id = coalesce(excluded.trace_id, work.trace_id)
+        due_at = CASE WHEN jobs.dead_at IS NOT NULL AND jobs.kind = '{INGEST}' THEN NULL
+                      ELSE coalesce(jobs.due_at, excluded.due_at) END,
+        attempts = CASE WHEN jobs.dead_at IS NOT NULL AND jobs.kind <> '{INGEST}' THEN 0 ELSE jobs.attempts END,
+        dead_at = CASE WHEN jobs.kind = '{INGEST}' THEN jobs.dead_at END,
+        trace_id = coalesce(excluded.trace_id, jobs.trace_id)
 """)
 
 
@@ -106,25 +106,25 @@ def raise_wanted(
 
 # Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
 # comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep owes anew.
-_FINISH = text("""
+_FINISH = text(f"""
     WITH mine AS MATERIALIZED (
-        SELECT work.key, work.kind = 'ingest' OR work.wanted > work.claimed
+        SELECT jobs.key, jobs.kind = '{INGEST}' OR jobs.wanted > jobs.claimed
             OR CAST(:again AS float8) IS NOT NULL AS stays
         FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS claim (key, token)
-        JOIN work ON work.tenant_id = :tenant AND work.kind = :kind AND work.key = claim.key
-            AND work.token = claim.token
-        WHERE work.claimed IS NOT NULL
-        ORDER BY work.key FOR UPDATE OF work
+        JOIN jobs ON jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = claim.key
+            AND jobs.token = claim.token
+        WHERE jobs.claimed IS NOT NULL
+        ORDER BY jobs.key FOR UPDATE OF jobs
     ), gone AS (
-        DELETE FROM work USING mine
-        WHERE work.tenant_id = :tenant AND work.kind = :kind AND work.key = mine.key AND NOT mine.stays
+        DELETE FROM jobs USING mine
+        WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND NOT mine.stays
     ), kept AS (
-        UPDATE work SET done = claimed, claimed = NULL, attempts = 0, last_error = NULL,
+        UPDATE jobs SET claimed = NULL, attempts = 0, last_error = NULL,
             due_at = CASE WHEN wanted > claimed THEN now()
                 WHEN CAST(:again AS float8) IS NOT NULL THEN now() + make_interval(secs => :again) END,
-            owed_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now()
-                ELSE owed_since END
-        FROM mine WHERE work.tenant_id = :tenant AND work.kind = :kind AND work.key = mine.key AND mine.stays
+            pending_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now()
+                ELSE pending_since END
+        FROM mine WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND mine.stays
     )
     SELECT count(*) FROM mine
 """)
@@ -151,7 +151,7 @@ def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int
     """Lock a claimed row against whoever would claim it next; False: it is no longer ours."""
     found = connection.execute(
         text("""
-            SELECT 1 FROM work WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
+            SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
                 AND claimed IS NOT NULL
             FOR NO KEY UPDATE
         """),
@@ -162,19 +162,19 @@ def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int
 
 # What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
 # do not help a chat that cannot be placed.
-_ANEW = "wanted > claimed AND kind <> 'ingest'"
+ANEW = f"wanted > claimed AND kind <> '{INGEST}'"
 
-_SPENT = f"(:dead OR (:counts AND attempts >= :max_attempts)) AND NOT ({_ANEW})"
+_SPENT = f"(:dead OR (:counts AND attempts >= :max_attempts)) AND NOT ({ANEW})"
 _RETRY = text(f"""
-    UPDATE work SET claimed = NULL, last_error = :error,
-        attempts = CASE WHEN (:dead OR (:counts AND attempts >= :max_attempts)) AND {_ANEW} THEN 0
+    UPDATE jobs SET claimed = NULL, last_error = :error,
+        attempts = CASE WHEN (:dead OR (:counts AND attempts >= :max_attempts)) AND {ANEW} THEN 0
                         WHEN :counts THEN attempts ELSE greatest(attempts - 1, 0) END,
         due_at = CASE WHEN {_SPENT} THEN NULL ELSE now() + make_interval(secs => :delay) END,
         dead_at = CASE WHEN {_SPENT} THEN now() END
     FROM unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
         AS mine (tenant_id, key, token)
-    WHERE work.tenant_id = mine.tenant_id AND work.kind = :kind AND work.key = mine.key
-        AND work.token = mine.token AND work.claimed IS NOT NULL
+    WHERE jobs.tenant_id = mine.tenant_id AND jobs.kind = :kind AND jobs.key = mine.key
+        AND jobs.token = mine.token AND jobs.claimed IS NOT NULL
 """)
 
 
@@ -210,7 +210,7 @@ def bury(connection: Connection, tenant_id: str, kind: str, key: str, token: int
     """Give up a claimed row, unless it is wanted anew meanwhile; False: it is no longer ours."""
     found = connection.execute(
         text("""
-            UPDATE work SET claimed = NULL, last_error = :error,
+            UPDATE jobs SET claimed = NULL, last_error = :error,
                 due_at = CASE WHEN wanted > claimed THEN now() END,
                 dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
             WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
@@ -224,10 +224,10 @@ def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]
     """Which of these rows `(tenant, key, token)` are still claimed under that token: `(tenant, key)`."""
     found = connection.execute(
         text("""
-            SELECT work.tenant_id, work.key
-            FROM work JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
+            SELECT jobs.tenant_id, jobs.key
+            FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
                 AS mine (tenant_id, key, token) USING (tenant_id, key, token)
-            WHERE work.kind = :kind AND work.claimed IS NOT NULL
+            WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
         """),
         {
             "kind": kind,
@@ -239,72 +239,55 @@ def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]
     return {(tenant, key) for tenant, key in found}
 
 
-def bury_exhausted(connection: Connection, max_attempts: int) -> int:
-    """Give up rows that have used all their attempts and whose lease ran out; how many those were (maintenance).
-
-    What was wanted anew meanwhile is due instead.
-    """
-    return connection.execute(
-        text(f"""
-            UPDATE work SET claimed = NULL,
-                attempts = CASE WHEN {_ANEW} THEN 0 ELSE attempts END,
-                due_at = CASE WHEN {_ANEW} THEN now() END,
-                dead_at = CASE WHEN NOT ({_ANEW}) THEN now() END,
-                last_error = coalesce(last_error, 'the worker died or hung every time')
-            WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
-        """),
-        {"max_attempts": max_attempts},
-    ).rowcount
+_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
+_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
 
 
-def owe_arrivals(connection: Connection) -> int:
-    """Make every chat that has unplaced messages owed, whatever happened to its row (maintenance)."""
-    return connection.execute(
-        text("""
-            UPDATE work SET due_at = now(), wanted = work.wanted + 1, owed_since = now()
-            FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
-            WHERE work.tenant_id = waiting.tenant_id AND work.kind = 'ingest' AND work.key = waiting.chat_id
-                AND work.due_at IS NULL AND work.dead_at IS NULL
-        """)
-    ).rowcount
+def drop(connection: Connection, tenant_id: str, kinds: Iterable[Kind | str], keys: Iterable[str]) -> int:
+    """Delete jobs whose object is gone, so that results in flight are discarded; return how many."""
+    given = {"tenant": tenant_id, "kinds": [str(kind) for kind in kinds], "keys": list(keys)}
+    return connection.execute(_DROP, given).rowcount
 
 
-_DUE_BY_KIND = text(f"""
-    WITH RECURSIVE kinds AS (
-        (SELECT kind FROM work WHERE {_FREE} ORDER BY kind LIMIT 1)
-        UNION ALL
-        SELECT (SELECT work.kind FROM work WHERE {_FREE} AND work.kind > kinds.kind ORDER BY work.kind LIMIT 1)
-        FROM kinds WHERE kinds.kind IS NOT NULL
-    ), due AS (
-        SELECT kind, (SELECT count(*) FROM (SELECT FROM work WHERE {_FREE} AND work.kind = kinds.kind
-            AND priority = level AND due_at <= now() LIMIT :at_most) AS counted) AS found
-        FROM kinds CROSS JOIN unnest(CAST(:priorities AS smallint[])) AS level WHERE kind IS NOT NULL
-        UNION ALL
-        SELECT kind, count(*) FROM work WHERE claimed IS NOT NULL AND due_at <= now() GROUP BY kind
+def drop_old(connection: Connection, tenant_id: str, kind: Kind, until: datetime) -> None:
+    """Delete a tenant's jobs of one kind that were pending by then."""
+    connection.execute(_DROP_OLD, {"tenant": tenant_id, "kind": str(kind), "until": until})
+
+
+_CLEAR_ERRORS = text("""
+    UPDATE jobs SET last_error = NULL
+    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
+""")
+_FENCE = text("""
+    WITH locked AS MATERIALIZED (
+        SELECT kind, key FROM jobs
+        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
+        ORDER BY kind, key FOR UPDATE
     )
-    SELECT kind, sum(found) FROM due GROUP BY kind HAVING sum(found) > 0
+    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
+    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
 """)
 
 
-def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
-    """How many rows may be claimed right now, by kind, each priority counted up to `at_most` (maintenance)."""
-    given = {"at_most": at_most, "priorities": [LIVE, LATER]}
-    return {str(row[0]): int(row[1]) for row in connection.execute(_DUE_BY_KIND, given)}
+def clear_errors(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
+    """Delete the errors of jobs whose object has changed: a model's words may quote what it was sent."""
+    connection.execute(_CLEAR_ERRORS, _of_changed(tenant_id, keys))
 
 
-def drop(connection: Connection, tenant_id: str, kind: str, keys: Sequence[str]) -> None:
-    """Forget that this work is owed: its object is gone, and results in flight are fenced off."""
-    connection.execute(
-        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = :kind AND key = ANY(:keys)"),
-        {"tenant": tenant_id, "kind": kind, "keys": list(keys)},
-    )
+def fence(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
+    """Discard results in flight of objects that have changed; their jobs may be claimed at once."""
+    connection.execute(_FENCE, _of_changed(tenant_id, keys))
+
+
+def _of_changed(tenant_id: str, keys: Iterable[str]) -> dict[str, object]:
+    return {"tenant": tenant_id, "kinds": [str(kind) for kind in FENCED_BY_CHANGE], "keys": list(keys)}
 
 
 def state(connection: Connection, tenant_id: str, kind: str, key: str) -> tuple[str, str | None]:
     """Whether work is `owed`, `dead` or neither (`none`), and why it failed last."""
     row = connection.execute(
         text("""
-            SELECT due_at, dead_at, last_error FROM work WHERE tenant_id = :tenant AND kind = :kind AND key = :key
+            SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
         """),
         {"tenant": tenant_id, "kind": kind, "key": key},
     ).one_or_none()

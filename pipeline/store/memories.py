@@ -8,10 +8,12 @@ from sqlalchemy import Connection, Row
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
+from pipeline.store import jobs
 from pipeline.store.scope import Scope
 from pipeline.store.sql import text
 from pipeline.store.vectors import literal
 from pipeline.store.visibility import Seen, Visible
+from schemas.kinds import EMBED
 from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -52,7 +54,7 @@ SESSIONS = 100
 
 # Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of sessions.
 _IN_SCOPE = """
-    m.superseded_by IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+    (m.expires_at IS NULL OR m.expires_at > now())
         AND ((m.scope = 'organization')
             OR (m.scope = 'agent' AND m.agent_id = :agent)
             OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance)
@@ -162,7 +164,7 @@ def listing(
             SELECT id, scope, type, content, user_id, agent_id, session_id, learned_in, importance, access_count,
                 last_accessed_at, expires_at, source, document_id, chunk_index, metadata, created_at
             FROM memories
-            WHERE superseded_by IS NULL AND (expires_at IS NULL OR expires_at > now())
+            WHERE (expires_at IS NULL OR expires_at > now())
                 AND (CAST(:scope AS text) IS NULL OR scope = :scope)
                 AND (CAST(:users AS text[]) IS NULL OR user_id = ANY(:users))
                 AND (CAST(:agent AS text) IS NULL OR agent_id = :agent)
@@ -186,10 +188,7 @@ def listing(
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
     """Delete a memory with its vectors and its work; whether there was one."""
     gone = connection.execute(text("DELETE FROM memories WHERE id = :id"), {"id": identity}).rowcount
-    connection.execute(
-        text("DELETE FROM work WHERE tenant_id = :tenant AND kind = 'embed' AND key = :key"),
-        {"tenant": tenant_id, "key": f"memory:{identity}"},
-    )
+    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{identity}"])
     return bool(gone)
 
 
@@ -203,7 +202,7 @@ _DUPLICATES = text(f"""
         WINDOW same AS (
             PARTITION BY coalesce(joined.survivor, m.session_id), m.scope, coalesce(m.user_id, ''),
                 coalesce(m.agent_id, ''), coalesce(m.document_id, ''), m.content_hash
-            ORDER BY m.superseded_by IS NOT NULL, joined.loser IS NOT NULL, m.created_at, m.id)
+            ORDER BY joined.loser IS NOT NULL, m.created_at, m.id)
     ) alike WHERE id <> kept
     ORDER BY id
 """)
@@ -217,10 +216,6 @@ _UNITE = (
     FROM memories twin WHERE m.id = CAST(:kept AS uuid) AND twin.id = CAST(:id AS uuid)
     """,
     """
-    UPDATE memories SET superseded_by = CAST(:kept AS uuid)
-    WHERE superseded_by = CAST(:id AS uuid) AND id <> CAST(:kept AS uuid)
-    """,
-    """
     UPDATE memories SET metadata = jsonb_set(metadata, '{recalled}',
         ((metadata->'recalled') - ('memory:' || :id)) || to_jsonb('memory:' || :kept))
     WHERE type = 'qa_turn' AND metadata->'recalled' ? ('memory:' || :id)
@@ -231,7 +226,7 @@ _UNITE = (
     WHERE shown ? ('memory:' || :id)
     """,
     "DELETE FROM memories WHERE id = CAST(:id AS uuid)",
-    "DELETE FROM work WHERE kind = 'embed' AND key = 'memory:' || :id",
+    f"DELETE FROM jobs WHERE kind = '{EMBED}' AND key = 'memory:' || :id",
 )
 
 
@@ -271,3 +266,11 @@ def touch(connection: Connection, ids: Sequence[str]) -> None:
         """),
         {"ids": list(ids)},
     )
+
+
+def contents(connection: Connection, ids: Sequence[str]) -> list[tuple[UUID, str]]:
+    """Return `(id, content)` of those of these memories that there are."""
+    rows = connection.execute(
+        text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))"), {"ids": list(ids)}
+    )
+    return [(row.id, row.content) for row in rows]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Row
 
 from pipeline.store.sql import text
+from schemas.kinds import INGEST
 from schemas.sessions import Answered, Message, Stamp
 
 COLUMNS = (
@@ -107,11 +108,11 @@ def quarantine(
     )
 
 
-_WAITING = text("""
+_WAITING = text(f"""
     SELECT count(*) FROM (
         SELECT 1 FROM arrivals
         WHERE quarantined_at IS NULL AND chat_id <> ALL(ARRAY(
-            SELECT key FROM work WHERE tenant_id = :tenant AND kind = 'ingest' AND dead_at IS NOT NULL))
+            SELECT key FROM jobs WHERE tenant_id = :tenant AND kind = '{INGEST}' AND dead_at IS NOT NULL))
         LIMIT :limit
     ) w
 """)

@@ -2,6 +2,8 @@
 
 from sqlalchemy import Connection, text
 
+from schemas.kinds import EMBED
+
 # Each statement finds at most :batch rows of one tenant; `WITH doomed AS (…)` serves counting and deleting.
 # Messages that wait for their place are none of them: they would stand before all others.
 _PLACED = "NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = messages.tenant_id AND a.message_id = id)"
@@ -131,14 +133,14 @@ def delete_messages(connection: Connection, doomed: str, **given: object) -> int
     )
     return int(
         connection.scalar(
-            text("""
+            text(f"""
                 WITH gone AS (
                     DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
                         WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
                     RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
                 ), unowed AS (
-                    DELETE FROM work w USING gone
-                    WHERE w.tenant_id = gone.tenant_id AND w.kind = 'embed' AND w.key = 'message:' || gone.id
+                    DELETE FROM jobs w USING gone
+                    WHERE w.tenant_id = gone.tenant_id AND w.kind = '{EMBED}' AND w.key = 'message:' || gone.id
                 ), counted AS (
                     UPDATE chats c SET message_count = message_count - g.messages,
                         lexeme_count = lexeme_count - g.lexemes
@@ -151,8 +153,3 @@ def delete_messages(connection: Connection, doomed: str, **given: object) -> int
         )
         or 0
     )
-
-
-def tenants(connection: Connection) -> list[str]:
-    """Every tenant (maintenance)."""
-    return [row[0] for row in connection.execute(text("SELECT tenant_id FROM tenants ORDER BY tenant_id"))]

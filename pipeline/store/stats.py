@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
+from schemas.kinds import EMBED, INGEST, SUMMARIZE
 
 
 def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
@@ -78,7 +79,7 @@ def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
     """The work that was given up last, over what the role may see."""
     return connection.execute(
         text("""
-            SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM work
+            SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM jobs
             WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
         """),
         {"limit": limit},
@@ -128,17 +129,17 @@ def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]
 
 # One statement, so that work which moves from one kind to the next meanwhile is seen exactly once. From the work
 # to what it is about, by that one's key: the other way round the planner has been seen to compare all with all.
-_PROGRESS = """
+_PROGRESS = f"""
     WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
     cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
     open_work AS (
-        SELECT * FROM work WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
         UNION ALL
-        SELECT * FROM work WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
     ),
     owed AS (
         SELECT w.due_at, w.dead_at, w.last_error FROM open_work w WHERE CASE
-            WHEN w.kind = 'ingest' THEN w.key = ANY(:chats)
+            WHEN w.kind = '{INGEST}' THEN w.key = ANY(:chats)
             WHEN starts_with(w.key, 'session:') THEN EXISTS (
                 SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = w.tenant_id
                     AND s.id = CAST(substr(w.key, 9) AS bigint) AND s.chat_id = ANY(:chats))
@@ -150,7 +151,7 @@ _PROGRESS = """
     SELECT (SELECT count(*) FROM mine) AS messages,
         (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats) AND quarantined_at IS NULL) AS waiting,
         (SELECT count(*) FROM mine WHERE has_text) AS to_embed,
-        {embedded} AS embedded,
+        {{embedded}} AS embedded,
         (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
         (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
         (SELECT count(*) FROM owed WHERE due_at IS NOT NULL) AS owed,
@@ -171,5 +172,8 @@ def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
     able = vectors.exist(connection)
     return connection.execute(
         text(_PROGRESS.format(embedded=_EMBEDDED if able else "0")),
-        {"chats": list(chat_ids), "kinds": ["ingest", "summarize", *(["embed"] if able else [])]},
+        {
+            "chats": list(chat_ids),
+            "kinds": [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))],
+        },
     ).one()

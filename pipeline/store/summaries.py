@@ -89,3 +89,11 @@ def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[An
         """),
         {"ids": list(session_ids)},
     ).all()
+
+
+def outdate(connection: Connection, session_ids: Sequence[int]) -> None:
+    """Let the summaries of these sessions be made anew, though nothing has changed."""
+    connection.execute(
+        text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)"),
+        {"ids": list(session_ids)},
+    )

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
+from pipeline.store import tenants
 from pipeline.store.sql import text
 
 # Any constant will do; with the tenant's name it makes one advisory lock for each tenant.
@@ -40,9 +41,7 @@ def key(connection: Connection) -> bytes | None:
 
 def ensure_key(connection: Connection, tenant_id: str) -> bytes:
     """The tenant's key, made when there is none."""
-    connection.execute(
-        text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING"), {"tenant": tenant_id}
-    )
+    tenants.ensure(connection, tenant_id)
     connection.execute(
         text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING"),
         {"tenant": tenant_id, "key": secrets.token_bytes(KEY_BYTES)},

@@ -87,18 +87,19 @@ class Kind:
     # the owner's own table; merged sessions have no vectors
     source: str
     id_type: str
-    copied: Sequence[str]
+    copied: Sequence[str] = ()
     live: str = "true"
 
     def statement(self) -> TextClause:
         """Write vectors of owners that are still there; one without an embedding copies its twin's."""
-        copied = ", ".join(self.copied)
+        copied = "".join(f", {name}" for name in self.copied)
+        given = "".join(f", o.{name}" for name in self.copied)
         renewed = ", ".join(
             f"{name} = excluded.{name}" for name in (*self.copied, "content_hash", "embedding")
         )
         return text(f"""
-            INSERT INTO {self.table} (tenant_id, {self.owner}, space_id, {copied}, content_hash, embedding)
-            SELECT :tenant, o.id, :space, {", ".join(f"o.{name}" for name in self.copied)}, given.hash,
+            INSERT INTO {self.table} (tenant_id, {self.owner}, space_id{copied}, content_hash, embedding)
+            SELECT :tenant, o.id, :space{given}, given.hash,
                 coalesce(CAST((CAST(:values AS real[]))[given.start + 1 : given.start + :size] AS halfvec),
                     (SELECT v.embedding FROM {self.table} v
                     WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.content_hash = given.hash LIMIT 1))
@@ -125,12 +126,10 @@ KINDS = {
         owner="session_id",
         source="conversation_sessions",
         id_type="bigint",
-        copied=("chat_id", "ended_at"),
+        copied=("chat_id",),
         live="o.status <> 'merged'",
     ),
-    "memory": Kind(
-        table="memory_vectors", owner="memory_id", source="memories", id_type="uuid", copied=("scope",)
-    ),
+    "memory": Kind(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
 }
 
 

@@ -38,7 +38,7 @@ def count_text(connection: Connection, content: str) -> int:
                     + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
                     + (SELECT count(*) FROM query_log
                         WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
-                    + (SELECT count(*) FROM work WHERE position(:content IN last_error) > 0)
+                    + (SELECT count(*) FROM jobs WHERE position(:content IN last_error) > 0)
                     + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
                     + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
             """),

@@ -32,7 +32,6 @@ chats = Table(
     need("platform"),
     need("kind"),
     need("title"),
-    may("agent_id"),
     need("time_zone"),
     # a text search configuration, copied to the chat's messages and sessions
     need("language"),
@@ -43,7 +42,6 @@ chats = Table(
     may("settling_until", TIME),
     # off: messages are kept, and nothing is made of them
     need("memory", Boolean),
-    need("settings", JSONB),
     need("created_at", TIME),
     # the chat that has its messages now, and is meant where this one is named
     may("moved_to"),

@@ -3,11 +3,11 @@
 from schemas.tables import (  # noqa: F401 - a table is known once its module was imported
     conversations,
     forgetting,
+    jobs,
     memories,
     querylog,
     users,
     vectors,
-    work,
 )
 from schemas.tables.columns import metadata
 

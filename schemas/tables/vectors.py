@@ -56,10 +56,6 @@ message_vectors = _vectors(
     "message_vectors", need("message_id", BigInteger), "messages", need("chat_id"), need("sent_at", TIME)
 )
 session_vectors = _vectors(
-    "session_vectors",
-    need("session_id", BigInteger),
-    "conversation_sessions",
-    need("chat_id"),
-    need("ended_at", TIME),
+    "session_vectors", need("session_id", BigInteger), "conversation_sessions", need("chat_id")
 )
-memory_vectors = _vectors("memory_vectors", need("memory_id", Uuid), "memories", need("scope"))
+memory_vectors = _vectors("memory_vectors", need("memory_id", Uuid), "memories")

@@ -53,7 +53,7 @@ def test_a_user_is_forgotten_and_the_receipt_says_when_it_is_done(
 def test_a_forgetting_that_was_given_up_says_so(client: httpx.Client, database: Database) -> None:
     receipt = client.post("/v1/forget", json={"kind": "chat", "chat_id": CHAT}).json()
     with database.tenant(TENANT) as connection:
-        connection.execute(text("UPDATE work SET dead_at = now(), due_at = NULL, last_error = 'no luck'"))
+        connection.execute(text("UPDATE jobs SET dead_at = now(), due_at = NULL, last_error = 'no luck'"))
     assert client.get(f"/v1/forget/{receipt['id']}").json()["given_up"] == "no luck"
 
 

@@ -97,7 +97,7 @@ def test_the_request_id_goes_with_the_hint_and_stands_on_the_work(
     answer = client.post("/v1/messages", json=body(), headers={"X-Request-ID": "bot-7/41"})
     assert answer.json()["request_id"] == answer.headers["x-request-id"] == "bot-7/41"
     with database.tenant(TENANT) as connection:
-        work = connection.execute(text("SELECT kind, key, trace_id FROM work")).one()
+        work = connection.execute(text("SELECT kind, key, trace_id FROM jobs")).one()
     assert tuple(work) == ("ingest", CHAT, "bot-7/41")
     sent = hint(hints)
     assert sent["headers"]["task"] == "backscroll.ingest"

@@ -236,7 +236,7 @@ def test_a_chat_that_is_given_up_closes_the_door_to_nobody(
     # Given more messages than may wait, of a chat that cannot be placed
     assert client.post("/v1/messages", json=body(*(said(n) for n in range(4)))).status_code == 202
     with database.maintenance() as connection:
-        connection.execute(text("UPDATE work SET due_at = NULL, dead_at = now() WHERE kind = 'ingest'"))
+        connection.execute(text("UPDATE jobs SET due_at = NULL, dead_at = now() WHERE kind = 'ingest'"))
     time.sleep(1.1)
     # Then other chats are heard
     assert client.post("/v1/messages", json=body(said(5), chat="test:other")).status_code == 202

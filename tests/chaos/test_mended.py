@@ -58,7 +58,7 @@ def test_what_postgres_interrupted_is_tried_again_soon_and_what_a_provider_did_a
     runner.run(database, "embed", interrupted, policy)
     with database.tenant(TENANT) as connection:
         row = connection.execute(
-            text("SELECT extract(epoch FROM due_at - now()) AS seconds, attempts FROM work")
+            text("SELECT extract(epoch FROM due_at - now()) AS seconds, attempts FROM jobs")
         ).one()
     assert at_least <= row.seconds <= at_most
     assert row.attempts == 0

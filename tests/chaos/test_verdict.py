@@ -20,7 +20,7 @@ from tests.test_context import do_all
 SAID = [message(minute, f"number {minute} and the harbor") for minute in (0, 10, 20, 25, 400, 410, 420, 425)]
 # what was done has no row any more
 WORK = (
-    "INSERT INTO work (tenant_id, kind, key, due_at, claimed, dead_at) "
+    "INSERT INTO jobs (tenant_id, kind, key, due_at, claimed, dead_at) "
     "SELECT tenant_id, 'embed', 'message:' || id"
 )
 ORIGINALS = {(TENANT, "test:1", m.external_id): m for m in SAID}
@@ -63,7 +63,7 @@ def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules
         (f"{WORK}, now(), NULL, NULL FROM messages", "still owed or leased"),
         (f"{WORK}, NULL, 1, NULL FROM messages", "still owed or leased"),
         (f"{WORK}, NULL, NULL, now() FROM messages", "dead without a reason"),
-        ("UPDATE work SET dead_at = now(), last_error = 'x' WHERE kind = 'ingest'", "placing given up"),
+        ("UPDATE jobs SET dead_at = now(), last_error = 'x' WHERE kind = 'ingest'", "placing given up"),
         (
             "INSERT INTO arrivals (tenant_id, chat_id, message_id) SELECT tenant_id, chat_id, id FROM messages",
             "placed",

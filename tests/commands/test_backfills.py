@@ -69,7 +69,7 @@ def test_a_backfill_with_work_given_up_ends_with_code_5(
     run("backfills", "start", "embed", "--all")
     workers.step()
     with database.maintenance() as connection:
-        connection.exec_driver_sql("UPDATE work SET dead_at = now(), due_at = NULL WHERE kind = 'embed'")
+        connection.exec_driver_sql("UPDATE jobs SET dead_at = now(), due_at = NULL WHERE kind = 'embed'")
     workers.finish()
     watched = run("backfills", "status", 1, "--watch")
     assert watched.code == 5

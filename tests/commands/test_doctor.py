@@ -149,7 +149,7 @@ def test_a_wall_that_is_down_is_found(run: Run, memory: None, settings: Settings
 
 
 def test_a_database_of_another_migration_is_found(run: Run, memory: None, settings: Settings) -> None:
-    as_owner(settings, "UPDATE alembic_version SET version_num = '0001'")
+    as_owner(settings, "UPDATE alembic_version SET version_num = '0000'")
     assert found(run) == {"migration": "error"}
 
 
@@ -279,11 +279,11 @@ def test_late_and_dead_work_and_messages_aside_are_found(
     run: Run, memory: None, database: Database, settings: Settings
 ) -> None:
     accept(database, TENANT, ChatIn(chat_id="test:2"), [message(0), message(1)])
-    as_tenant(database, "UPDATE work SET due_at = now() - interval '10 min' WHERE key = 'test:2'")
+    as_tenant(database, "UPDATE jobs SET due_at = now() - interval '10 min' WHERE key = 'test:2'")
     assert found(run) == {"late": "warning"}
-    as_tenant(database, "UPDATE work SET due_at = now() - interval '2 h' WHERE key = 'test:2'")
+    as_tenant(database, "UPDATE jobs SET due_at = now() - interval '2 h' WHERE key = 'test:2'")
     assert found(run) == {"late": "error"}
-    as_tenant(database, "UPDATE work SET due_at = NULL, dead_at = now() WHERE key = 'test:2'")
+    as_tenant(database, "UPDATE jobs SET due_at = NULL, dead_at = now() WHERE key = 'test:2'")
     assert found(run) == {"dead": "warning"}
     as_tenant(database, "UPDATE arrivals SET quarantined_at = now(), error = 'odd'")
     said = diagnose(run)["findings"]
@@ -365,7 +365,7 @@ def test_arrivals_that_nobody_owes_are_found_and_placed(
     run: Run, database: Database, workers: Workers
 ) -> None:
     accept(database, TENANT, ChatIn(chat_id=CHAT), [message(n) for n in range(5)])
-    as_tenant(database, "DELETE FROM work")
+    as_tenant(database, "DELETE FROM jobs")
     assert found(run) == {"unowed": "error"}
     run("doctor", "--fix")
     workers.finish()
@@ -377,7 +377,7 @@ def test_work_that_was_dropped_is_not_owed_again(run: Run, memory: None, databas
     as_tenant(database, "DELETE FROM message_vectors")
     as_tenant(
         database,
-        "INSERT INTO work (tenant_id, kind, key, dead_at) "
+        "INSERT INTO jobs (tenant_id, kind, key, dead_at) "
         "SELECT tenant_id, 'embed', 'message:' || id, now() FROM messages",
     )
     assert found(run) == {"dead": "warning"}

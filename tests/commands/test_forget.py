@@ -59,7 +59,7 @@ def test_forgetting_a_chat_gives_a_receipt_that_does_not_name_it(run: Run) -> No
 def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
     run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BACKSCROLL_WORK_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("BACKSCROLL_JOB_MAX_ATTEMPTS", "1")
 
     def broken(*given: object, **options: object) -> None:
         raise ValueError("no luck")

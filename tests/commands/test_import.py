@@ -132,7 +132,7 @@ def test_work_that_was_given_up_ends_the_waiting_with_code_5(
     workers.finish()
     with database.tenant(TENANT) as connection:
         connection.exec_driver_sql(
-            "INSERT INTO work (tenant_id, kind, key, dead_at, last_error) "
+            "INSERT INTO jobs (tenant_id, kind, key, dead_at, last_error) "
             "SELECT tenant_id, 'embed', 'message:' || id, now(), 'too odd' FROM messages"
         )
     ended = run("import", path, "--wait")
@@ -268,7 +268,7 @@ def test_the_batches_of_an_import_settle_before_they_are_summarized(
     workers.finish()
     with database.tenant(TENANT) as connection:
         due = connection.exec_driver_sql(
-            "SELECT min(due_at) - now() FROM work WHERE kind = 'summarize'"
+            "SELECT min(due_at) - now() FROM jobs WHERE kind = 'summarize'"
         ).scalar()
     assert due > timedelta(minutes=50)
 

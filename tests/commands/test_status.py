@@ -55,7 +55,7 @@ def test_what_was_given_up_is_shown_with_its_reason(run: Run, database: Database
     run("import", SAMPLE)
     with database.maintenance() as connection:
         connection.exec_driver_sql(
-            "UPDATE work SET dead_at = now(), due_at = NULL, attempts = 5, last_error = 'InvalidInput: too odd'"
+            "UPDATE jobs SET dead_at = now(), due_at = NULL, attempts = 5, last_error = 'InvalidInput: too odd'"
         )
     found = run("status", "--json").json
     assert [letter["last_error"] for letter in found["dead_letters"]] == ["InvalidInput: too odd"]

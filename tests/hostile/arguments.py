@@ -37,6 +37,7 @@ from schemas.backfills import BackfillRequest
 from schemas.context import Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import Permanent
+from schemas.kinds import EMBED, SUMMARIZE
 from schemas.memories import MemoryFilter
 from schemas.messages import ChatIn
 from schemas.querylog import AnswerIn
@@ -263,6 +264,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         (str(each), b"hash", _vector()) for each in a.ids("messages")
     ],
     "store.vectors.put.kind": lambda _: "message",
+    "store.jobs.drop.kinds": lambda _: [EMBED, SUMMARIZE],
     "given: schemas.memories.MemoryFilter": lambda a: MemoryFilter(
         user_id=a.maybe("users", "user_id") or None, chat_id=None if a.theme.empty else a.chat_id
     ),
@@ -299,21 +301,21 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "named": lambda a: [("chat", a.chat_id), ("user", a.name("messages", "sender_id"))],
     # work, backfills, receipts
     "kind": lambda a: "embed" if a.theme.text is None else a.theme.text,
-    "kind: str | None": lambda a: a.maybe("work", "kind"),
+    "kind: str | None": lambda a: a.maybe("jobs", "kind"),
     "people.suppression.stands.kind": lambda _: "message",
-    "key": lambda a: a.name("work", "key"),
+    "key": lambda a: a.name("jobs", "key"),
     "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
     "owed": lambda a: [
         jobs.Owed(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
-        for key in a.names("work", "key")
+        for key in a.names("jobs", "key")
     ],
     "closing": lambda _: True,
-    "key: str | None": lambda a: a.maybe("work", "key"),
-    "keys": lambda a: a.names("work", "key"),
-    "tokens: Sequence[int]": lambda a: [1 for _ in a.names("work", "key")],
+    "key: str | None": lambda a: a.maybe("jobs", "key"),
+    "keys": lambda a: a.names("jobs", "key"),
+    "tokens: Sequence[int]": lambda a: [1 for _ in a.names("jobs", "key")],
     "rows: Sequence[tuple[str, str, int]]": lambda a: [
-        (VICTIM, row["key"], row["token"] or 1) for row in a.known.rows["work"]
+        (VICTIM, row["key"], row["token"] or 1) for row in a.known.rows["jobs"]
     ],
     "state": lambda a: "cancelled" if a.theme.text is None else a.theme.text,
     "state: str | None": lambda a: None if a.theme.empty else a.theme.text,

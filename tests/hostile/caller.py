@@ -149,7 +149,7 @@ class Caller:
                 trace_id=None,
             )
             for kind in ("ingest", "embed", "summarize", "backfill", "forget")
-            for row in self.known.rows["work"]
+            for row in self.known.rows["jobs"]
             if row["kind"] == kind
         ]
 
@@ -164,13 +164,13 @@ class Caller:
                 state="dead",
                 attempts=1,
                 since=LONG_AGO,
-                owed_since=LONG_AGO,
+                pending_since=LONG_AGO,
                 due_at=None,
                 error=None,
                 trace_id=None,
             )
             for kind, key in [
-                *((row["kind"], row["key"]) for row in self.known.rows["work"]),
+                *((row["kind"], row["key"]) for row in self.known.rows["jobs"]),
                 *(("arrival", f"message:{row['message_id']}") for row in self.known.rows["arrivals"]),
                 *(("backfill", str(row["id"])) for row in self.known.rows["backfills"]),
             ]

@@ -82,13 +82,13 @@ LINES: dict[str, list[Line]] = {
     "backfills resume": [lambda a: [a.id("backfills")]],
     "backfills cancel": [lambda a: [a.id("backfills")]],
     "jobs list": [lambda a: ["--error", a.text], lambda _: ["--state", "pending", "--json"]],
-    "jobs show": [lambda a: ["--", a.name("work", "kind"), a.name("work", "key")]],
+    "jobs show": [lambda a: ["--", a.name("jobs", "kind"), a.name("jobs", "key")]],
     "jobs replay": [
-        lambda a: ["--yes", "--", a.name("work", "kind"), a.name("work", "key")],
+        lambda a: ["--yes", "--", a.name("jobs", "kind"), a.name("jobs", "key")],
         lambda _: ["--all", "--yes", "--state", "pending"],
     ],
     "jobs drop": [
-        lambda a: ["--yes", "--", a.name("work", "kind"), a.name("work", "key")],
+        lambda a: ["--yes", "--", a.name("jobs", "kind"), a.name("jobs", "key")],
         lambda _: ["--all", "--yes", "--state", "pending"],
     ],
     "doctor": [lambda _: ["--fix", "--json"]],

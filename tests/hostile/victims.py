@@ -132,7 +132,7 @@ def put_off(superuser_url: str) -> None:
     """Let nothing of the victim's be due: whoever works for all tenants would do it, and be taken for hostile."""
     with psycopg.connect(superuser_url) as connection:
         connection.execute(
-            "UPDATE work SET due_at = now() + interval '1 day' WHERE tenant_id = %s AND due_at IS NOT NULL",
+            "UPDATE jobs SET due_at = now() + interval '1 day' WHERE tenant_id = %s AND due_at IS NOT NULL",
             [VICTIM],
         )
 

@@ -1,8 +1,9 @@
 """The tables are made, kept up to date, and made anew by one function each."""
 
+from pathlib import Path
+
 import psycopg
 import pytest
-from alembic import command
 
 from migrations import patience
 from ops.local import migrate
@@ -15,7 +16,7 @@ from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn
 from schemas.revision import REVISION
 from schemas.settings import Settings
-from tests.conftest import TENANT, alembic_config, message
+from tests.conftest import NEXT, TENANT, message, next_release
 
 SPACE = DeterministicEmbedder().space
 
@@ -66,18 +67,16 @@ def test_a_database_from_the_future_is_left_alone(settings: Settings) -> None:
 
 
 def test_a_statement_that_took_too_long_is_told_as_that(
-    settings: Settings,
-    postgres: EmbeddedPostgres,
-    database_name: str,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command.downgrade(alembic_config(owner_url(settings)), "0008")
-    monkeypatch.setattr(patience, "STATEMENT_SECONDS", 0.3)
-    with psycopg.connect(postgres.superuser_dsn(database_name)) as somebody:
-        somebody.execute("LOCK TABLE work IN ACCESS EXCLUSIVE MODE")
+    longer = next_release(owner_url(settings), tmp_path / "migrations", 'op.execute("SELECT pg_sleep(0.6)")')
+    monkeypatch.setattr(migrate, "config", lambda _url: longer)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(patience, "STATEMENT_SECONDS", 0.3)
         with pytest.raises(
             Retryable, match="ended a statement before it was done: canceling statement"
         ) as told:
             migrate.upgrade(owner_url(settings), SPACE)
     assert not isinstance(told.value, DatabaseUnavailable)
-    assert migrate.upgrade(owner_url(settings), SPACE).found == REVISION
+    assert migrate.state(owner_url(settings)).found == REVISION
+    assert migrate.upgrade(owner_url(settings), SPACE).found == NEXT

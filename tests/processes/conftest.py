@@ -114,14 +114,14 @@ class Deployment:
             placing.place(connection, TENANT, {chat: None}, Rules.of(self.settings))
             jobs.drop(connection, TENANT, "ingest", [chat])
             connection.execute(
-                text("UPDATE work SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")
+                text("UPDATE jobs SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")
             )
 
     def make_due(self) -> None:
         """Let the work be done now that was put off."""
         with self.database.tenant(TENANT) as connection:
             connection.execute(
-                text("UPDATE work SET due_at = now() WHERE due_at > now() + interval '1 hour'")
+                text("UPDATE jobs SET due_at = now() WHERE due_at > now() + interval '1 hour'")
             )
 
     def progress(self, chat: str) -> Progress:

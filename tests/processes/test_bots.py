@@ -86,7 +86,7 @@ def test_a_request_id_is_found_in_the_last_log_lines_and_on_the_work(deployment:
     for chat, request_id in (("test:traced", "bot-7"), ("test:door", "door-7")):
         deployment.wait_for(chat, 5)
         # the chat's row stays; that of its messages and its session is gone with what it asked for
-        owed = deployment.query("SELECT kind FROM work WHERE trace_id = :id", id=request_id)
+        owed = deployment.query("SELECT kind FROM jobs WHERE trace_id = :id", id=request_id)
         assert [row.kind for row in owed] == ["ingest"]
         for name, task in (("ingest", "ingest"), ("summarize", "summarize"), ("embed", "embed")):
             done = [r for r in deployment.records(name) if r["event"] == "work_run"]

@@ -63,7 +63,7 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
 ) -> None:
     # Given so much work, and so many hints that wait already
     with database.tenant(TENANT) as connection:
-        connection.execute(text("DELETE FROM work"))
+        connection.execute(text("DELETE FROM jobs"))
         connection.execute(
             text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
         )

@@ -30,7 +30,7 @@ def work_of(deployment: Deployment, chat: str, kind: str) -> list[dict[str, Any]
         else "SELECT 'session:' || id FROM conversation_sessions WHERE chat_id = :chat"
     )
     rows = deployment.query(
-        f"SELECT key, attempts, claimed, due_at <= now() AS due FROM work WHERE kind = :kind AND key IN ({keys})",
+        f"SELECT key, attempts, claimed, due_at <= now() AS due FROM jobs WHERE kind = :kind AND key IN ({keys})",
         chat=chat,
         kind=kind,
     )

@@ -22,7 +22,7 @@ def poisoned(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactor
     """A deployment of its own with workers that can die of what they are given, and with few attempts."""
     with deployed(postgres, tmp_path_factory.mktemp("poisoned"), "poisoned") as deployment:
         deployment.start_workers(
-            include="tests.processes.poison", BACKSCROLL_WORK_MAX_ATTEMPTS=str(TRIES), PYTHONPATH=str(ROOT)
+            include="tests.processes.poison", BACKSCROLL_JOB_MAX_ATTEMPTS=str(TRIES), PYTHONPATH=str(ROOT)
         )
         with clock(deployment):
             yield deployment
@@ -49,7 +49,7 @@ def given(poisoned: Deployment) -> Deployment:
 
 def dead(deployment: Deployment) -> dict[str, tuple[str, int]]:
     """`{kind: (error, attempts)}` of what was given up of the chat."""
-    rows = deployment.query("SELECT kind, last_error, attempts FROM work WHERE dead_at IS NOT NULL")
+    rows = deployment.query("SELECT kind, last_error, attempts FROM jobs WHERE dead_at IS NOT NULL")
     aside = deployment.query("SELECT 'arrival', error, 0 FROM arrivals WHERE quarantined_at IS NOT NULL")
     return {kind: (error, attempts) for kind, error, attempts in [*rows, *aside]}
 
@@ -64,7 +64,7 @@ def test_each_is_dead_after_as_many_tries_as_are_configured(given: Deployment) -
 def test_nothing_else_is_given_up_or_left_undone(given: Deployment) -> None:
     def done() -> bool:
         given.revive()
-        return not given.query("SELECT 1 FROM work WHERE due_at IS NOT NULL")
+        return not given.query("SELECT 1 FROM jobs WHERE due_at IS NOT NULL")
 
     until(done, "the rest is done", SECONDS)
     assert set(given.vectors_of(OTHER).values()) == {1}
@@ -76,7 +76,7 @@ def test_nothing_else_is_given_up_or_left_undone(given: Deployment) -> None:
     )
     # the second session lacks the message that stands aside, the third its summary
     assert [(row.status, row.message_count) for row in sessions][:2] == [("summarized", 5), ("summarized", 4)]
-    burnt = given.query("SELECT kind, key, attempts FROM work WHERE attempts > 0 AND dead_at IS NULL")
+    burnt = given.query("SELECT kind, key, attempts FROM jobs WHERE attempts > 0 AND dead_at IS NULL")
     assert burnt == []
 
 

@@ -1,6 +1,5 @@
 """Upgrades while workers run and messages come in: program or tables first, nothing is lost."""
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -13,16 +12,14 @@ import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
-from psycopg.types.json import Jsonb
 
 from ops.local import processes
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest.policy import Rules
-from pipeline.text import tokens
 from schemas.messages import MessageIn
 from schemas.revision import REVISION
-from tests.conftest import CHECKOUT, TENANT, alembic_config
+from tests.conftest import NEXT, alembic_config, next_release
 from tests.ops.running import backscroll, until
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk
 from tests.processes.nodes import Process
@@ -116,69 +113,10 @@ def door(deployment: Deployment) -> Iterator[str]:
 
 @pytest.fixture
 def early(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A deployment whose database was filled by the first release, and has not been upgraded since."""
+    """A deployment whose program is newer than its tables: there are none yet."""
     with deployed(postgres, tmp_path_factory.mktemp("upgrading"), "upgrading") as deployment:
-        config = alembic_config(postgres.dsn("owner", database=deployment.name))
-        command.downgrade(config, "base")
-        command.upgrade(config, "0001")
-        with psycopg.connect(postgres.dsn("app", database=deployment.name)) as connection:
-            connection.execute("SELECT set_config('app.tenant_id', %s, true)", [TENANT])
-            fill_as_the_first_release(connection)
+        command.downgrade(alembic_config(postgres.dsn("owner", database=deployment.name)), "base")
         yield deployment
-
-
-def fill_as_the_first_release(connection: psycopg.Connection) -> None:
-    """One chat with sessions in every state and work owed for them, and one with messages not placed yet."""
-    connection.execute("INSERT INTO tenants (tenant_id) VALUES (%s)", [TENANT])
-    for chat, count in (("test:old", 20), ("test:waiting", 10)):
-        connection.execute("INSERT INTO chats (tenant_id, chat_id) VALUES (%s, %s)", [TENANT, chat])
-        for told in talk(count):
-            connection.execute(
-                "INSERT INTO messages (tenant_id, chat_id, external_id, sender_id, sender_name, role, content, "
-                "token_count, sent_at) VALUES (%s, %s, %s, %s, %s, 'user', %s, %s, %s)",
-                [
-                    TENANT,
-                    chat,
-                    *(told[name] for name in ("external_id", "sender_id", "sender_name", "content")),
-                    tokens.estimate(told["content"]),
-                    told["sent_at"],
-                ],
-            )
-    connection.execute(
-        "INSERT INTO arrivals SELECT tenant_id, chat_id, id FROM messages WHERE chat_id = 'test:waiting'"
-    )
-    connection.execute(
-        "UPDATE chats c SET (message_count, lexeme_count) = (SELECT count(*), sum(length(tsv)) FROM messages m "
-        "WHERE m.chat_id = c.chat_id) WHERE chat_id = 'test:old'"
-    )
-    sessions = connection.execute(
-        "INSERT INTO conversation_sessions (tenant_id, chat_id, started_at, ended_at, message_count, token_count, "
-        "participants, status) SELECT tenant_id, chat_id, min(sent_at), max(sent_at), count(*), sum(token_count), "
-        "array_agg(DISTINCT sender_name), CASE WHEN max(sent_at) = max(max(sent_at)) OVER () THEN 'open' "
-        "ELSE 'closed' END FROM messages WHERE chat_id = 'test:old' GROUP BY tenant_id, chat_id, "
-        "date_trunc('hour', sent_at) ORDER BY 3 RETURNING id"
-    ).fetchall()
-    first, second, third, _ = (row[0] for row in sessions)
-    connection.execute(
-        "UPDATE conversation_sessions SET status = 'summarized', summary_text = 'They meet at the lighthouse.', "
-        "topic_tags = %s, search_text = 'They meet at the lighthouse.', summary_model = 'extractive-v1', "
-        "summary_version = 1, summary_revision = revision, summary_message_count = message_count, "
-        "summary_token_count = token_count, summary_ended_at = ended_at, summary_created_at = now() "
-        "WHERE id = ANY(%s)",
-        [Jsonb(["lighthouse"]), [first, second]],
-    )
-    connection.execute(
-        "INSERT INTO work (tenant_id, kind, key, due_at) SELECT tenant_id, 'embed', 'message:' || id, now() "
-        "FROM messages WHERE chat_id = 'test:old' UNION ALL SELECT tenant_id, 'embed', 'session:' || id, now() "
-        "FROM conversation_sessions WHERE status = 'summarized' UNION ALL VALUES (%s, 'ingest', 'test:waiting', now())",
-        [TENANT],
-    )
-    # its worker was stopped for the upgrade, or died
-    connection.execute(
-        "INSERT INTO work (tenant_id, kind, key, claimed, attempts, token, due_at) VALUES "
-        "(%s, 'summarize', %s, 1, 1, nextval('work_token'), now() + interval '1 second')",
-        [TENANT, f"session:{third}"],
-    )
 
 
 def all_is_there(deployment: Deployment, chat: str, count: int) -> None:
@@ -190,7 +128,7 @@ def all_is_there(deployment: Deployment, chat: str, count: int) -> None:
     assert stored(deployment.database, chat) == [(*part[:-1], "summarized") for part in parts]
 
 
-def test_a_database_of_the_first_release_is_upgraded_under_the_current_program(
+def test_a_database_is_upgraded_under_the_current_program(
     early: Deployment, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     # Given workers, clock and door of the current program on tables that are too old for them
@@ -230,64 +168,40 @@ def test_a_database_of_the_first_release_is_upgraded_under_the_current_program(
             # Then door and workers go on by themselves
             until(lambda: 202 in bots.statuses, "the door takes messages", SECONDS)
             assert httpx.get(f"{url}/readyz").status_code == 200
-        for chat, count in {"test:old": 20, "test:waiting": 10, **bots.sent}.items():
+        for chat, count in bots.sent.items():
             all_is_there(early, chat, count)
     assert bots.sent.keys() == set(bots.chats)
     assert early.dead_letters() == []
-    [(dead, old)] = early.query(
-        "SELECT count(*) FILTER (WHERE dead_at IS NOT NULL), (SELECT count(*) FROM conversation_sessions "
-        "WHERE summary_text = 'They meet at the lighthouse.') FROM work"
-    )
-    # what was summarized before is not done again
-    assert (dead, old) == (0, 2)
 
 
-NEXT = f"{int(REVISION) + 1:04}"
-EXPANDS = f'''"""What the next release needs beside what there is.
-
-Revision: {NEXT}, after {REVISION}
+EXPANDS = """
+op.execute("ALTER TABLE messages ADD COLUMN mood text")
+op.execute(
+    "CREATE TABLE moods (tenant_id text NOT NULL REFERENCES tenants ON DELETE CASCADE, mood text NOT NULL, "
+    "PRIMARY KEY (tenant_id, mood))"
+)
+op.execute("ALTER TABLE moods ENABLE ROW LEVEL SECURITY")
+op.execute("ALTER TABLE moods FORCE ROW LEVEL SECURITY")
+with concurrently():
+    build("messages_mood", "messages (tenant_id, mood) WHERE mood IS NOT NULL")
 """
-
-from alembic import op
-
-revision = "{NEXT}"
-down_revision = "{REVISION}"
-branch_labels = None
-depends_on = None
-
-
-def upgrade() -> None:
-    op.execute("ALTER TABLE messages ADD COLUMN mood text")
-    op.execute(
-        "CREATE TABLE moods (tenant_id text NOT NULL REFERENCES tenants ON DELETE CASCADE, mood text NOT NULL, "
-        "PRIMARY KEY (tenant_id, mood))"
-    )
-    op.execute("ALTER TABLE moods ENABLE ROW LEVEL SECURITY")
-    op.execute("ALTER TABLE moods FORCE ROW LEVEL SECURITY")
-    with op.get_context().autocommit_block():
-        op.execute("CREATE INDEX CONCURRENTLY messages_mood ON messages (tenant_id, mood) WHERE mood IS NOT NULL")
-
-
-def downgrade() -> None:
-    op.execute("DROP TABLE moods")
-    op.execute("ALTER TABLE messages DROP COLUMN mood")
-'''
+CONTRACTS = """
+op.execute("DROP TABLE moods")
+op.execute("ALTER TABLE messages DROP COLUMN mood")
+"""
 
 
 @pytest.fixture
-def next_release(deployment: Deployment, tmp_path: Path) -> Iterator[Config]:
+def expanding(deployment: Deployment, tmp_path: Path) -> Iterator[Config]:
     """The migrations of the next release; afterwards the database is as it was."""
-    folder = tmp_path / "migrations"
-    shutil.copytree(CHECKOUT / "migrations", folder)
-    (folder / "versions" / f"{NEXT}_next.py").write_text(EXPANDS)
-    config = alembic_config(deployment.postgres.dsn("owner", database=deployment.name))
-    config.set_main_option("script_location", str(folder))
+    owner_url = deployment.postgres.dsn("owner", database=deployment.name)
+    config = next_release(owner_url, tmp_path / "migrations", EXPANDS, CONTRACTS)
     yield config
     command.downgrade(config, REVISION)
 
 
-def test_workers_and_door_work_on_while_the_tables_of_the_next_release_come(
-    deployment: Deployment, next_release: Config
+def test_workers_and_door_work_on_while_the_tables_of_the_expanding_come(
+    deployment: Deployment, expanding: Config
 ) -> None:
     with clock(deployment), door(deployment) as url, Bots(deployment, url, "expanded").sending() as bots:
         until(lambda: len(bots.statuses) > 5, "messages come in", SECONDS)
@@ -295,7 +209,7 @@ def test_workers_and_door_work_on_while_the_tables_of_the_next_release_come(
         with psycopg.connect(deployment.postgres.superuser_dsn(deployment.name)) as dump:
             dump.execute("SET idle_in_transaction_session_timeout = 0")
             dump.execute("LOCK TABLE messages IN ACCESS SHARE MODE")
-            migration = threading.Thread(target=command.upgrade, args=[next_release, "head"])
+            migration = threading.Thread(target=command.upgrade, args=[expanding, "head"])
             migration.start()
             before = len(bots.statuses)
             time.sleep(4)

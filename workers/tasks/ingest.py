@@ -52,9 +52,9 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         return
     held = resources.current()
     while True:
-        if tries.begin(self.app, self.request.id) > held.settings.work_max_attempts:
-            log.error("payload_kills", tries=held.settings.work_max_attempts, queue=queues.DEAD)
-            _lay_aside(self, args, payload, f"its process ended {held.settings.work_max_attempts} times")
+        if tries.begin(self.app, self.request.id) > held.settings.job_max_attempts:
+            log.error("payload_kills", tries=held.settings.job_max_attempts, queue=queues.DEAD)
+            _lay_aside(self, args, payload, f"its process ended {held.settings.job_max_attempts} times")
             return
         try:
             accepted = pipeline_ingest.accept(

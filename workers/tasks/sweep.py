@@ -35,7 +35,7 @@ def sweep(self: Task) -> None:
 
 
 def _sweep(app: Celery, held: resources.Resources) -> None:
-    swept = pipeline_sweep.sweep(held.database, held.rules, held.settings.work_max_attempts, COUNTED)
+    swept = pipeline_sweep.sweep(held.database, held.rules, held.settings.job_max_attempts, COUNTED)
     # a queue may serve several kinds, and a backfill can wait
     for kind, due in sorted(swept.due.items(), key=lambda item: (item[0] == "backfill", item[0])):
         queue = queues.OF_KIND.get(kind)

@@ -38,7 +38,7 @@ _TENANTS = """
     INSERT INTO tenants (tenant_id) SELECT %(name)s || n FROM generate_series(1, %(tenants)s) n ON CONFLICT DO NOTHING
 """
 _FILL = """
-    INSERT INTO work (tenant_id, kind, key, lane, priority, due_at)
+    INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at)
     SELECT %(name)s || tenant, 'embed', 'message:' || tenant || '-' || row, row %% %(chats)s, %(priority)s, now()
     FROM generate_series(1, %(tenants)s) AS tenant CROSS JOIN generate_series(1, %(rows)s) AS row
 """
@@ -57,12 +57,12 @@ class ClaimedDatabase:
     ) -> None:
         """Let these rows be due for each tenant, and nothing else, with the statistics that autovacuum would make."""
         given = {"name": name, "tenants": tenants, "rows": rows, "chats": chats, "priority": priority}
-        self._superuser.execute("TRUNCATE work")
+        self._superuser.execute("TRUNCATE jobs")
         # a page written after this moment is not logged as a whole once more when it changes first
         self._superuser.execute("CHECKPOINT")
         self._superuser.execute(_TENANTS, given)
         self._superuser.execute(_FILL, given)
-        self._superuser.execute("VACUUM ANALYZE work")
+        self._superuser.execute("VACUUM ANALYZE jobs")
 
     def checkpoint(self) -> None:
         """Write out what was filled in, which the next reader would do otherwise."""

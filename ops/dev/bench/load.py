@@ -35,7 +35,7 @@ FLOOD = 100
 PROBE_SECONDS = 1.0
 PATIENCE_SECONDS = 600.0
 CHATS, BATCH = 20, 20
-DUE = "SELECT count(*) FROM work WHERE due_at IS NOT NULL"
+DUE = "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +211,7 @@ def _rates(cast: Cast, way: str, messages: int, rounds: int, say: Say) -> Rate:
             best[mood] = max(best[mood], _rate(cast, way, messages, f"{number}-{mood}"))
             cast.set_mood(providers.WELL)
             with cast.connect() as connection:
-                connection.execute("UPDATE work SET due_at = now() WHERE due_at > now() AND claimed IS NULL")
+                connection.execute("UPDATE jobs SET due_at = now() WHERE due_at > now() AND claimed IS NULL")
                 _await(lambda: not count(connection, DUE))
     healthy, failing, hanging = (round(rate, 1) for rate in best.values())
     return Rate(way=way, healthy=healthy, failing=failing, hanging=hanging)

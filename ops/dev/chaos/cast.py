@@ -130,7 +130,7 @@ def playing(
             settle_seconds=0,
             sweep_seconds=min(SWEEP_SECONDS, lease_seconds / 2),
             lease_seconds=lease_seconds,
-            work_max_attempts=MAX_ATTEMPTS,
+            job_max_attempts=MAX_ATTEMPTS,
         )
         members = _members(settings, postgres, folder, hosts)
         members = {name: member for name, member in members.items() if not only or name in only}
@@ -185,7 +185,7 @@ def _environment(settings: Settings, folder: Path) -> dict[str, str]:
             if not name.startswith(PREFIX) or name in told
         },
         f"{PREFIX}LEASE_SECONDS": str(settings.lease_seconds),
-        f"{PREFIX}WORK_MAX_ATTEMPTS": str(settings.work_max_attempts),
+        f"{PREFIX}JOB_MAX_ATTEMPTS": str(settings.job_max_attempts),
         "OMP_NUM_THREADS": "1",
         # what killed processes leave there goes with the folder
         "TMPDIR": str(folder),

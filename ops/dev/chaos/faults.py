@@ -26,7 +26,7 @@ IN_THE_WAY = {
     "backfill": "conversation_sessions",
     "sweep": "conversation_sessions",
 }
-CLAIMED = "SELECT count(*) FROM work WHERE kind = %s AND claimed IS NOT NULL"
+CLAIMED = "SELECT count(*) FROM jobs WHERE kind = %s AND claimed IS NOT NULL"
 WAITING = "SELECT count(*) FROM pg_locks WHERE relation = CAST(%s AS regclass) AND NOT granted"
 # The most that a clock is wrong, either way.
 CLOCK_SECONDS = 1800.0

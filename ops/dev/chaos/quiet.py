@@ -15,24 +15,24 @@ from ops.dev.observe import count, wait
 from workers.queues import ACCEPT
 
 _TO_DO = """
-    SELECT (SELECT count(*) FROM work WHERE due_at IS NOT NULL OR claimed IS NOT NULL)
+    SELECT (SELECT count(*) FROM jobs WHERE due_at IS NOT NULL OR claimed IS NOT NULL)
         + (SELECT count(*) FROM arrivals)
         + (SELECT count(*) FROM conversation_sessions WHERE status IN ('open', 'closed'))
 """
-_MARK = "SELECT now(), (SELECT last_value FROM work_token)"
+_MARK = "SELECT now(), (SELECT last_value FROM job_token)"
 # Not done since then.
-_LEFT = "SELECT count(*) FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND owed_since < %s"
+_LEFT = "SELECT count(*) FROM jobs WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND pending_since < %s"
 _FREE = "due_at IS NOT NULL AND claimed IS NULL"
-_WAITING = f"SELECT kind, count(*) FROM work WHERE {_FREE} GROUP BY kind"  # noqa: S608 - our own words
+_WAITING = f"SELECT kind, count(*) FROM jobs WHERE {_FREE} GROUP BY kind"  # noqa: S608 - our own words
 # Still held by the one who held it then, or of a kind of which nothing was claimed since: every claim has its own
 # number, and where the row went when it was done, fewer wait.
 _NOT_TAKEN_UP = f"""
     WITH before AS (
-        SELECT kind, claimed, due_at FROM work WHERE (due_at IS NOT NULL OR claimed IS NOT NULL)
-            AND owed_since < %(at)s AND coalesce(token, 0) <= %(token)s
+        SELECT kind, claimed, due_at FROM jobs WHERE (due_at IS NOT NULL OR claimed IS NOT NULL)
+            AND pending_since < %(at)s AND coalesce(token, 0) <= %(token)s
     )
     SELECT count(*) FROM before WHERE claimed IS NOT NULL
-        OR NOT EXISTS (SELECT 1 FROM work later WHERE later.kind = before.kind AND later.token > %(token)s)
+        OR NOT EXISTS (SELECT 1 FROM jobs later WHERE later.kind = before.kind AND later.token > %(token)s)
         AND (SELECT count(*) FROM before other WHERE other.kind = before.kind AND {_FREE})
             >= coalesce((%(waiting)s::jsonb ->> kind)::bigint, 0)
 """  # noqa: S608

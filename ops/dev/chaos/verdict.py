@@ -22,12 +22,12 @@ CHECKS = {
     "work still owed or leased": """
         SELECT tenant_id || ' ' || kind || ' ' || key || ' attempts ' || attempts || ' '
             || coalesce(last_error, '') AS what
-        FROM work WHERE due_at IS NOT NULL OR claimed IS NOT NULL
+        FROM jobs WHERE due_at IS NOT NULL OR claimed IS NOT NULL
     """,
     "arrivals not placed": "SELECT chat_id || ' ' || message_id AS what FROM arrivals",
-    "placing given up": "SELECT key || ': ' || coalesce(last_error, '') AS what FROM work "
+    "placing given up": "SELECT key || ': ' || coalesce(last_error, '') AS what FROM jobs "
     "WHERE dead_at IS NOT NULL AND kind = 'ingest'",
-    "dead without a reason": "SELECT kind || ' ' || key AS what FROM work WHERE dead_at IS NOT NULL "
+    "dead without a reason": "SELECT kind || ' ' || key AS what FROM jobs WHERE dead_at IS NOT NULL "
     "AND coalesce(last_error, '') = ''",
     "messages stored twice": """
         SELECT chat_id || ' ' || external_id AS what FROM messages
@@ -35,7 +35,7 @@ CHECKS = {
     """,
     "sessions without an end": """
         SELECT s.id || ' ' || s.status AS what FROM conversation_sessions s
-        WHERE s.status = 'open' OR s.status = 'closed' AND NOT EXISTS (SELECT 1 FROM work w
+        WHERE s.status = 'open' OR s.status = 'closed' AND NOT EXISTS (SELECT 1 FROM jobs w
             WHERE w.tenant_id = s.tenant_id AND w.kind = 'summarize' AND w.key = 'session:' || s.id
                 AND w.dead_at IS NOT NULL)
     """,
@@ -50,7 +50,7 @@ CHECKS = {
         CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND m.content <> ''
             AND (SELECT count(*) FROM message_vectors v WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id
                 AND v.space_id = space.id) <> 1
-            AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant_id = m.tenant_id AND w.kind = 'embed'
+            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = m.tenant_id AND w.kind = 'embed'
                 AND w.key = 'message:' || m.id AND w.dead_at IS NOT NULL)
     """,
     "sessions without exactly one vector": """
@@ -58,7 +58,7 @@ CHECKS = {
         CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND s.status IN ('summarized', 'merged')
             AND (SELECT count(*) FROM session_vectors v WHERE v.tenant_id = s.tenant_id AND v.session_id = s.id
                 AND v.space_id = space.id) <> CASE s.status WHEN 'merged' THEN 0 ELSE 1 END
-            AND NOT EXISTS (SELECT 1 FROM work w WHERE w.tenant_id = s.tenant_id AND w.kind = 'embed'
+            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = s.tenant_id AND w.kind = 'embed'
                 AND w.key = 'session:' || s.id AND w.dead_at IS NOT NULL)
     """,
     "vectors that are none": """
@@ -86,7 +86,7 @@ CHECKS = {
     # what a provider's rubbish has made dead letters of is told, not completed
     "backfills not completed": """
         SELECT id || ' is ' || state || coalesce(': ' || error, '') AS what FROM backfills b
-        WHERE state <> 'completed' AND NOT (state = 'failed' AND EXISTS (SELECT 1 FROM work w
+        WHERE state <> 'completed' AND NOT (state = 'failed' AND EXISTS (SELECT 1 FROM jobs w
             WHERE w.tenant_id = b.tenant_id AND w.kind = b.kind AND w.dead_at IS NOT NULL))
     """,
     "forgetting not finished, or something found again": """
@@ -155,7 +155,7 @@ def judge(
         if what in ("work still owed or leased", "arrivals not placed", "sessions without an end"):
             verdict.stuck += len(verdict_rows)
     _note(verdict, "sessions that differ from the pure function", _differing(connection, rules))
-    verdict.dead = len(_rows(connection, "SELECT 1 FROM work WHERE dead_at IS NOT NULL"))
+    verdict.dead = len(_rows(connection, "SELECT 1 FROM jobs WHERE dead_at IS NOT NULL"))
     counted = _rows(
         connection, "SELECT status, count(*) AS n FROM conversation_sessions GROUP BY 1 ORDER BY 1"
     )

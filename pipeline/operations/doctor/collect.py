@@ -16,10 +16,11 @@ from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations.doctor.embedding import Spaces
 from pipeline.operations.doctor.postgres import Server
 from pipeline.operations.doctor.stored import Tenant, Work
-from pipeline.store import chats, checks, jobs, messages, retention, sessions, spaces, vector_search, vectors
+from pipeline.store import chats, checks, jobs, messages, sessions, spaces, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.database import Database
 from pipeline.store.jobs import Owed
+from pipeline.store.tenants import every
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
 
@@ -39,7 +40,7 @@ def tenants(database: Database, tenant_id: str | None) -> list[str]:
     if tenant_id is not None:
         return [tenant_id]
     with database.maintenance() as connection:
-        return retention.tenants(connection)
+        return every(connection)
 
 
 def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:

@@ -1,35 +1,6 @@
-"""Keyword search that keeps its index under row-level security, and an index for a chat's newest messages.
+"""Functions of the first schema that look past row-level security, for one tenant; and its trigger."""
 
-`@@` and `&&` are not leakproof, so no GIN index serves a role that row-level security binds. A function that
-belongs to a role without login looks past it, and takes the tenant from the setting that the walls go by.
-
-Revision: 0008, after 0007
-"""
-
-from alembic import op
-
-from migrations.concurrently import build, concurrently, drop
-
-revision = "0008"
-down_revision = "0007"
-branch_labels = None
-depends_on = None
-
-# The lexemes of a message as numbers that no other chat shares: one entry of the index holds the messages of one
-# chat in which one lexeme stands, however many tenants and chats the table holds.
-KEYS = """
-    CREATE OR REPLACE FUNCTION lexeme_keys(tenant text, chat text, lexemes tsvector) RETURNS bigint[]
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN ARRAY(
-        SELECT pg_catalog.hashtextextended(lexeme,
-            pg_catalog.hashtextextended(chat, pg_catalog.hashtextextended(tenant, 0)))
-        FROM pg_catalog.unnest(pg_catalog.tsvector_to_array(lexemes)) AS lexeme)
-"""
-INDEXES = {
-    # new messages go into a list beside the index first, which every search reads whole: it is kept short (kB)
-    "messages_keys": "USING gin (lexeme_keys(tenant_id, chat_id, tsv)) WITH (gin_pending_list_limit = 256)",
-    "messages_newest": "(tenant_id, chat_id, sent_at)",
-}
+from migrations.first_schema.functions import MADE_OF
 
 # Two chats may share a number by accident or by intent, so tenant and chat are looked at again, behind OFFSET 0:
 # otherwise the planner would take the index on them.
@@ -46,7 +17,7 @@ _HITS = """(
 _TIMES = "round(1 / (1.64493406685 * (1 - ts_rank('{{1,1,1,1}}', {tsv}, {query}))) - 0.5)"
 _NORM = "1.2 * (0.25 + 0.75 * length({tsv}) / mean_size)"
 
-SEARCH = f"""
+_KEYWORD_SEARCH = f"""
     CREATE FUNCTION keyword_search(
         in_chat text, in_key text, words text[], total float8, mean_size float8, most integer, best integer,
         OUT frequencies jsonb, OUT scores jsonb, OUT exact boolean)
@@ -103,34 +74,74 @@ SEARCH = f"""
     END
     $function$
 """
-SIGNATURE = "keyword_search(text, text, text[], float8, float8, integer, integer)"
 
+# What is found may be another's by accident: tenants may share a number. So the tenant is looked at, behind OFFSET 0,
+# as otherwise the planner would take the index on it. Whether a question quotes a text is for the caller to look at.
+_LOOK_UP = """
+    CREATE FUNCTION {name}(in_chat text, items text[], texts text[]) RETURNS SETOF {type}
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+    AS $function$
+    DECLARE
+        tenant CONSTANT text := nullif(current_setting('app.tenant_id', true), '');
+        wanted bigint[];
+        part bigint[];
+    BEGIN
+        IF tenant IS NULL THEN
+            RETURN;
+        END IF;
+        wanted := public.item_keys(tenant, items) || public.said_keys(tenant, in_chat, texts);
+        -- a scan for so many keys takes as many steps for each row that it finds
+        FOR start IN 1..coalesce(cardinality(wanted), 0) BY 1000 LOOP
+            part := wanted[start:start + 999];
+            RETURN QUERY SELECT hit.id FROM (
+                SELECT t.tenant_id, t.{id} AS id FROM public.{table} t WHERE {keys} && part{only} OFFSET 0) AS hit
+            WHERE hit.tenant_id = tenant;
+        END LOOP;
+    END
+    $function$
+"""
+SEARCHES = {
+    "keyword_search(text, text, text[], float8, float8, integer, integer)": _KEYWORD_SEARCH,
+    "contexts_with(text, text[], text[])": _LOOK_UP.format(
+        name="contexts_with",
+        type="text",
+        table="query_log",
+        id="context_id",
+        keys="public.log_keys(t.tenant_id, t.chat_id, t.query, t.shown)",
+        only="",
+    ),
+    "memories_with(text, text[], text[])": _LOOK_UP.format(
+        name="memories_with",
+        type="uuid",
+        table="memories",
+        id="id",
+        keys="public.memory_keys(t.tenant_id, t.type, t.learned_in, t.content, t.metadata, t.source_message_ids, "
+        "t.source_session_id)",
+        only=f" AND {MADE_OF}",
+    ),
+}
 
-def upgrade() -> None:
-    op.execute(KEYS)
-    # whoever writes a message computes its keys
-    op.execute("GRANT EXECUTE ON FUNCTION lexeme_keys(text, text, tsvector) TO backscroll_app")
-    with concurrently():
-        for name, definition in INDEXES.items():
-            build(name, f"messages {definition}")
-        # row-level security has kept everybody from using it
-        drop("messages_tsv")
-    op.execute(SEARCH)
-    op.execute(f"REVOKE ALL ON FUNCTION {SIGNATURE} FROM PUBLIC")
-    op.execute(f"GRANT EXECUTE ON FUNCTION {SIGNATURE} TO backscroll_app")
-    op.execute(f"ALTER FUNCTION {SIGNATURE} OWNER TO backscroll_search")
-    op.execute(
-        "GRANT SELECT (tenant_id, chat_id, session_key, id, sent_at, tsv) ON messages TO backscroll_search"
-    )
+READABLE = {
+    "messages": "tenant_id, chat_id, session_key, id, sent_at, tsv",
+    "query_log": "tenant_id, context_id, chat_id, query, shown",
+    "memories": "tenant_id, id, type, learned_in, content, metadata, source_message_ids, source_session_id",
+}
+"""The columns that the searches read, by table."""
 
-
-def downgrade() -> None:
-    op.execute(f"DROP FUNCTION {SIGNATURE}")
-    op.execute(
-        "REVOKE SELECT (tenant_id, chat_id, session_key, id, sent_at, tsv) ON messages FROM backscroll_search"
-    )
-    with concurrently():
-        for name in INDEXES:
-            drop(name)
-        build("messages_tsv", "messages USING gin (tsv)")
-    op.execute("DROP FUNCTION lexeme_keys(text, text, tsvector)")
+# Whoever speaks in a chat is a member of it. A trigger, so that this holds for every stored message; sorted, so that
+# two of them do not deadlock.
+NOTE_SPEAKERS = """
+    CREATE FUNCTION note_speakers() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO public.chat_members (tenant_id, chat_id, sender_id)
+        SELECT DISTINCT tenant_id, chat_id, sender_id FROM stored WHERE role = 'user'
+        ORDER BY tenant_id, chat_id, sender_id
+        ON CONFLICT DO NOTHING;
+        RETURN NULL;
+    END $$
+"""
+TRIGGER = """
+    CREATE TRIGGER note_speakers AFTER INSERT ON messages REFERENCING NEW TABLE AS stored
+    FOR EACH STATEMENT EXECUTE FUNCTION note_speakers()
+"""

@@ -1,21 +1,8 @@
-"""What forgetting, editing, export and pruning look things up by.
+"""Functions of the first schema: the keys that its GIN indexes hold, and the searches that read those.
 
-Erased messages are looked for in the query log and among the memories by one index each: of what a context showed,
-of what a memory was made of, and of the words of the question. `&&` is not leakproof, so no GIN index serves a role
-that row-level security binds: as for the keyword search, functions of a role without login look past it and take the
-tenant from the setting that the walls go by.
-
-Revision: 0010, after 0009
+`@@` and `&&` are not leakproof, so no GIN index serves a role that row-level security binds. The searches belong to a
+role without login that looks past it, and take the tenant from the setting that the policies go by.
 """
-
-from alembic import op
-
-from migrations.concurrently import build, concurrently, drop
-
-revision = "0010"
-down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 # Characters that are words by themselves: scripts without spaces (Thai to Myanmar, Khmer, kana, Han), and emoji.
 _ALONE = (
@@ -30,15 +17,25 @@ _BETWEEN = (
 )
 
 FUNCTIONS = {
+    # The lexemes of a message as numbers that no other chat shares: one entry of the index holds the messages of one
+    # chat that have one lexeme, however many tenants and chats the table holds.
+    "lexeme_keys(text, text, tsvector)": """
+        CREATE FUNCTION lexeme_keys(tenant text, chat text, lexemes tsvector) RETURNS bigint[]
+        LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+        RETURN ARRAY(
+            SELECT pg_catalog.hashtextextended(lexeme,
+                pg_catalog.hashtextextended(chat, pg_catalog.hashtextextended(tenant, 0)))
+            FROM pg_catalog.unnest(pg_catalog.tsvector_to_array(lexemes)) AS lexeme)
+    """,
     # A text as quotes are compared: its words in lower case, a space around each; empty without words.
     "quotable(text)": rf"""
-        CREATE OR REPLACE FUNCTION quotable(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+        CREATE FUNCTION quotable(content text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN coalesce(' ' || nullif(btrim(regexp_replace(
             regexp_replace(lower(content), '({_ALONE})', ' \1 ', 'g'), '{_BETWEEN}+', ' ', 'g')), '') || ' ', '')
     """,
     # Whether one says what the other says, both as of `quotable`: the same, or a long part of it.
     "quotes(text, text)": """
-        CREATE OR REPLACE FUNCTION quotes(question text, said text) RETURNS boolean
+        CREATE FUNCTION quotes(question text, said text) RETURNS boolean
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN question <> '' AND said <> '' AND (question = said
             OR length(said) >= 10 AND strpos(question, said) > 0
@@ -46,14 +43,14 @@ FUNCTIONS = {
     """,
     # What things are found by, such as `message:12`, as numbers that no other tenant shares.
     "item_keys(text, text[])": """
-        CREATE OR REPLACE FUNCTION item_keys(tenant text, items text[]) RETURNS bigint[]
+        CREATE FUNCTION item_keys(tenant text, items text[]) RETURNS bigint[]
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN ARRAY(SELECT hashtextextended(item, hashtextextended(tenant, 0)) FROM unnest(items) AS item)
     """,
     # What a question is found by in its chat: its long words and its runs of two and three, for a text that it quotes;
     # its last four words, for a text that quotes it.
     "question_keys(text, text, text)": """
-        CREATE OR REPLACE FUNCTION question_keys(tenant text, chat text, question text) RETURNS bigint[]
+        CREATE FUNCTION question_keys(tenant text, chat text, question text) RETURNS bigint[]
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN ARRAY(
             WITH split AS (SELECT string_to_array(btrim(quotable(question)), ' ') AS words),
@@ -71,7 +68,7 @@ FUNCTIONS = {
     # What texts that are erased look for questions by: each its longest run of three words, or of as many as it has,
     # and all its runs of up to four words that a question might end with.
     "said_keys(text, text, text[])": """
-        CREATE OR REPLACE FUNCTION said_keys(tenant text, chat text, texts text[]) RETURNS bigint[]
+        CREATE FUNCTION said_keys(tenant text, chat text, texts text[]) RETURNS bigint[]
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
         RETURN ARRAY(
             WITH split AS MATERIALIZED (
@@ -97,20 +94,20 @@ FUNCTIONS = {
             ) AS parts (part))
     """,
     "log_keys(text, text, text, jsonb)": """
-        CREATE OR REPLACE FUNCTION log_keys(tenant text, chat text, question text, shown jsonb) RETURNS bigint[]
+        CREATE FUNCTION log_keys(tenant text, chat text, question text, shown jsonb) RETURNS bigint[]
         LANGUAGE sql IMMUTABLE PARALLEL SAFE
         RETURN item_keys(tenant, ARRAY(SELECT jsonb_object_keys(shown)))
             || CASE WHEN question IS NULL THEN '{}' ELSE question_keys(tenant, chat, question) END
     """,
     # The question that a memory begins with, when it is question and answer.
     "question_of(text, text, jsonb)": """
-        CREATE OR REPLACE FUNCTION question_of(type text, content text, metadata jsonb) RETURNS text
+        CREATE FUNCTION question_of(type text, content text, metadata jsonb) RETURNS text
         LANGUAGE sql IMMUTABLE PARALLEL SAFE
         RETURN CASE WHEN type = 'qa_turn' AND jsonb_typeof(metadata->'question_chars') = 'number' THEN
             left(content, least(greatest((metadata->>'question_chars')::numeric, 0), 65536)::integer) END
     """,
     "memory_keys(text, text, text, text, jsonb, bigint[], bigint)": """
-        CREATE OR REPLACE FUNCTION memory_keys(tenant text, type text, chat text, content text, metadata jsonb,
+        CREATE FUNCTION memory_keys(tenant text, type text, chat text, content text, metadata jsonb,
             messages bigint[], session bigint) RETURNS bigint[]
         LANGUAGE sql IMMUTABLE PARALLEL SAFE
         RETURN item_keys(tenant, ARRAY(
@@ -124,99 +121,16 @@ FUNCTIONS = {
     """,
 }
 
+
 _MEMORY_KEYS = (
     "memory_keys(tenant_id, type, learned_in, content, metadata, source_message_ids, source_session_id)"
 )
-# the others cost nothing when they are written
-_MADE_OF = "(type = 'qa_turn' OR source_message_ids <> '{}' OR source_session_id IS NOT NULL)"
-# new rows go into a list beside the index first, which every look-up reads whole: it is kept short (kB)
+# Other memories cost nothing when they are written.
+MADE_OF = "(type = 'qa_turn' OR source_message_ids <> '{}' OR source_session_id IS NOT NULL)"
+# New rows go into a list beside the index first, which every look-up reads whole: it is kept short (kB).
 _SHORT = "WITH (gin_pending_list_limit = 256)"
-
-INDEXES = {
-    "query_log_keys": f"query_log USING gin (log_keys(tenant_id, chat_id, query, shown)) {_SHORT}",
-    "memories_keys": f"memories USING gin ({_MEMORY_KEYS}) {_SHORT} WHERE {_MADE_OF}",
-    # forgetting and export look for a person's messages and for the chats that they spoke in
-    "messages_sender": "messages (tenant_id, sender_id, chat_id)",
-}
-
-# What is found may be another's by accident: tenants may share a number. So the tenant is looked at, behind OFFSET 0,
-# as otherwise the planner would take the index on it. Whether a question quotes a text is for the caller to look at.
-_SEARCH = """
-    CREATE OR REPLACE FUNCTION {name}(in_chat text, items text[], texts text[]) RETURNS SETOF {type}
-    LANGUAGE plpgsql STABLE SECURITY DEFINER
-    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
-    AS $function$
-    DECLARE
-        tenant CONSTANT text := nullif(current_setting('app.tenant_id', true), '');
-        wanted bigint[];
-        part bigint[];
-    BEGIN
-        IF tenant IS NULL THEN
-            RETURN;
-        END IF;
-        wanted := public.item_keys(tenant, items) || public.said_keys(tenant, in_chat, texts);
-        -- a scan for so many keys takes as many steps for each row that it finds
-        FOR start IN 1..coalesce(cardinality(wanted), 0) BY 1000 LOOP
-            part := wanted[start:start + 999];
-            RETURN QUERY SELECT hit.id FROM (
-                SELECT t.tenant_id, t.{id} AS id FROM public.{table} t WHERE {keys} && part{only} OFFSET 0) AS hit
-            WHERE hit.tenant_id = tenant;
-        END LOOP;
-    END
-    $function$
-"""
-SEARCHES = {
-    "contexts_with(text, text[], text[])": _SEARCH.format(
-        name="contexts_with",
-        type="text",
-        table="query_log",
-        id="context_id",
-        keys="public.log_keys(t.tenant_id, t.chat_id, t.query, t.shown)",
-        only="",
-    ),
-    "memories_with(text, text[], text[])": _SEARCH.format(
-        name="memories_with",
-        type="uuid",
-        table="memories",
-        id="id",
-        keys="public.memory_keys(t.tenant_id, t.type, t.learned_in, t.content, t.metadata, t.source_message_ids, "
-        "t.source_session_id)",
-        only=f" AND {_MADE_OF}",
-    ),
-}
-READ = {
-    "query_log": "tenant_id, context_id, chat_id, query, shown",
-    "memories": "tenant_id, id, type, learned_in, content, metadata, source_message_ids, source_session_id",
-}
-
-
-def upgrade() -> None:
-    # since when a session is a pointer to another; none: from before it was noted
-    op.execute("ALTER TABLE conversation_sessions ADD COLUMN IF NOT EXISTS merged_at timestamptz")
-    for signature, statement in FUNCTIONS.items():
-        op.execute(statement)
-        # whoever writes a row computes its keys
-        op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO backscroll_app, backscroll_search")
-    with concurrently():
-        for name, definition in INDEXES.items():
-            build(name, definition)
-    for signature, statement in SEARCHES.items():
-        op.execute(statement)
-        op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
-        op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO backscroll_app")
-        op.execute(f"ALTER FUNCTION {signature} OWNER TO backscroll_search")
-    for table, columns in READ.items():
-        op.execute(f"GRANT SELECT ({columns}) ON {table} TO backscroll_search")
-
-
-def downgrade() -> None:
-    for signature in SEARCHES:
-        op.execute(f"DROP FUNCTION {signature}")
-    for table, columns in READ.items():
-        op.execute(f"REVOKE SELECT ({columns}) ON {table} FROM backscroll_search")
-    with concurrently():
-        for name in INDEXES:
-            drop(name)
-    for signature in reversed(FUNCTIONS):
-        op.execute(f"DROP FUNCTION {signature}")
-    op.execute("ALTER TABLE conversation_sessions DROP COLUMN merged_at")
+INDEXES = [
+    f"messages_keys ON messages USING gin (lexeme_keys(tenant_id, chat_id, tsv)) {_SHORT}",
+    f"query_log_keys ON query_log USING gin (log_keys(tenant_id, chat_id, query, shown)) {_SHORT}",
+    f"memories_keys ON memories USING gin ({_MEMORY_KEYS}) {_SHORT} WHERE {MADE_OF}",
+]

@@ -6,8 +6,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 from schemas.tables.columns import TIME, may, metadata, need, refers
 
 # what is owed: see pipeline/jobs/runner.py
-work = Table(
-    "work",
+jobs = Table(
+    "jobs",
     metadata,
     need("tenant_id"),
     need("kind"),
@@ -16,15 +16,13 @@ work = Table(
     need("wanted", BigInteger),
     # what `wanted` was when somebody claimed the row; none: nobody has it
     may("claimed", BigInteger),
-    # what `wanted` was when the work was last done
-    need("done", BigInteger),
     need("attempts", Integer),
     # when it may be claimed, or when the claim's lease ends; none: nothing is owed
     may("due_at", TIME),
     # the newest claim's number; a result is saved only under it
     may("token", BigInteger),
     # since when it is owed without a break
-    need("owed_since", TIME),
+    need("pending_since", TIME),
     may("last_error"),
     # the request that asked first
     may("trace_id"),
@@ -45,7 +43,6 @@ backfills = Table(
     need("id", BigInteger),
     need("kind"),
     need("filter", JSONB),
-    may("space_id", Integer),
     # the last key seen: progress only
     may("cursor", JSONB),
     need("batch_size", Integer),
@@ -60,7 +57,6 @@ backfills = Table(
     may("finished_at", TIME),
     PrimaryKeyConstraint("tenant_id", "id"),
     refers("tenant_id", "tenants(tenant_id)", ondelete="CASCADE"),
-    refers("space_id", "embedding_spaces(id)"),
 )
 
 daily_counters = Table(

@@ -1,0 +1,80 @@
+"""A kind of job is named wherever it must be: its queue, task, worker service, documentation and erasure."""
+
+import re
+
+import pytest
+from celery import Celery
+from sqlalchemy import text
+
+from pipeline.ingest.policy import Rules
+from pipeline.jobs.runner import Policy
+from pipeline.store import jobs
+from pipeline.store.database import Database
+from schemas.forgetting import Subject
+from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, KINDS, SUMMARIZE, Kind
+from schemas.settings import Settings
+from tests.conftest import CHECKOUT, TENANT, Templates
+from tests.test_forget import GROUP, fill, forgotten
+from workers.app import make_app
+from workers.queues import OF_KIND, QUEUES
+
+# The keys of a job of each kind that forgetting a tenant must delete.
+KEYS = {
+    INGEST.name: f"'{GROUP.chat_id}'",
+    EMBED.name: "(SELECT 'message:' || max(id) FROM messages)",
+    SUMMARIZE.name: "(SELECT 'session:' || max(id) FROM conversation_sessions)",
+    BACKFILL.name: "'1'",
+    # the job that forgets the tenant itself
+    FORGET.name: "NULL",
+}
+
+
+@pytest.fixture
+def app(settings: Settings) -> Celery:
+    made = make_app(settings)
+    made.loader.import_default_modules()
+    return made
+
+
+def missing(kind: Kind, app: Celery) -> list[str]:
+    """What does not know this kind."""
+    compose = (CHECKOUT / "compose.yaml").read_text()
+    pages = [CHECKOUT / "README.md", *(CHECKOUT / "ops" / "guide").glob("*.md")]
+    known = {
+        "a queue in workers/queues.py": kind.queue in QUEUES,
+        "a task in workers/tasks": f"backscroll.{kind}" in app.tasks,
+        "a worker in compose.yaml": kind.queue
+        in re.findall(r"command: \[backscroll, worker, (\w+)\]", compose),
+        "a row in the guide's table of queues": any(
+            f"`backscroll.{kind.queue}`" in p.read_text() for p in pages
+        ),
+        "what erases its jobs": kind.name in KEYS,
+    }
+    return [what for what, is_known in known.items() if not is_known]
+
+
+def test_every_kind_is_known_to_all_that_must_know_it(app: Celery) -> None:
+    assert {name: missing(kind, app) for name, kind in KINDS.items()} == {name: [] for name in KINDS}
+    assert {name: queue.name for name, queue in OF_KIND.items()} == {k.name: k.queue for k in KINDS.values()}
+
+
+def test_a_new_kind_that_is_only_listed_is_missed_everywhere(app: Celery) -> None:
+    assert len(missing(Kind(name="facts", queue="facts"), app)) == 5
+
+
+@pytest.fixture
+def template(templates: Templates) -> str:
+    return templates("kinds_remembered", fill)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forgetting_a_tenant_deletes_its_jobs_of_every_kind(
+    kind: str, database: Database, rules: Rules, policy: Policy
+) -> None:
+    with database.tenant(TENANT) as connection:
+        key = connection.scalar(text(f"SELECT {KEYS[kind]}"))
+        jobs.raise_wanted(connection, TENANT, kind, [key] if key else [], delay_seconds=60)
+    forgotten(database, Subject(kind="tenant"), rules, policy)
+    with database.tenant(TENANT) as connection:
+        left = connection.execute(text("SELECT kind, key FROM jobs WHERE kind = :kind"), {"kind": kind})
+        assert left.all() == []
