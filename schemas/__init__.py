@@ -1,1 +1,1 @@
-"""What data looks like: messages, sessions, memories, payloads, tables, settings and errors."""
+"""Data models: messages, sessions, memories, payloads, tables, settings and errors."""

@@ -1,34 +1,35 @@
-"""What a backfill is asked to do, and how far it has come."""
+"""Backfills: the request and the progress."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from schemas.limits import Closed
-from schemas.messages import MAX_ID_CHARS, Time
+from schemas.limits import Closed, Frozen
+from schemas.messages import Id, Time
 
 BackfillKind = Literal["embed", "summarize", "sessionize"]
 BackfillState = Literal["running", "paused", "cancelled", "completed", "failed"]
 
 
 class BackfillRequest(Closed):
-    """Do this kind of work again over what is stored."""
+    """A kind of work to repeat over stored data."""
 
     kind: BackfillKind
-    # of one chat alone
-    chat_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)] | None = None
-    # of messages sent, or sessions ended, from then on and before then
+    chat_id: Id | None = None
+    """Only this chat."""
     since: Time | None = None
+    """Only messages sent, or sessions ended, at this time or later."""
     until: Time | None = None
-    # only what has no vector, or no summary of the current version
+    """Only messages sent, or sessions ended, before this time."""
     missing_only: bool = True
-    # stop after so many rows
+    """Only messages without a vector, or sessions without a current summary."""
     limit: Annotated[int, Field(ge=1)] | None = None
-    # rows in one transaction
+    """The number of rows after which to stop."""
     batch_size: Annotated[int, Field(ge=1, le=10_000)] = 100
-    # rows a second at most; none: as fast as the workers are
+    """Rows per transaction."""
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """The maximum of rows per second. None: as fast as the workers are."""
 
     @model_validator(mode="after")
     def _some_time(self) -> Self:
@@ -37,27 +38,27 @@ class BackfillRequest(Closed):
         return self
 
 
-class Backfill(BaseModel):
+class Backfill(Frozen):
     """A backfill as stored."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: int
     request: BackfillRequest
     state: BackfillState
-    # the last key seen: progress only
     cursor: dict[str, Any] | None
-    # rows to look at, rows looked at, and rows that were owed something
+    """The last key read, for progress only."""
     total: int
+    """Rows to read."""
     seen: int
+    """Rows read."""
     raised: int
+    """Rows for which a job was enqueued."""
     error: str | None
     created_at: datetime
     updated_at: datetime
     finished_at: datetime | None
 
     def eta(self) -> timedelta | None:
-        """How long the rest takes at the pace so far; None before there is one, or after the end."""
+        """Estimate the time left from the rate so far; None before the first row and after the end."""
         if self.state != "running" or not self.seen:
             return None
         elapsed = self.updated_at - self.created_at

@@ -3,8 +3,9 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from schemas.limits import Frozen
 from schemas.vectors import VectorSearch
 
 BlockKind = Literal[
@@ -13,140 +14,119 @@ BlockKind = Literal[
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
 
 
-class Item(BaseModel):
-    """One thing that a block shows."""
+class ContextItem(Frozen):
+    """A message, session, memory or passage in a block."""
 
-    model_config = ConfigDict(frozen=True)
-
-    # `message`, `session`, `memory` or `document`
     kind: Literal["message", "session", "memory", "document"]
     id: str
-    # as it stands in the block
     text: str
-    # when it was said, or began
+    """As in the block."""
     at: datetime | None = None
+    """When it was said, or began."""
     speaker: str | None = None
-    # the message that it answers, by its id, where the text quotes that
     answers: str | None = None
-    # its final score; none for what is shown for its place alone (history, neighbours)
+    """The id of the message that it answers, where the text quotes that message."""
     score: float | None = None
-    # in one sentence: why this line is here
+    """The final score; null where the place decides (history, neighbours)."""
     reason: str
+    """Why this line is shown, in one sentence."""
 
 
-class Block(BaseModel):
+class Block(Frozen):
     """One part of a context."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: BlockKind
     tokens: int
     chars: int
     text: str
-    items: list[Item] = Field(default_factory=list)
+    items: list[ContextItem] = Field(default_factory=list)
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(Frozen):
     """A message ready for a chat model."""
-
-    model_config = ConfigDict(frozen=True)
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-class Hit(BaseModel):
-    """A candidate with its place and everything that it was scored by."""
-
-    model_config = ConfigDict(frozen=True)
+class Hit(Frozen):
+    """A candidate with its rank and all parts of its score."""
 
     kind: Literal["message", "session", "memory"]
     id: str
-    # the platform's id of a message
     external_id: str | None = None
+    """A message's id on its platform."""
     session_id: int | None = None
     at: datetime | None = None
     speaker: str | None = None
     preview: str
-    # the final place, from 1
     rank: int
+    """The final rank, from 1."""
     score: float
-    # the score's parts by name, such as `words` and `meaning`; a session has those of its best message
     components: dict[str, float] = Field(default_factory=dict)
-    # the place, from 1, that each arm alone would give it: `keywords`, `vectors`
+    """Parts of the score by name, such as `words` and `meaning`; a session has those of its best message."""
     arms: dict[str, int] = Field(default_factory=dict)
-    # the block of the context that it stands in; none: `dropped` says why not
+    """The rank, from 1, by each arm on its own: `keywords`, `vectors`."""
     shown_in: BlockKind | None = None
+    """The block of the context that shows it. Null: `dropped` gives the reason why none does."""
 
 
-class Dropped(BaseModel):
+class Dropped(Frozen):
     """A candidate that is not shown, and why."""
 
-    model_config = ConfigDict(frozen=True)
-
     kind: Literal["message", "session", "memory"]
-    # empty for what may not be shown to whoever asks: then `detail` says how many
     id: str
+    """Empty for what the asker may not see: `detail` then has the number."""
     reason: DropReason
     detail: str = ""
 
 
-class Confidence(BaseModel):
-    """Raw figures by which a bot may judge how well a question was found; none tells it reliably.
+class Confidence(Frozen):
+    """Raw figures from which a bot may judge how well a question was answered; none is a reliable sign."""
 
-    On the sample chats (175 questions with an answer there, 15 without; local model) the area under the ROC curve is
-    0.675 for `best_cosine`, 0.679 for `words_in_a_session` and 0.558 for `words_found`; 0.5 says nothing.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    # the highest cosine between the question and a message; none: no vectors were compared
     best_cosine: float | None
-    # the mean of the cosines of the chat's messages: how near what has nothing to do with it comes
+    """The highest cosine between the question and a message. Null: no vectors were compared."""
     mean_cosine: float | None
-    # the question's words, without those that say nothing
+    """The mean cosine of the chat's messages: how similar unrelated messages are."""
     words: int
-    # how many of them stand anywhere in the chat, from 0 to 1; none: there are no words
+    """The number of words of the question, without stop words."""
     words_found: float | None
-    # the most that stand in the messages of one session, each counting by how rare it is
+    """The share of them, 0 to 1, found anywhere in the chat. Null: there are no words."""
     words_in_a_session: float | None
+    """The largest share found in the messages of one session, each word weighted by its rarity."""
 
 
-class Explanation(BaseModel):
-    """How the context came about."""
-
-    model_config = ConfigDict(frozen=True)
+class Explanation(Frozen):
+    """How the context was made."""
 
     profile: str
-    # what whoever asks is called in the context; none: nobody was named
     asked_by: str | None = None
+    """The asker's name in the context. Null: nobody was named."""
     parameters: dict[str, Any]
-    # how the vector arm searched: `exact`, `hnsw` or `off`, and the rows it compared
     vector_search: VectorSearch
+    """How the vector arm searched `rows_compared` rows."""
     rows_compared: int
-    # how the keyword arm searched: `exact`, or `bounded` to the messages with the rarest of the words
     keyword_search: Literal["exact", "bounded", "off"]
-    # the times that the question prefers: `9 April 2026`, `before the trip: 3 May 2026, said by Ana`
+    """How the keyword arm searched; `bounded`: only messages with the rarest of the words."""
     times: list[str] = Field(default_factory=list)
-    # the words of recent talk that the question leans on, and was searched for with
+    """The times that the question prefers: `9 April 2026`, `before the trip: 3 May 2026, said by Ana`."""
     brief: list[str] = Field(default_factory=list)
-    # narrowing found nothing good enough, so the whole scope was searched
+    """Words of recent messages that were added to the question."""
     fell_back: bool = False
-    # none: nothing was searched
+    """Whether the whole scope was searched, because narrowing found nothing good enough."""
     confidence: Confidence | None = None
+    """Null: nothing was searched."""
     sessions: list[Hit] = Field(default_factory=list)
     messages: list[Hit] = Field(default_factory=list)
     memories: list[Hit] = Field(default_factory=list)
     dropped: list[Dropped] = Field(default_factory=list)
-    # milliseconds by stage
     timings_ms: dict[str, float] = Field(default_factory=dict)
+    """Milliseconds by stage."""
     tokens_by_block: dict[str, int] = Field(default_factory=dict)
 
 
-class MemoryPreview(BaseModel):
+class MemoryPreview(Frozen):
     """A memory that an `ask` context used."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     source: str
@@ -154,26 +134,24 @@ class MemoryPreview(BaseModel):
     score: float
 
 
-class Context(BaseModel):
+class Context(Frozen):
     """What a bot puts before its model."""
 
-    model_config = ConfigDict(frozen=True)
-
     context_id: str
-    # all blocks as one text
     text: str
-    # the same as messages for a chat model: one for the system, one with the question
+    """All blocks as one text."""
     messages: list[ChatMessage]
+    """The same as messages for a chat model: one for the system, one with the question."""
     blocks: list[Block]
     used_tokens: int
     budget: int
-    # what counted the tokens: a tokenizer such as `o200k_base`, or `estimate`, on the high side of those in use
     counted_by: str = "estimate"
-    # what could not be done, such as `vectors: the embedding provider does not answer`; empty: all was done
+    """The tokenizer that counted, such as `o200k_base`; or `estimate`, higher than the usual tokenizers."""
     degraded: list[str] = Field(default_factory=list)
-    # no session fitted well enough to be looked into alone, so the whole chat was (the profile `contextual`)
+    """What could not be done, such as `vectors: the embedding provider does not answer`."""
     fell_back: bool = False
+    """Whether the whole chat was searched because no session matched well enough (profile `contextual`)."""
     explain: Explanation | None = None
-    # with the profile `ask`
     memories: list[MemoryPreview] | None = None
+    """Only with the profile `ask`."""
     usedHistoryTokens: int | None = None  # noqa: N815 - the name that its users know

@@ -1,95 +1,71 @@
-"""An organization's documents: texts that are cut into chunks, found by the question and cited by their id."""
+"""An organization's documents: texts cut into chunks, retrieved by question and cited by id."""
 
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from schemas.limits import Closed
-from schemas.messages import DEFAULT_LANGUAGE, LANGUAGES, MAX_ID_CHARS, Id, cleaned
+from schemas.limits import Closed, Frozen
+from schemas.messages import DEFAULT_LANGUAGE, NOT_BLANK, Id, IdOrEmpty, Language, cleaned
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
-"""A longer text is a book: its chapters are better documents."""
+"""The chapters of a longer text make better documents."""
 PAGE = 100
 MAX_PAGE = 500
 
-DocumentId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 
-
-def _readable(value: str) -> str:
-    if not value.strip():
-        raise ValueError("is empty")
+def _not_too_long(value: str) -> str:
     if (size := len(value.encode())) > MAX_DOCUMENT_BYTES:
         raise ValueError(f"is {size} bytes long; at most {MAX_DOCUMENT_BYTES} are taken: divide it")
     return value
 
 
-def _known(value: str) -> str:
-    if value not in LANGUAGES:
-        raise ValueError(f"{value!r} is not one of {', '.join(LANGUAGES)}")
-    return value
-
-
 class DocumentIn(Closed):
-    """A document to keep: the body of `POST /v1/documents`."""
+    """A document to store: the body of `POST /v1/documents`."""
 
     v: Literal[1] = 1
-    # what it is cited and replaced by
-    document_id: DocumentId
-    # plain text or Markdown
-    content: Annotated[str, BeforeValidator(cleaned), AfterValidator(_readable)]
-    # where it is from: a path, a URL
-    source: Annotated[Id, Field(max_length=MAX_ID_CHARS)] = ""
-    # of its keyword search
-    language: Annotated[str, AfterValidator(_known)] = DEFAULT_LANGUAGE
+    document_id: Id
+    """The id by which the document is cited and replaced."""
+    content: Annotated[str, BeforeValidator(cleaned), NOT_BLANK, AfterValidator(_not_too_long)]
+    """Plain text or Markdown."""
+    source: IdOrEmpty = ""
+    """The origin, such as a path or a URL."""
+    language: Language = DEFAULT_LANGUAGE
+    """The language for keyword search."""
 
 
 class DocumentFilter(Closed):
-    """Which documents are listed: the parameters of `GET /v1/documents`."""
+    """A page of documents: the parameters of `GET /v1/documents`."""
 
-    # the last of the page before
-    after: DocumentId | None = None
+    after: Id | None = None
+    """The last `document_id` of the previous page."""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = PAGE
 
 
-class DocumentAddress(BaseModel):
-    """A document by its id, as it stands in a path."""
-
-    model_config = ConfigDict(frozen=True)
-
-    document_id: DocumentId
-
-
-class Document(BaseModel):
-    """A document as it is stored."""
-
-    model_config = ConfigDict(frozen=True)
+class Document(Frozen):
+    """A stored document."""
 
     document_id: str
     source: str
     language: str
     chunks: int
-    # when the newest of its chunks was written
     changed_at: datetime
+    """When the newest chunk was written."""
 
 
-class DocumentKept(BaseModel):
-    """What became of a document that was sent."""
+class DocumentKept(Frozen):
+    """The result of storing a document."""
 
-    model_config = ConfigDict(frozen=True)
-
-    # `kept_out`: memory is switched off
     outcome: Literal["new", "replaced", "unchanged", "kept_out"]
-    # all that it has now
+    """`kept_out`: memory is switched off."""
     chunks: int
-    # of them written now; the others stood as they are
+    """The number of its chunks now."""
     written: int
+    """The number of chunks written; the others were there already."""
 
 
-class Passage(BaseModel):
+class Passage(Frozen):
     """A chunk of a document, cited as `Doc <document_id>/Chunk <chunk_index>`."""
-
-    model_config = ConfigDict(frozen=True)
 
     chunk_index: int
     content: str

@@ -1,16 +1,16 @@
 """Every error that Backscroll raises on purpose.
 
     BackscrollError
-    ├── Retryable                what failed may work later; work is retried with a growing delay
+    ├── Retryable                what failed may work later; jobs are retried with a growing delay
     │   ├── ProviderUnavailable      an embedding or language model did not answer
     │   ├── DatabaseUnavailable      Postgres cannot be reached
     │   ├── QueueUnavailable         Redis cannot be reached
-    │   ├── Busy                     something else is being done to the same things
+    │   ├── Busy                     something else is in progress on the same data
     │   ├── ApiUnavailable           the HTTP API of a running Backscroll does not answer
-    │   ├── LeaseLost                somebody else has claimed the work since; the result is thrown away
+    │   ├── LeaseLost                another worker has claimed the job since; the result is dropped
     │   └── SchemaOutdated           the database's tables are not those that this program needs
-    ├── ProviderFailed           a model says that it failed, by itself or by this input; tries are counted
-    ├── ApiFailed                the HTTP API says that it is at fault
+    ├── ProviderFailed           a model failed, by itself or because of this input; attempts are counted
+    ├── ApiFailed                the HTTP API has a defect
     └── Permanent                trying again cannot help
         ├── InvalidInput             a value is wrong; names the field and what is allowed
         ├── NotFound                 there is no such chat, session, backfill …
@@ -34,7 +34,7 @@ class ProviderUnavailable(Retryable):
 
 
 class ProviderFailed(BackscrollError):
-    """A model provider answered, and says that it failed: it may be out of order, or this input breaks it."""
+    """A model provider answered with a failure: it may be out of order, or this input breaks it."""
 
 
 class DatabaseUnavailable(Retryable):
@@ -46,23 +46,23 @@ class QueueUnavailable(Retryable):
 
 
 class ApiUnavailable(Retryable):
-    """The HTTP API of a running Backscroll does not answer, or not now."""
+    """The HTTP API of a running Backscroll does not answer, or asks to retry later."""
 
 
 class ApiFailed(BackscrollError):
-    """The HTTP API of a running Backscroll says that it has a defect."""
+    """The HTTP API of a running Backscroll reports a defect."""
 
 
 class LeaseLost(Retryable):
-    """The work was claimed by somebody else since; this result must not be saved."""
+    """Another worker has claimed the job since; this result must not be saved."""
 
 
 class Busy(Retryable):
-    """Something else is being done to the same things: it works once that has ended."""
+    """Something else is in progress on the same data; it works once that has ended."""
 
 
 class SchemaOutdated(Retryable):
-    """The database's tables are not those that this program needs; it works once either is brought up to date."""
+    """The database's tables are not those that this program needs; it works once either is upgraded."""
 
 
 class Permanent(BackscrollError):

@@ -1,15 +1,14 @@
-"""What is to be forgotten, and the receipt for it."""
+"""What to forget, and the receipt for it."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
-from schemas.limits import Closed
-from schemas.messages import MAX_ID_CHARS, Id
+from schemas.limits import Closed, Frozen
+from schemas.messages import Id
 
 ForgetKind = Literal["message", "user", "chat", "tenant"]
-_Name = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)] | None
 
 _NEEDED: dict[ForgetKind, tuple[str, ...]] = {
     "message": ("chat_id", "external_id"),
@@ -20,14 +19,14 @@ _NEEDED: dict[ForgetKind, tuple[str, ...]] = {
 
 
 class Subject(Closed):
-    """What is to be forgotten: one message, all that a user said, a chat, or all that a tenant has."""
+    """What to forget: a message, everything a user said, a chat, or all of a tenant's data."""
 
     kind: ForgetKind
-    chat_id: _Name = None
-    external_id: _Name = None
-    sender_id: _Name = None
-    # of a tenant: its name once more, as all that it has goes
+    chat_id: Id | None = None
+    external_id: Id | None = None
+    sender_id: Id | None = None
     confirm: str | None = None
+    """The tenant's name once more; required to forget a tenant."""
 
     @model_validator(mode="after")
     def _named(self) -> "Subject":
@@ -36,29 +35,27 @@ class Subject(Closed):
             wanted = " and ".join(_NEEDED[self.kind]) or "nothing else"
             raise ValueError(f"to forget a {self.kind} give {wanted}")
         if self.confirm is not None and self.kind != "tenant":
-            raise ValueError("confirm is for a tenant alone")
+            raise ValueError("confirm is only for a tenant")
         return self
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it is called, as its tombstone is made of it."""
+        """The ids from which its entry in the suppression list is made."""
         return tuple(str(getattr(self, name)) for name in _NEEDED[self.kind])
 
 
-class Receipt(BaseModel):
-    """What was forgotten, without saying who or what it was."""
-
-    model_config = ConfigDict(frozen=True)
+class Receipt(Frozen):
+    """What was forgotten, without naming the subject."""
 
     id: int
-    # `removal`: of a chat that may be imported again; `move`: of a chat to another id
     kind: ForgetKind | Literal["removal", "move"]
-    # of the subject, under the tenant's own key: whoever knows the subject can find its receipts
+    """`removal`: a chat that may be imported again; `move`: a chat that got another id."""
     subject_hash: str
-    # what was sent or came until then
+    """The subject, hashed with the tenant's key: receipts can be found only by those who know the subject."""
     until: datetime
-    # how much went, by what it was; `found_again_…` is what the verification found, 0 as it should be
+    """Everything sent or received until then is forgotten."""
     counts: dict[str, int]
+    """The number of rows removed, by kind; `found_again_…` is what verification found, and should be 0."""
     created_at: datetime
-    # none: it is still being done
     finished_at: datetime | None
+    """Null: not finished yet."""

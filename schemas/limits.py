@@ -1,15 +1,15 @@
-"""Refuse what is too large before it is looked into: of every wrong item and every unknown field an error is made."""
+"""Base models, and limits that are checked before what is inside: each wrong item or field would make an error."""
 
 from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 MAX_UNKNOWN = 20
-"""Unknown fields of one object that are named each; of more the number is told."""
+"""Unknown fields of one object that are named each; of more only the number is given."""
 
 
 def at_most(items: int) -> BeforeValidator:
-    """Refuse a longer list by one error, whatever is in it; `Field(max_length=…)` beside it tells the schema."""
+    """Refuse a longer list with one error, whatever it holds; `Field(max_length=…)` beside it is for the schema."""
 
     def check(value: Any) -> Any:
         if isinstance(value, list | tuple) and len(value) > items:
@@ -19,10 +19,16 @@ def at_most(items: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-class Closed(BaseModel):
-    """A model that takes no field that it does not know."""
+class Frozen(BaseModel):
+    """A model that does not change; the docstrings of its fields are their descriptions in `/docs`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+class Closed(Frozen):
+    """A model that refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod

@@ -1,82 +1,116 @@
-"""What is listed over HTTP: chats, sessions and the query log, a page at a time."""
+"""Lists over HTTP, a page at a time: chats, sessions and the query log."""
 
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from schemas.limits import Closed
-from schemas.messages import MAX_ID_CHARS, Id
+from schemas.limits import Closed, Frozen
+from schemas.messages import Id
+from schemas.querylog import LoggedContext
 
-SomeId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 class ChatFilter(Closed):
-    """Which chats are listed: the parameters of `GET /v1/chats`."""
+    """A page of chats: the parameters of `GET /v1/chats`."""
 
-    # the last of the page before
-    after: SomeId | None = None
+    after: Id | None = None
+    """The last `chat_id` of the previous page."""
     limit: Limit = 100
 
 
 class SessionFilter(Closed):
-    """Which sessions are listed: the parameters of `GET /v1/sessions`."""
+    """A page of sessions: the parameters of `GET /v1/sessions`."""
 
-    # of this chat alone
-    chat_id: SomeId | None = None
+    chat_id: Id | None = None
+    """Only sessions of this chat."""
     status: Literal["open", "closed", "summarized", "skipped", "failed"] | None = None
-    # the last of the page before
     after: Annotated[int, Field(ge=1, lt=2**63)] | None = None
+    """The last `id` of the previous page."""
     limit: Limit = 100
 
 
 class QueryFilter(Closed):
-    """Which contexts of the query log are listed: the parameters of `GET /v1/queries`."""
+    """A page of the query log: the parameters of `GET /v1/queries`."""
 
-    # asked in this chat alone
-    chat_id: SomeId | None = None
-    # the last of the page before
-    after: SomeId | None = None
+    chat_id: Id | None = None
+    """Only contexts for this chat."""
+    after: Id | None = None
+    """The last `context_id` of the previous page."""
     limit: Limit = 100
 
 
-class ListedChat(BaseModel):
-    """A chat and how much there is of it."""
-
-    model_config = ConfigDict(frozen=True)
+class ChatSummary(Frozen):
+    """A chat."""
 
     chat_id: str
-    platform: str
-    kind: str
     title: str
+    kind: str
     time_zone: str
+    """The time zone in which its times are shown."""
     language: str
-    # off: its messages are kept, and nothing is made of them
+    """The language for keyword search."""
     memory: bool
-    # that have their place in sessions
+    """Whether memory is made of its messages and searched; they are stored in any case."""
+
+
+class ListedChat(ChatSummary):
+    """A chat with its counts."""
+
+    platform: str
     message_count: int
+    """Messages in sessions."""
     sessions: int
     summarized: int
-    # none: there is no session yet
     first_at: datetime | None
+    """Null: there is no session yet."""
     last_at: datetime | None
 
 
-class ListedSession(BaseModel):
-    """A session and what it was about."""
+class ChatList(Frozen):
+    """Chats, by id."""
 
-    model_config = ConfigDict(frozen=True)
+    chats: list[ListedChat]
+    total: int
+    """The number of all chats."""
+
+
+class SessionSpan(Frozen):
+    """The times and the size of a session."""
 
     id: int
-    chat_id: str
-    session_key: str
     started_at: datetime
     ended_at: datetime
     message_count: int
+
+
+class SessionPage(Frozen):
+    """Sessions of a chat, latest first."""
+
+    sessions: list[SessionSpan]
+
+
+class ListedSession(SessionSpan):
+    """A session and its summary."""
+
+    chat_id: str
+    session_key: str
     participants: list[str]
     status: str
     topic_tags: list[str]
-    # none: it is not summarized, or not yet
     summary_text: str | None
+    """Null: not summarized."""
     summary_model: str | None
+
+
+class SessionList(Frozen):
+    """Sessions, latest first."""
+
+    sessions: list[ListedSession]
+
+
+class QueryList(Frozen):
+    """Contexts that were served, latest first."""
+
+    queries: list[LoggedContext]

@@ -1,13 +1,13 @@
-"""Durable statements: what is remembered in a scope, knowing where it was learned."""
+"""Memories: durable statements in a scope, with the chat where they were learned."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from schemas.limits import Closed
-from schemas.messages import MAX_ID_CHARS, Content, Id, Metadata, SaidAt, Time
+from schemas.limits import Closed, Frozen
+from schemas.messages import MAX_ID_CHARS, NOT_BLANK, Content, Id, Metadata, SaidAt, Time
 
 MemoryScope = Literal["session", "user", "agent", "organization"]
 MemoryType = Literal[
@@ -22,17 +22,10 @@ MemoryType = Literal[
     "document",
     "manual",
 ]
-OptionalId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)] | None
 MANUAL_IMPORTANCE = 5.0
-"""Of what is written by hand; what is found by itself has 1, or as it is judged."""
+"""The importance of memories written by hand."""
 PAGE = 100
 MAX_PAGE = 500
-
-
-def _said(value: str) -> str:
-    if not value.strip():
-        raise ValueError("is empty")
-    return value
 
 
 class MemoryIn(Closed):
@@ -40,19 +33,19 @@ class MemoryIn(Closed):
 
     scope: MemoryScope
     type: MemoryType = "fact"
-    content: Annotated[Content, AfterValidator(_said)]
-    # the chat it was learned in: it is shown only where everyone was there too
-    learned_in: OptionalId = None
+    content: Annotated[Content, NOT_BLANK]
+    learned_in: Id | None = None
+    """The chat where it was learned: it is shown only in chats whose members were all in that one."""
     session_id: int | None = None
-    user_id: OptionalId = None
-    agent_id: OptionalId = None
-    # 0 to 10: 1 by default, 5 for what is written by hand, facts as they are judged
+    user_id: Id | None = None
+    agent_id: Id | None = None
     importance: Annotated[float, Field(ge=0, le=10)] = 1.0
-    # when it was said or learned; none: now. What was forgotten since does not come back by it
+    """0 to 10; 5 by default for the type `manual`, 1 for others."""
     said_at: SaidAt | None = None
+    """When it was said or learned. Null: now. Nothing said before it was forgotten is stored again."""
     expires_at: Time | None = None
     source: Annotated[str, Field(max_length=MAX_ID_CHARS)] = ""
-    document_id: OptionalId = None
+    document_id: Id | None = None
     chunk_index: Annotated[int, Field(ge=0)] | None = None
     metadata: Metadata = Field(default_factory=dict)
 
@@ -67,7 +60,7 @@ class MemoryIn(Closed):
 
 
 class MemoryPayload(MemoryIn):
-    """A statement that somebody writes by hand: the body of `POST /v1/memories`."""
+    """A statement written by hand: the body of `POST /v1/memories`."""
 
     v: Literal[1] = 1
     type: MemoryType = "manual"
@@ -81,23 +74,21 @@ class MemoryPayload(MemoryIn):
 
 
 class MemoryFilter(Closed):
-    """Which memories are listed: the parameters of `GET /v1/memories`."""
+    """A page of memories: the parameters of `GET /v1/memories`."""
 
     scope: MemoryScope | None = None
-    # of this person, by any of their ids
-    user_id: OptionalId = None
-    agent_id: OptionalId = None
-    # those alone that may be shown in this chat
-    chat_id: OptionalId = None
-    # the last of the page before
+    user_id: Id | None = None
+    """Only memories of this user, by any of their ids."""
+    agent_id: Id | None = None
+    chat_id: Id | None = None
+    """Only memories that may be shown in this chat."""
     after: UUID | None = None
+    """The last `id` of the previous page."""
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = PAGE
 
 
-class Memory(BaseModel):
-    """A memory as it is stored."""
-
-    model_config = ConfigDict(frozen=True)
+class Memory(Frozen):
+    """A stored memory."""
 
     id: UUID
     scope: MemoryScope

@@ -1,4 +1,4 @@
-"""What a bot hands over: one message, and the chat that it stands in."""
+"""Messages and chats as bots send them, and the types that all requests share."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from schemas.limits import Closed
 
@@ -19,22 +19,33 @@ MAX_METADATA_DEPTH = 8
 MAX_BATCH = 1000
 """Messages in one request or one payload task."""
 MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""Their texts together; the door takes bodies of no more."""
+"""Their texts together; the HTTP API takes bodies of no more."""
+
+# Postgres's text search configurations that a stored `tsv` may use. The generated column is a CASE over
+# literal names (its expression must be immutable), so this list and migration 0001 change together.
+LANGUAGES = (
+    *("simple", "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english"),
+    *("finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish"),
+    *("italian", "lithuanian", "nepali", "norwegian", "portuguese", "romanian", "russian", "serbian"),
+    *("spanish", "swedish", "tamil", "turkish", "yiddish"),
+)
+DEFAULT_LANGUAGE = "english"
 
 Role = Literal["user", "assistant", "system", "tool"]
 ChatKind = Literal["group", "direct", "thread"]
 
-# Postgres stores neither NUL nor halves of surrogate pairs; both come out of broken clients.
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+# Postgres stores neither NUL nor lone surrogates; broken clients send both.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # Below this many seconds since 1970 a number is seconds (the year 5138), above it milliseconds.
 _MILLISECONDS_FROM = 1e11
+_BAD_FORM = "must be ISO 8601 with an offset, or epoch seconds or milliseconds"
 _NO_SUCH_TIME = "is not a time that a calendar knows"
 FIRST_YEAR, LAST_YEAR = 2, 9998
 
 
 def clean_text(text: str) -> str:
-    """The text without what Postgres cannot store (NUL, lone surrogates).
+    """Remove what Postgres cannot store (NUL, lone surrogates).
 
     >>> clean_text("a\\x00b")
     'ab'
@@ -43,15 +54,15 @@ def clean_text(text: str) -> str:
 
 
 def parse_time(value: object) -> object:
-    """ISO 8601 text or a number of seconds or milliseconds since 1970 as an aware datetime.
+    """Parse ISO 8601 text, or a number of seconds or milliseconds since 1970, into an aware datetime.
 
-    A time without an offset is refused: whose clock it was cannot be guessed here.
+    A time without an offset is refused: its time zone cannot be guessed here.
 
     >>> parse_time(1700000000)
     datetime.datetime(2023, 11, 14, 22, 13, 20, tzinfo=datetime.timezone.utc)
     """
     if isinstance(value, bool):
-        raise ValueError("must be ISO 8601 with an offset, or epoch seconds or milliseconds")  # noqa: TRY004
+        raise ValueError(_BAD_FORM)  # noqa: TRY004
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, int | float):
@@ -64,31 +75,31 @@ def parse_time(value: object) -> object:
         try:
             value = datetime.fromisoformat(value.strip())
         except ValueError as error:
-            raise ValueError("must be ISO 8601 with an offset, or epoch seconds or milliseconds") from error
+            raise ValueError(_BAD_FORM) from error
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("has no time zone: add an offset such as Z or +02:00")
         try:
             return value.astimezone(UTC)
         except (OverflowError, ValueError) as error:
-            # in UTC it would lie before the year 1 or after the year 9999
+            # in UTC it is before the year 1 or after the year 9999
             raise ValueError(_NO_SUCH_TIME) from error
     return value
 
 
 def _has_room(value: datetime) -> datetime:
     if not FIRST_YEAR <= value.year <= LAST_YEAR:
-        raise ValueError(f"must lie in the years {FIRST_YEAR} to {LAST_YEAR}")
+        raise ValueError(f"must be in the years {FIRST_YEAR} to {LAST_YEAR}")
     return value
 
 
 def cleaned(value: Any) -> Any:
-    """`clean_text` for what is a text at all."""
+    """Apply `clean_text` to a text; return anything else as it is."""
     return clean_text(value) if isinstance(value, str) else value
 
 
 Time = Annotated[datetime, BeforeValidator(parse_time, json_schema_input_type=datetime | float)]
-# When something was said: clocks of other zones must be able to show it, and gaps of days be added to it.
+# When something was said: other time zones must be able to show it, and days be added to it.
 SaidAt = Annotated[Time, AfterValidator(_has_room)]
 
 
@@ -97,13 +108,27 @@ def _stripped(value: Any) -> Any:
 
 
 def _identifier(value: Any) -> Any:
-    """An id that a platform gives as a whole number as its digits: bots have Telegram's as such."""
+    """Turn an id that is a whole number, as Telegram's are, into its digits."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if is_number else _stripped(value)
 
 
 Name = Annotated[str, BeforeValidator(_stripped), BeforeValidator(cleaned)]
-Id = Annotated[str, BeforeValidator(_identifier, json_schema_input_type=str | int), BeforeValidator(cleaned)]
+_Identifier = Annotated[
+    str, BeforeValidator(_identifier, json_schema_input_type=str | int), BeforeValidator(cleaned)
+]
+Id = Annotated[_Identifier, Field(min_length=1, max_length=MAX_ID_CHARS)]
+IdOrEmpty = Annotated[_Identifier, Field(max_length=MAX_ID_CHARS)]
+QueryText = Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000)]
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    return value
+
+
+NOT_BLANK = AfterValidator(_not_blank)
 
 
 def _storable(value: str) -> str:
@@ -113,7 +138,7 @@ def _storable(value: str) -> str:
     return value
 
 
-# What was said, cleaned and of a size that is taken.
+# The text of a message, cleaned and limited in size.
 Content = Annotated[str, AfterValidator(_storable)]
 
 
@@ -125,124 +150,89 @@ def _depth(value: Any) -> int:
     return 0
 
 
-def _clean_json(value: Any) -> Any:
+def clean_json(value: Any) -> Any:
+    """Apply `clean_text` to every text and key of a JSON value."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, dict):
-        return {clean_text(str(k)): _clean_json(v) for k, v in value.items()}
+        return {clean_text(str(key)): clean_json(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_clean_json(v) for v in value]
+        return [clean_json(inner) for inner in value]
     return value
 
 
 def _modest(value: dict[str, Any]) -> dict[str, Any]:
     if _depth(value) > MAX_METADATA_DEPTH:
         raise ValueError(f"is nested deeper than {MAX_METADATA_DEPTH} levels")
-    value = _clean_json(value)
+    value = clean_json(value)
     # raises ValueError for inf and NaN, which JSON does not know
     if (size := len(json.dumps(value, default=str, allow_nan=False))) > MAX_METADATA_BYTES:
         raise ValueError(f"is {size} bytes long as JSON; at most {MAX_METADATA_BYTES} are taken")
     return value
 
 
-# Whatever else is known, cleaned and of a size that is taken.
+# Further data, cleaned and limited in size and depth.
 Metadata = Annotated[dict[str, Any], AfterValidator(_modest)]
 
 
-class ChatIn(Closed):
-    """What is known of a chat beside its messages; unknown fields keep what is stored."""
+def _known_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"{value!r} is not an IANA time zone such as Europe/Lisbon") from error
+    return value
 
-    # the platform's id with its platform in front, `telegram:-100…`
-    chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
-    # `telegram`, `slack` …; the chat id's prefix when not given
+
+def _known_language(value: str) -> str:
+    if value not in LANGUAGES:
+        raise ValueError(f"{value!r} is not one of {', '.join(LANGUAGES)}")
+    return value
+
+
+Language = Annotated[str, AfterValidator(_known_language)]
+
+
+class ChatIn(Closed):
+    """A chat's own data; fields that are left out keep what is stored."""
+
+    chat_id: Id
+    """The platform's id with the platform as prefix, such as `telegram:-100200`."""
     platform: Annotated[str, Field(max_length=50)] = ""
+    """Such as `telegram` or `slack`; empty: the prefix of the chat id."""
     kind: ChatKind | None = None
     title: Annotated[Name, Field(max_length=MAX_TITLE_CHARS)] | None = None
-    # an IANA name, `Europe/Lisbon`
-    time_zone: str | None = None
-    # a Postgres text search configuration, `english`
-    language: str | None = None
-    # off: the messages are kept, but memory is neither made of them nor searched
+    time_zone: Annotated[str, AfterValidator(_known_zone)] | None = None
+    """An IANA name, such as `Europe/Lisbon`."""
+    language: Language | None = None
+    """A Postgres text search configuration, such as `english`."""
     memory: bool | None = None
-
-    @field_validator("time_zone")
-    @classmethod
-    def _known_zone(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                ZoneInfo(value)
-            except (KeyError, ValueError, OSError) as error:
-                raise ValueError(f"{value!r} is not an IANA time zone such as Europe/Lisbon") from error
-        return value
-
-    @field_validator("language")
-    @classmethod
-    def _known_language(cls, value: str | None) -> str | None:
-        if value is not None and value not in LANGUAGES:
-            raise ValueError(f"{value!r} is not one of {', '.join(LANGUAGES)}")
-        return value
+    """Whether memory is made of its messages and searched; they are stored in any case."""
 
 
 class MessageIn(Closed):
-    """One utterance in a chat, as a platform or a bot tells it."""
+    """A message in a chat."""
 
-    # the platform's own id of this message, unique within its chat
-    external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
-    # who spoke: an id on the platform with the platform in front, `telegram:11`
-    sender_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    external_id: Id
+    """The platform's own id of the message, unique within its chat."""
+    sender_id: Id
+    """The sender's id with the platform as prefix, such as `telegram:11`."""
     sender_name: Annotated[Name, Field(max_length=MAX_NAME_CHARS)] = ""
     role: Role = "user"
     content: Content
-    # the sender's time
     sent_at: SaidAt
-    # orders messages of one instant, such as the parts of one long answer; without it ids that are numbers do so, and
-    # else the order in which they are handed over
+    """The sender's time."""
     position: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    # the bot or persona that spoke or was spoken to
-    agent_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
-    # the thread that an agent names itself; empty: sessions are cut by inactivity alone
-    session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] = ""
-    # with a session_key: this message is the last of its session
+    """Orders messages of the same time, such as the parts of a long answer. Without it they are ordered by
+    their ids, if these are numbers, else as they are sent."""
+    agent_id: IdOrEmpty | None = None
+    """The bot or persona that sent or received the message."""
+    session_key: IdOrEmpty = ""
+    """A session that an agent names itself; empty: sessions are cut only by inactivity."""
     closes_session: bool = False
-    # the external id of the message in the same chat that this one answers; that one need not be stored
-    reply_to: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
-    # a forum's topic or a thread that is a conversation of its own within the chat, by the platform's id
-    thread: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
-    # tool calls, captions …
+    """With a session_key: whether this message is the last of its session."""
+    reply_to: IdOrEmpty | None = None
+    """The external id of the message that this one answers, in the same chat; it need not be stored."""
+    thread: IdOrEmpty | None = None
+    """The platform's id of a forum topic or thread, a conversation of its own within the chat."""
     metadata: Metadata = Field(default_factory=dict)
-
-
-# Postgres's text search configurations that a stored `tsv` may use. The generated column is a CASE over
-# literal names (its expression must be immutable), so this list and migration 0001 change together.
-LANGUAGES = (
-    "simple",
-    "arabic",
-    "armenian",
-    "basque",
-    "catalan",
-    "danish",
-    "dutch",
-    "english",
-    "finnish",
-    "french",
-    "german",
-    "greek",
-    "hindi",
-    "hungarian",
-    "indonesian",
-    "irish",
-    "italian",
-    "lithuanian",
-    "nepali",
-    "norwegian",
-    "portuguese",
-    "romanian",
-    "russian",
-    "serbian",
-    "spanish",
-    "swedish",
-    "tamil",
-    "turkish",
-    "yiddish",
-)
-DEFAULT_LANGUAGE = "english"
+    """Further data, such as tool calls or captions."""

@@ -1,31 +1,24 @@
-"""What tasks and requests carry, one versioned model each.
+"""Payloads of requests and tasks, a versioned model each.
 
-A payload names its version in `v`. Unknown fields of the same version are ignored, so that old workers
-understand new senders; an unknown version is refused untouched.
+A payload names its version in `v`. Payload models ignore unknown fields of the same version, so that old workers
+understand new senders; an unknown version is refused.
 """
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from schemas.errors import InvalidInput
-from schemas.limits import Closed, at_most
+from schemas.limits import Closed, Frozen, at_most
 from schemas.messages import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
-    MAX_ID_CHARS,
     ChatIn,
     Content,
     Id,
+    IdOrEmpty,
     MessageIn,
+    QueryText,
     SaidAt,
     cleaned,
 )
@@ -34,12 +27,11 @@ from schemas.sessions import key_of
 
 T = TypeVar("T", bound=BaseModel)
 
-ChatId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 TenantId = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")]
 
 
 def _known(model: type[BaseModel], value: Any) -> Any:
-    """Without the fields that this version does not know."""
+    """The value without fields that this version does not know."""
     known = model.model_fields
     return {name: value[name] for name in value if name in known} if isinstance(value, dict) else value
 
@@ -62,17 +54,14 @@ def _not_too_much(messages: list[MessageIn]) -> list[MessageIn]:
     return messages
 
 
-class IngestPayload(BaseModel):
+class IngestPayload(Frozen):
     """Messages of one chat: the body of `POST /v1/messages` and the arguments of `backscroll.ingest`."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
     v: Literal[1] = 1
-    # whose chat it is; the door takes it from the API key
     tenant: TenantId | None = None
-    # the chat's id, or an object with its title, kind, time zone and language
-    chat: Annotated[ChatIn, BeforeValidator(_chat, json_schema_input_type=ChatIn | ChatId)]
-    # one message or a list
+    """The owner of the chat; over HTTP, the API key decides it."""
+    chat: Annotated[ChatIn, BeforeValidator(_chat, json_schema_input_type=ChatIn | Id)]
+    """The chat's id, or an object with its title, kind, time zone and language."""
     messages: Annotated[
         list[MessageIn],
         BeforeValidator(_several, json_schema_input_type=list[MessageIn] | MessageIn),
@@ -80,10 +69,11 @@ class IngestPayload(BaseModel):
         Field(min_length=1, max_length=MAX_BATCH),
         AfterValidator(_not_too_much),
     ]
+    """One message or a list."""
 
 
 class QueuedIngest(IngestPayload):
-    """The same from the queue: its sender may be newer than this program, and hears no refusal."""
+    """The same from the queue, where the sender may be newer than this program and hears of no refusal."""
 
     @model_validator(mode="before")
     @classmethod
@@ -96,99 +86,74 @@ class QueuedIngest(IngestPayload):
         return value | {"chat": _known(ChatIn, value.get("chat")), "messages": messages}
 
 
-class ChatAddress(BaseModel):
-    """A chat, as it stands in a path."""
+class ChatAddress(Frozen):
+    """A chat by id."""
 
-    model_config = ConfigDict(frozen=True)
-
-    chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    chat_id: Id
 
 
 class NewId(Closed):
-    """The id that a chat has from now on: the body of `POST /v1/chats/{chat_id}/rename`."""
+    """The new id of a chat: the body of `POST /v1/chats/{chat_id}/rename`."""
 
-    to: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
-
-
-class MessageAddress(ChatAddress):
-    """A message by its platform's id, as it stands in a path."""
-
-    external_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
-
-
-class ReceiptAddress(BaseModel):
-    """A receipt of forgetting by its number, as it stands in a path."""
-
-    model_config = ConfigDict(frozen=True)
-
-    receipt: Annotated[int, Field(ge=1, lt=2**63)]
-
-
-class ContextAddress(BaseModel):
-    """A context by the id that it was served with, as it stands in a path."""
-
-    model_config = ConfigDict(frozen=True)
-
-    context_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    to: Id
 
 
 class MemorySwitch(Closed):
-    """Whether something is remembered: the body of `PUT /v1/chats/{chat_id}/memory`, and of the same of a user."""
+    """Whether memory is on: the body of `PUT /v1/chats/{chat_id}/memory` and `PUT /v1/users/{user_id}/memory`."""
 
     memory: Annotated[bool, Field(strict=True)]
 
 
-class EditPayload(BaseModel):
+class EditPayload(Frozen):
     """A message's new text: the body of `PATCH /v1/messages/{chat_id}/{external_id}`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     v: Literal[1] = 1
     content: Content
-    # when it was edited, by the platform's clock: the newest edit wins; none: now
     edited_at: SaidAt | None = None
+    """The platform's time of the edit; the newest edit wins. Null: now."""
 
 
 class ContextQuery(Closed):
-    """What a bot asks when it must answer: the body of `POST /v1/context`."""
+    """A question that a bot must answer: the body of `POST /v1/context`."""
 
-    # the chat that the bot answers in
-    chat_id: Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
-    # the question, or what the bot is about to react to
-    query: Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000)]
-    user_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
-    agent_id: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
-    # of one thread alone; none: over all the chat's sessions
-    session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
-    # the forum's topic or thread that the bot answers in: recent talk is of that one alone
-    thread: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    chat_id: Id
+    """The chat that the bot answers in."""
+    query: QueryText
+    """The question, or the message that the bot reacts to."""
+    user_id: IdOrEmpty | None = None
+    agent_id: IdOrEmpty | None = None
+    session_key: IdOrEmpty | None = None
+    """Only sessions with this key. Null: all sessions of the chat."""
+    thread: IdOrEmpty | None = None
+    """The forum topic or thread that the bot answers in: recent messages are only from it."""
     profile: str = "balanced"
     budget_tokens: Annotated[int, Field(ge=50, le=200_000)] | None = None
-    # the language model that will read it, `gpt-4.1-mini`: its tokenizer counts, where it is at hand
     model: Annotated[str, BeforeValidator(cleaned), Field(max_length=200)] | None = None
+    """The model that reads the context, such as `gpt-4.1-mini`: its tokenizer counts, if available."""
     include_history: bool = True
-    # `messages` with the roles of user and assistant in turns, as the templates of some models want them
     alternate_roles: bool = False
-    # how many memories and passages of documents at most; none: as many as the profile says
+    """Whether `messages` alternate between user and assistant, as the templates of some models require."""
     top_k_memories: Annotated[int, Field(ge=0, le=100)] | None = None
+    """The maximum of memories. Null: as the profile says."""
     top_k_documents: Annotated[int, Field(ge=0, le=100)] | None = None
-    # overrides of the profile's parameters by name
+    """The maximum of passages of documents. Null: as the profile says."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """Parameters of the profile to override, by name."""
     explain: bool = False
 
     @property
     def talk_key(self) -> str | None:
-        """The session key of the talk that the bot answers in; none: all of the chat's."""
+        """The session key of the recent messages to show; None: those of the whole chat."""
         return self.session_key if self.session_key is not None else key_of("", self.thread) or None
 
 
 def parse_payload(model: type[T], value: Any) -> T:
-    """The payload as its model.
+    """Validate a payload.
 
     Raises `InvalidInput` that names each wrong field and what is allowed; its `field` is the first one.
     """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        told, field = in_words(error, model)
-        raise InvalidInput(told, field=field) from None
+        message, field = in_words(error.errors(include_url=False), model)
+        raise InvalidInput(message, field=field) from None

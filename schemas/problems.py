@@ -1,27 +1,29 @@
-"""Say in words what pydantic found wrong, with the names that the sender knows."""
+"""Validation errors in words, with the names that the sender knows."""
 
-from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-TOLD = 5
-"""Problems of one payload that are told each; of more the number is told."""
+MAX_NAMED = 5
+"""Problems of one payload that are named each; of more only the number is given."""
+MIN_SIMILARITY = 0.6
+"""The ratio of `difflib` from which a name is suggested."""
 
 
-def in_words(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
-    """`(what is wrong, the first wrong field)`. A field that is not known is named whatever else is wrong."""
-    problems = error.errors(include_url=False)
-    if len(problems) > TOLD:
+def in_words(errors: Sequence[Any], model: type[BaseModel] | None) -> tuple[str, str]:
+    """Turn pydantic's errors into `(message, first wrong field)`. Of many errors, unknown fields come first."""
+    problems = list(errors)
+    if len(problems) > MAX_NAMED:
         problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
-    told = [_sentence(problem, fields_at(model, problem["loc"][:-1])) for problem in problems[:TOLD]]
-    more = f" (and {len(problems) - TOLD} more)" if len(problems) > TOLD else ""
-    return "; ".join(told) + more, _name(problems[0])
+    named = [_sentence(problem, fields_at(model, problem["loc"][:-1])) for problem in problems[:MAX_NAMED]]
+    more = f" (and {len(problems) - MAX_NAMED} more)" if len(problems) > MAX_NAMED else ""
+    return "; ".join(named) + more, _name(problems[0])
 
 
 def fields_at(model: type[BaseModel] | None, place: Sequence[str | int]) -> Collection[str]:
-    """The fields of the object at a place inside a payload of this model."""
+    """The field names of the object at a place inside a payload of this model."""
     for part in place:
         if model is not None and isinstance(part, str):
             field = model.model_fields.get(part)
@@ -29,14 +31,33 @@ def fields_at(model: type[BaseModel] | None, place: Sequence[str | int]) -> Coll
     return model.model_fields if model else ()
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """The end of a sentence about a name that is not known: the nearest that is, if any is near.
+def did_you_mean(
+    given: str,
+    known: Collection[str],
+    *,
+    titles: Mapping[str, str] | None = None,
+    prefix: str = "",
+    most: int = 1,
+) -> str:
+    """Suggest known names, by id or title, that are similar to a given one; empty without any.
 
     >>> did_you_mean("contant", ["content", "sent_at"])
-    ', did you mean content?'
+    'did you mean content?'
+    >>> did_you_mean("telegram:100420", ["telegram:-100420"], titles={"telegram:-100420": "Harbour House"})
+    'did you mean telegram:-100420 (Harbour House)?'
     """
-    near = get_close_matches(name, known, n=1)
-    return f", did you mean {near[0]}?" if near else ""
+    titles = titles or {}
+    wanted = given.casefold()
+
+    def similarity(name: str) -> float:
+        # without the platform's prefix, too
+        forms = [name, name.partition(":")[2], titles.get(name, "")]
+        return max(SequenceMatcher(None, wanted, form.casefold()).ratio() for form in forms if form)
+
+    ranked = sorted(((similarity(name), name) for name in known if name), reverse=True)
+    near = [name for score, name in ranked[:most] if score >= MIN_SIMILARITY]
+    named = [prefix + name + (f" ({titles[name]})" if titles.get(name) else "") for name in near]
+    return f"did you mean {' or '.join(named)}?" if named else ""
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -55,13 +76,14 @@ def _sentence(problem: Any, known: Collection[str]) -> str:
         case "missing":
             return f"{_name(problem)} is missing"
         case "extra_forbidden":
-            return f"{_name(problem)} is not known{did_you_mean(str(problem['loc'][-1]), known)}"
+            hint = did_you_mean(str(problem["loc"][-1]), known)
+            return f"{_name(problem)} is not known" + (f", {hint}" if hint else "")
         case _:
             return f"{_name(problem)}: {_what(problem)}"
 
 
 def _what(problem: Any) -> str:
-    """What is wrong and what is allowed. Pydantic counts the "items" of a text that was cleaned first."""
+    """Say what is wrong and what is allowed; pydantic itself counts "items" of a text that was cleaned first."""
     limits = problem.get("ctx", {})
     if problem["type"] in {"too_short", "too_long"}:
         least = problem["type"] == "too_short"

@@ -1,56 +1,45 @@
-"""What was asked and shown, as it is recorded, and the answer that a bot reports."""
+"""The query log: contexts that were served, and the answers that bots report."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field
 
-from schemas.limits import at_most
-from schemas.messages import Content
+from schemas.limits import Frozen, at_most
+from schemas.messages import NOT_BLANK, Content
 
 MAX_USED = 1000
 
-# What a context's tokens come from; the question and the guardrails are of none.
 Source = Literal["recent", "message", "session", "memory", "document"]
+"""What tokens of a context come from, except those of the question and the guardrails."""
 
 
-class AnswerIn(BaseModel):
-    """What a bot answered to a context: the body of `POST /v1/contexts/{context_id}/answer`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class AnswerIn(Frozen):
+    """A bot's answer to a context: the body of `POST /v1/contexts/{context_id}/answer`."""
 
     v: Literal[1] = 1
-    answer: Content
-    # the items that the answer rests on, as `kind:id` with an item's `kind` and `id`; none: not known
+    answer: Annotated[Content, NOT_BLANK]
     used: (
         Annotated[list[Annotated[str, Field(max_length=100)]], at_most(MAX_USED), Field(max_length=MAX_USED)]
         | None
     ) = None
-    # whether question and answer become a memory of whoever asked; none: as BACKSCROLL_REMEMBER_ANSWERS says
+    """Items that the answer is based on, as `kind:id` of each. Null: not known."""
     remember: bool | None = None
-
-    @field_validator("answer")
-    @classmethod
-    def _said(cls, value: str) -> str:
-        if not value.strip():
-            raise ValueError("is empty")
-        return value
+    """Whether question and answer become a memory of the asker. Null: as BACKSCROLL_REMEMBER_ANSWERS says."""
 
 
-class Answered(BaseModel):
-    """What became of a reported answer."""
+class AnswerReceipt(Frozen):
+    """The result of reporting an answer."""
 
-    # `known`: there was one already, and the first one stands; `kept_out`: something that the context showed, or
-    # whoever asked, was forgotten meanwhile, or is not remembered
     outcome: Literal["stored", "known", "kept_out"]
-    # the memory of question and answer
+    """`known`: an earlier answer is kept; `kept_out`: the asker, or an item shown, was forgotten or is not
+    to be remembered."""
     memory_id: str | None = None
+    """The memory made of question and answer."""
 
 
-class LoggedContext(BaseModel):
+class LoggedContext(Frozen):
     """A row of the query log."""
-
-    model_config = ConfigDict(frozen=True)
 
     context_id: str
     chat_id: str
@@ -59,10 +48,10 @@ class LoggedContext(BaseModel):
     session_key: str | None
     profile: str
     asked_at: datetime
-    # none: redacted
     query: str | None
-    # the block that each item stood in, by `kind:id`
+    """Null: redacted."""
     shown: dict[str, str]
+    """The block of each item, by `kind:id`."""
     tokens: dict[str, int]
     chars: dict[str, int]
     used_tokens: int

@@ -1,72 +1,69 @@
-"""What a search asks and finds, and the follow-up to an answer: "tell me more"."""
+"""Search: queries and results, and the follow-up to an answer, "tell me more"."""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
 
 from schemas.context import Hit
-from schemas.limits import Closed, at_most
-from schemas.messages import MAX_ID_CHARS, Id, Role, Time, cleaned
+from schemas.limits import Closed, Frozen, at_most
+from schemas.messages import Id, IdOrEmpty, QueryText, Role, Time
 from schemas.vectors import VectorSearch
 
 SearchMode = Literal["hybrid", "similar", "topic", "contextual", "exact"]
 MAX_LIMIT = 100
 """Hits of one search, messages of one page."""
 MAX_NAMED = 1000
-"""Senders of a filter."""
+"""Senders in a filter."""
 MAX_SHOWN = 10_000
-"""Messages that a follow-up names as shown."""
+"""Messages that a follow-up may name as shown."""
 
-SomeId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT)]
 
 
 class SearchQuery(Closed):
     """What to look for, and where: the body of `POST /v1/search`.
 
-    A search never leaves its chat. What narrows it may be left out: then all of the chat is searched, over all
-    its sessions. A filter that is there and empty (`"roles": []`) matches nothing.
+    A search never leaves its chat. Without filters it covers the whole chat; an empty filter (`"roles": []`)
+    matches nothing.
     """
 
-    # the chat that the bot answers in
-    chat_id: SomeId
-    # what to look for; with the mode `exact` the very characters
-    query: Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000)]
+    chat_id: Id
+    """The chat that the bot answers in."""
+    query: QueryText
+    """What to look for; with the mode `exact`, literally."""
     mode: SearchMode = "hybrid"
-    # so many messages; sessions, with the mode `topic`
     limit: Limit = 10
-    # messages that this user sent, under any of their ids
-    user_id: SomeId | None = None
-    # messages that this agent said or was told
-    agent_id: SomeId | None = None
-    # of one session, by the id that an earlier answer gave
+    """The maximum of messages; of sessions with the mode `topic`."""
+    user_id: Id | None = None
+    """Only messages of this user, under any of their ids."""
+    agent_id: Id | None = None
+    """Only messages from or to this agent."""
     session_id: int | None = None
-    # of one thread that an agent named
-    session_key: Annotated[Id, Field(max_length=MAX_ID_CHARS)] | None = None
+    """Only messages of this session, by its id from an earlier answer."""
+    session_key: IdOrEmpty | None = None
+    """Only messages with this session key."""
     roles: Annotated[list[Role], at_most(4), Field(max_length=4)] | None = None
-    sender_ids: Annotated[list[SomeId], at_most(MAX_NAMED), Field(max_length=MAX_NAMED)] | None = None
-    # said (sessions: going on) from then …
+    sender_ids: Annotated[list[Id], at_most(MAX_NAMED), Field(max_length=MAX_NAMED)] | None = None
     since: Time | None = None
-    # … until then, that moment not included
+    """Only messages sent, or sessions going on, at this time or later."""
     until: Time | None = None
-    # what a message's metadata must hold, as in {"topic": "boiler"}
+    """Only messages sent, or sessions going on, before this time."""
     metadata: dict[str, Any] | None = None
-    # hits less like the query than this are left out; of the modes but `exact`, each has its own default
+    """Only messages whose metadata contains this, such as `{"topic": "boiler"}`."""
     min_similarity: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The minimum similarity of hits. Null: the default of the mode; `exact` has none."""
 
 
 class MessageHit(Hit):
-    """A message that was found, whole."""
+    """A message that was found, with its whole text."""
 
     role: str
     text: str
 
 
-class Line(BaseModel):
-    """A message as it was said, in the order of its session."""
-
-    model_config = ConfigDict(frozen=True)
+class Line(Frozen):
+    """A message of a session."""
 
     id: str
     external_id: str
@@ -74,77 +71,70 @@ class Line(BaseModel):
     speaker: str
     role: str
     text: str
-    # none for what is shown for its place alone, beside a match
     score: float | None = None
+    """Null for the neighbours of a match."""
 
 
-class SessionHit(BaseModel):
+class SessionHit(Frozen):
     """A session that was found."""
 
-    model_config = ConfigDict(frozen=True)
-
     session_id: int
-    # the place by score, from 1, whatever the order of the list
     rank: int
+    """The rank by score, from 1, whatever the order of the list."""
     score: float
-    # what the score is made of
     components: dict[str, float]
+    """Parts of the score by name."""
     started_at: datetime
     ended_at: datetime
     message_count: int
     topics: list[str]
-    # none as long as it is not summarized
     summary: str | None
-    # with the mode `contextual`: the matches inside with their neighbours, in order of time
+    """Null: not summarized."""
     messages: list[Line] = Field(default_factory=list)
+    """With the mode `contextual`: matches and their neighbours, in order of time."""
 
 
-class SearchResult(BaseModel):
-    """What a search found."""
-
-    model_config = ConfigDict(frozen=True)
+class SearchResult(Frozen):
+    """The result of a search."""
 
     mode: SearchMode
-    # messages, best first (`exact`: newest first)
     hits: list[MessageHit] = Field(default_factory=list)
-    # `contextual`: best first; `topic`: best first, or in order of time where a time window is asked for
+    """Messages, best first (`exact`: newest first)."""
     sessions: list[SessionHit] = Field(default_factory=list)
-    # `contextual`: sessions that share people, places or topics with those above
+    """`contextual` and `topic`: best first; `topic` with `since` or `until`: in order of time."""
     related: list[SessionHit] = Field(default_factory=list)
-    # `contextual`: no session fits well enough, so `hits` are those of the whole scope
+    """`contextual`: sessions that share people, places or topics with `sessions`."""
     fell_back: bool = False
-    # `exact`: older messages than this were not looked at; the same search with `until` set to it goes on
+    """`contextual`: whether no session matched well enough, so that `hits` are from the whole scope."""
     searched_back_to: datetime | None = None
-    # `hybrid`, `similar` and `contextual`: how vectors of messages were compared; `hnsw`, by the index, in large chats
-    # without a filter alone
+    """`exact`: older messages were not searched; repeat the search with `until` set to this to go on."""
     vector_search: VectorSearch | None = None
-    # what could not be done, as in a context; empty: all was done
+    """`hybrid`, `similar` and `contextual`: how vectors were compared; `hnsw` only in large chats without filters."""
     degraded: list[str] = Field(default_factory=list)
+    """What could not be done, as in a context."""
 
 
 class MoreQuery(Closed):
     """A follow-up to an answer, "tell me more": the body of `POST /v1/more`."""
 
-    chat_id: SomeId
-    # of an item or a hit of the earlier answer
+    chat_id: Id
     session_id: int
-    # ids of the session's messages that were shown already, as items and hits name them
+    """The session of an item or hit of the earlier answer."""
     shown: Annotated[list[int], at_most(MAX_SHOWN), Field(max_length=MAX_SHOWN)] = Field(default_factory=list)
-    # messages of one page
+    """Ids of the session's messages that were shown already, as in items and hits."""
     limit: Limit = 10
+    """The maximum of messages per page."""
 
 
-class MoreResult(BaseModel):
-    """Further messages of a session, those nearest to what was shown first by page, in order of time inside."""
-
-    model_config = ConfigDict(frozen=True)
+class MoreResult(Frozen):
+    """Further messages of a session: pages start near those shown; each page is in order of time."""
 
     session_id: int
     started_at: datetime
     ended_at: datetime
     summary: str | None
     messages: list[Line]
-    # messages of the session that no page has shown yet
     remaining: int
-    # the query of the next page; none when all is shown
+    """The number of messages not shown yet."""
     next: MoreQuery | None = None
+    """The body for the next page. Null: all are shown."""

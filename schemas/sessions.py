@@ -1,4 +1,4 @@
-"""Sessions as values: where a message stands in time, and the ranges that sessions are."""
+"""Sessions and messages as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ SessionStatus = Literal["open", "closed", "summarized", "skipped", "failed", "me
 
 
 THREAD = " thread:"
-"""What the session key of a thread's messages begins with: a client's keys are stripped and never do."""
+"""The prefix of a thread's session key; a client's own keys are stripped and never begin so."""
 
 
 def key_of(session_key: str, thread: str | None) -> str:
-    """The session key that a message is stored with: what an agent named goes first, then its thread.
+    """The session key with which a message is stored: the agent's own, else that of its thread.
 
     >>> key_of("", None), key_of("", "7"), key_of("order-12", "7")
     ('', ' thread:7', 'order-12')
@@ -22,25 +22,25 @@ def key_of(session_key: str, thread: str | None) -> str:
 
 
 def is_named(session_key: str) -> bool:
-    """Whether an agent named it: its sessions have a time-to-live of their own, and end when they are closed."""
+    """Whether an agent chose the key: its sessions have their own time-to-live and may be closed explicitly."""
     return session_key != "" and not session_key.startswith(THREAD)
 
 
 class Stamp(NamedTuple):
-    """A message's place in its chat; tuples compare in the order that holds everywhere."""
+    """A message's position in its chat; tuples compare in the order of the chat."""
 
     sent_at: datetime
     position: int
-    # the platform's id where it is a number, else -1
+    # the platform's id if it is a number, else -1
     number: int
-    # as they were stored
+    # in the order in which they were stored
     id: int
 
 
 def number_of(external_id: str) -> int:
-    """What an id of the platform counts as among those of one instant; -1: it is no number.
+    """The number in a platform's id, which orders messages of the same time; -1: it is no number.
 
-    Of a message whose chat was given another id, that id stands before a slash.
+    After a chat got another id, the ids of its messages begin with the former one and a slash.
 
     >>> number_of("99") < number_of("100"), number_of("telegram:-7/99"), number_of("a7")
     (True, 99, -1)
@@ -51,13 +51,13 @@ def number_of(external_id: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """A session as the pure function sees it: consecutive messages of one chat and session key."""
+    """A session for the pure functions: consecutive messages of one chat and session key."""
 
     # the first message's time
     started_at: datetime
     # the last message's time
     ended_at: datetime
-    # how many messages lie inside
+    # the number of its messages
     count: int
 
 
@@ -68,24 +68,24 @@ class Session:
     # identity within the tenant
     id: int
     chat_id: str
-    # what an agent named, or a thread (`key_of`), or empty
+    # of an agent or a thread (`key_of`), or empty
     session_key: str
     started_at: datetime
     ended_at: datetime
     message_count: int
-    # display names, in the order of their first message
+    # display names, in the order of their first messages
     participants: tuple[str, ...]
     status: SessionStatus
-    # raised by every change of its messages
+    # incremented by every change of its messages
     revision: int
 
 
-class Answered(NamedTuple):
-    """The message that another one answers."""
+class RepliedTo(NamedTuple):
+    """The message that another one replies to."""
 
     id: int
     speaker: str
-    # how it begins
+    # the beginning of its text
     said: str
 
 
@@ -106,18 +106,18 @@ class Message:
     session_key: str
     agent_id: str | None
     metadata: Mapping[str, Any]
-    # the external id of the message that this one answers, and the thread of the chat that it stands in
+    # the external id of the message that this one answers, and the thread of the chat
     reply_to: str | None = None
     thread: str | None = None
-    # what `reply_to` names, where it was looked up and is there
-    answered: Answered | None = None
+    # the message of `reply_to`, if it was looked up and is stored
+    answered: RepliedTo | None = None
 
     @property
     def stamp(self) -> Stamp:
-        """Its place in its chat."""
+        """Its position in its chat."""
         return Stamp(self.sent_at, self.position, number_of(self.external_id), self.id)
 
     @property
     def speaker(self) -> str:
-        """The name to show: the sender's, or its id where no name is known."""
+        """The name to show: the sender's name, else their id."""
         return self.sender_name or self.sender_id

@@ -5,7 +5,6 @@ Built only at the edges (command line, workers, door) and passed in.
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.errors import SettingsError
+from schemas.problems import did_you_mean
 
 PREFIX = "BACKSCROLL_"
 
@@ -173,8 +173,7 @@ def _refuse_unknown(given: Mapping[str, Mapping[str, Any]]) -> None:
         for name in sorted(names):
             bare = name.upper().removeprefix(PREFIX)
             if name.upper().startswith(PREFIX) and bare not in known:
-                near = get_close_matches(bare, known, n=1)
-                hint = f"did you mean {PREFIX}{near[0]}?" if near else "take it away"
+                hint = did_you_mean(bare, known, prefix=PREFIX) or "remove it"
                 told.append(f"{name} in {place} is no setting; {hint}")
     if told:
         raise SettingsError("\n".join(told))

@@ -1,70 +1,58 @@
-"""People: a user and the senders, of one platform or of several, that are linked to them."""
+"""People: users, the senders linked to them, and the members of chats."""
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from schemas.limits import at_most
-from schemas.messages import MAX_ID_CHARS, Id
+from schemas.limits import Frozen, at_most
+from schemas.messages import Id
 
 MAX_MEMBERS = 10_000
-"""Of one chat, told at once."""
-
-UserId = Annotated[Id, Field(min_length=1, max_length=MAX_ID_CHARS)]
+"""The members of one chat that a request may name."""
 
 
-class User(BaseModel):
-    """A person, and how much there is of them."""
-
-    model_config = ConfigDict(frozen=True)
+class User(Frozen):
+    """A person, with their counts."""
 
     user_id: str
-    # linked senders, and users that were merged into this one; the user's own id is one of theirs as well
     senders: list[str]
-    # in which they are
+    """Linked senders and merged users, besides the user's own id."""
     chats: int
-    # of the scope `user`
+    """The number of chats where they are a member."""
     memories: int
-    # off: nothing new of theirs is kept
+    """The number of memories of the scope `user`."""
     remembered: bool
+    """Whether their new messages are stored."""
 
 
-class UserAddress(BaseModel):
-    """A user, and perhaps a sender, as they stand in a path."""
+class UserAddress(Frozen):
+    """A user and perhaps a sender, by id."""
 
-    model_config = ConfigDict(frozen=True)
-
-    user_id: UserId
-    sender_id: UserId | None = None
+    user_id: Id
+    sender_id: Id | None = None
 
 
-class MergePayload(BaseModel):
+class MergePayload(Frozen):
     """The body of `POST /v1/users/{user_id}/merge`."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    v: Literal[1] = 1
+    into: Id
+    """The user that both become."""
+
+
+class MembersPayload(Frozen):
+    """All members of a chat: the body of `PUT /v1/chats/{chat_id}/members`."""
 
     v: Literal[1] = 1
-    # the user that both are from now on
-    into: UserId
+    members: Annotated[list[Id], at_most(MAX_MEMBERS), Field(max_length=MAX_MEMBERS)]
+    """Senders, without bots; those who speak later are added."""
 
 
-class MembersPayload(BaseModel):
-    """Everybody who is in a chat: the body of `PUT /v1/chats/{chat_id}/members`."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    v: Literal[1] = 1
-    # senders, without the bots; whoever speaks later is added
-    members: Annotated[list[UserId], at_most(MAX_MEMBERS), Field(max_length=MAX_MEMBERS)]
-
-
-class Members(BaseModel):
-    """Who is in a chat, as far as it is known."""
-
-    model_config = ConfigDict(frozen=True)
+class Members(Frozen):
+    """The known members of a chat."""
 
     chat_id: str
-    # senders
     members: list[str]
-    # somebody is there whose name is not kept: until all are named anew, nothing of other chats is shown there
     unnamed: bool
+    """Whether there are members whose id is not stored. Then nothing learned in other chats is shown here, until
+    all members are named again."""

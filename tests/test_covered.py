@@ -11,7 +11,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.retrieval.found import SessionCard
 from pipeline.store.database import Database
-from schemas.context import Context, Item
+from schemas.context import Context, ContextItem
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.sessions import Message
@@ -138,8 +138,8 @@ def test_only_messages_of_the_same_thread_and_time_count() -> None:
         } | fields
         return Message(**given)
 
-    def item(number: int, text: str | None = None) -> Item:
-        return Item(kind="message", id=str(number), text=text or f"18:00 s: line {number}", reason="")
+    def item(number: int, text: str | None = None) -> ContextItem:
+        return ContextItem(kind="message", id=str(number), text=text or f"18:00 s: line {number}", reason="")
 
     card = SessionCard(
         id=7,
@@ -152,7 +152,9 @@ def test_only_messages_of_the_same_thread_and_time_count() -> None:
         message_count=2,
     )
 
-    def whole(recent: list[Message], history: list[Item], exchanges: list[Item], of: dict[str, int]) -> bool:
+    def whole(
+        recent: list[Message], history: list[ContextItem], exchanges: list[ContextItem], of: dict[str, int]
+    ) -> bool:
         return shown_whole([card], recent, history, exchanges, of, "?".__eq__) == {7}
 
     both = [said(1), said(2)]

@@ -1,4 +1,4 @@
-"""What happens around tasks: JSON logs, a request id from door to last task, connections of a process's own."""
+"""What happens around tasks: JSON logs, a request id from the HTTP API to the last task, connections per process."""
 
 import os
 import re
@@ -32,8 +32,8 @@ from workers.logging import configure_logging
 log = structlog.get_logger(__name__)
 
 REQUEST_ID = "request_id"
-# It goes into logs, task headers and the database: nothing that could be mistaken there.
-ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+# It goes into logs, task headers and the database, where no other character may be misread.
+_ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 # A worker that is told to end gives its tasks their time; closing pools and connections then takes a moment,
 # unless a thread or a Redis that is away holds it up for ever.
 CLOSING_SECONDS = 10.0
@@ -45,6 +45,12 @@ def current_request_id() -> str | None:
     return None if known is None else str(known)
 
 
+def request_id_of(*given: object) -> str:
+    """The first acceptable id of those that a sender gave, or a new one."""
+    fitting = (each for each in given if isinstance(each, str) and _ACCEPTABLE_REQUEST_ID.fullmatch(each))
+    return next(fitting, None) or uuid.uuid4().hex
+
+
 @setup_logging.connect
 def _log_as_json(**_: Any) -> None:
     configure_logging(load_settings().log_level)
@@ -53,16 +59,14 @@ def _log_as_json(**_: Any) -> None:
 @before_task_publish.connect
 def _pass_request_id(headers: dict[str, Any] | None = None, **_: Any) -> None:
     if headers is not None:
-        headers.setdefault(REQUEST_ID, current_request_id() or uuid.uuid4().hex)
+        headers.setdefault(REQUEST_ID, request_id_of(current_request_id()))
 
 
 @task_prerun.connect
 def _bind_request_id(task: Any = None, task_id: str | None = None, **_: Any) -> None:
     structlog.contextvars.clear_contextvars()
     # A bot may send one of its own in the task's headers.
-    given = (getattr(task.request, REQUEST_ID, None) if task else None, task_id)
-    fitting = (one for one in given if isinstance(one, str) and ACCEPTABLE_REQUEST_ID.fullmatch(one))
-    request_id = next(fitting, None) or uuid.uuid4().hex
+    request_id = request_id_of(getattr(task.request, REQUEST_ID, None) if task else None, task_id)
     structlog.contextvars.bind_contextvars(request_id=request_id, task=getattr(task, "name", None))
 
 

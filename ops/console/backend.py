@@ -10,7 +10,7 @@ from ops.console import rendering
 from ops.console.command import Call
 from schemas.context import Context
 from schemas.documents import DocumentIn, DocumentKept
-from schemas.overview import ChatPage, ChatSummary, SessionPage, SessionSpan
+from schemas.listing import ChatList, ChatSummary, SessionPage, SessionSpan
 from schemas.payloads import ChatAddress, ContextQuery, parse_payload
 from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings
@@ -66,7 +66,7 @@ class RemoteBackend:
     def chat(self, chat_id: str | None) -> ChatSummary:
         if chat_id is not None:
             return self.api.get(f"/v1/chats/{client.quoted(_checked(chat_id))}", ChatSummary)
-        page = self.api.get("/v1/chats", ChatPage, limit=10)
+        page = self.api.get("/v1/chats", ChatList, limit=10)
         if page.total == 1:
             return page.chats[0]
         from pipeline.operations import lookup

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ops.console import questions, rendering
 from schemas.context import Context, Explanation, Hit
-from schemas.overview import SessionSpan
+from schemas.listing import SessionSpan
 
 # As many as a message's score has parts: each part has a colour of its own.
 HUES = tuple(

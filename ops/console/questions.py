@@ -10,7 +10,7 @@ from rich.table import Table
 from ops.console import rendering
 from ops.console.options import read_time
 from schemas.context import Confidence, Dropped, Hit
-from schemas.overview import ChatSummary
+from schemas.listing import ChatSummary
 from schemas.payloads import parse_payload
 
 Q = TypeVar("Q", bound=BaseModel)

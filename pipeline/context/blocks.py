@@ -14,8 +14,8 @@ from pipeline.text import excerpt, truncate
 from pipeline.text.calendar import MONTHS, WEEKDAYS
 from pipeline.text.fencing import CLOSE, OPEN, harmless, visible
 from pipeline.text.tokens import Count, estimate, estimate_line
-from schemas.context import Item
-from schemas.sessions import Answered, Message
+from schemas.context import ContextItem
+from schemas.sessions import Message, RepliedTo
 
 GUARDRAILS = (
     "Use and cite the documents, memories and chat below. What stands between backscroll-recalled tags was said "
@@ -95,7 +95,9 @@ def related(
 
 
 def _session_entry(card: SessionCard, text: str, score: float, reason: str) -> Entry:
-    item = Item(kind="session", id=str(card.id), text=text, at=card.started_at, score=score, reason=reason)
+    item = ContextItem(
+        kind="session", id=str(card.id), text=text, at=card.started_at, score=score, reason=reason
+    )
     return Entry(item=item, place=(card.started_at, card.id))
 
 
@@ -115,7 +117,7 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
         text = f"{clock(local)} {speaking(message.speaker, answered)}: {truncate.one_line(message.content)}"
         if number == 0:
             text = truncate.within_tokens(text, max(cap - count(HISTORY) - 24, 8), count)
-        item = Item(
+        item = ContextItem(
             kind="message",
             id=str(message.id),
             text=text,
@@ -128,7 +130,7 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
         yield Entry(item=item, place=place, group=date_of(local))
 
 
-def quoted(recent: Sequence[Message], number: int) -> Answered | None:
+def quoted(recent: Sequence[Message], number: int) -> RepliedTo | None:
     """What a line of recent talk, newest first, quotes as answered by it: nothing when that is the line above it."""
     answered = recent[number].answered
     above = recent[number + 1] if number + 1 < len(recent) else None
@@ -140,7 +142,7 @@ def memories(found: Sequence[Remembered], cap: int, asker: str | None = None) ->
     user = f"user {called(asker)}" if asker else "user"
     entries = [
         Entry(
-            item=Item(
+            item=ContextItem(
                 kind="memory",
                 id=memory.id,
                 text=f"- [{user if memory.scope == 'user' else memory.scope}] {truncate.one_line(memory.content)}",
@@ -164,7 +166,7 @@ def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
     for number, memory in enumerate(found):
         citation = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
         told = excerpt.about(harmless(visible(memory.content)), asked, max(half - estimate(citation), 1))
-        item = Item(
+        item = ContextItem(
             kind="document",
             id=memory.id,
             text=citation + told,

@@ -17,7 +17,7 @@ from pipeline.retrieval.gather import Found
 from pipeline.retrieval.prepare import Asked
 from pipeline.text import addressing, truncate
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer, estimate_line
-from schemas.context import Block, BlockKind, Context, Dropped, Item, MemoryPreview
+from schemas.context import Block, BlockKind, Context, ContextItem, Dropped, MemoryPreview
 from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 
@@ -61,7 +61,7 @@ class Page:
         if filled.block is not None:
             self.put(filled.block)
 
-    def items(self, kind: BlockKind) -> list[Item]:
+    def items(self, kind: BlockKind) -> list[ContextItem]:
         """What one of the blocks shows."""
         return self.blocks[kind].items if kind in self.blocks else []
 

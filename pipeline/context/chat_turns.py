@@ -14,7 +14,7 @@ from pipeline.context.prompt import Prompt
 from pipeline.text import truncate
 from pipeline.text.fencing import harmless, visible
 from pipeline.text.tokens import Count
-from schemas.context import Block, ChatMessage, Item
+from schemas.context import Block, ChatMessage, ContextItem
 from schemas.sessions import Message
 
 # Before each further line of what somebody said: none can pass for a line of somebody else's.
@@ -81,7 +81,7 @@ def _of_an_assistant(message: Message, *, named: bool) -> tuple[str, str]:
     return name + harmless(visible(message.content)), name + truncate.one_line(message.content)
 
 
-def _of_people(item: Item, message: Message) -> tuple[str, str]:
+def _of_people(item: ContextItem, message: Message) -> tuple[str, str]:
     """A line of the text, with the line breaks of what was said and without; the newest may be cut, and stays so."""
     head = item.text.removesuffix(truncate.one_line(message.content))
     if head == item.text:

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pipeline.retrieval.found import SessionCard
 from pipeline.text import truncate
-from schemas.context import Item
+from schemas.context import ContextItem
 from schemas.sessions import Message
 
 
 def shown_whole(
     cards: Iterable[SessionCard],
     recent: Iterable[Message],
-    history: Collection[Item],
-    exchanges: Collection[Item],
+    history: Collection[ContextItem],
+    exchanges: Collection[ContextItem],
     session_of: Mapping[str, int],
     is_question: Callable[[str], bool],
 ) -> set[int]:

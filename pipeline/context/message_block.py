@@ -11,7 +11,7 @@ from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, truncate
-from schemas.context import Dropped, DropReason, Item
+from schemas.context import ContextItem, Dropped, DropReason
 
 # A decision is found as one that owes so much of its score to it: it seldom sounds like the question.
 _DECIDED_SHARE = 0.5
@@ -52,7 +52,7 @@ def exchanged(
         # the line above it says so, where that is shown
         if answered and before and before.id == answered.id and (parameters.neighbours or before.id in taken):
             answered = None
-        item = Item(
+        item = ContextItem(
             kind="message",
             id=str(candidate.id),
             text=f"{speaking(candidate.speaker, answered)}: {truncate.one_line(candidate.text)}",

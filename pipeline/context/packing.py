@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pipeline.text.fencing import CLOSE, OPEN
 from pipeline.text.tokens import Count, estimate_line
 from pipeline.text.truncate import ELLIPSIS
-from schemas.context import Block, BlockKind, Dropped, DropReason, Item
+from schemas.context import Block, BlockKind, ContextItem, Dropped, DropReason
 
 # After so many entries in a row that did not fit, smaller ones further down would only be noise.
 MISSES = 3
@@ -22,7 +22,7 @@ MISSES = 3
 class Entry:
     """One line that a block may show."""
 
-    item: Item
+    item: ContextItem
     # where it stands: groups by their first place, entries inside by theirs
     place: tuple[object, ...]
     # entries of one group stand under one heading

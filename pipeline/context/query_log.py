@@ -24,7 +24,7 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.memories import MemoryIn
 from schemas.messages import DEFAULT_LANGUAGE, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
-from schemas.querylog import Answered, AnswerIn, LoggedContext, Source
+from schemas.querylog import AnswerIn, AnswerReceipt, LoggedContext, Source
 from schemas.settings import Settings
 
 SOURCES: dict[BlockKind, Source] = {
@@ -112,7 +112,7 @@ def listing(
 
 def report(
     database: Database, tenant_id: str, context_id: str, given: AnswerIn, settings: Settings
-) -> Answered:
+) -> AnswerReceipt:
     """Keep what a bot answered to a context, once, and remember question and answer if that is wanted.
 
     The first answer stands; reporting it again may still remember it. What was recalled, and stands between our
@@ -144,9 +144,9 @@ def report(
         held = store.hold(connection, messages, remembered)
         row = store.get(connection, context_id, locked=True)
         if row is None or row.redacted_at is not None or held < len(messages) + len(remembered):
-            return Answered(outcome="kept_out")
+            return AnswerReceipt(outcome="kept_out")
         if suppression.stopped(connection, row.asked_at, *_names(row.chat_id, row.user_id)):
-            return Answered(outcome="kept_out")
+            return AnswerReceipt(outcome="kept_out")
         known = row.answer is not None
         if not known:
             store.set_answer(connection, context_id, answer, given.used)
@@ -155,7 +155,7 @@ def report(
         memory_id = row.memory_id
         if wanted and row.user_id and memory_id is None:
             memory_id = _remember(connection, tenant_id, row, row.answer if known else answer)
-    return Answered(
+    return AnswerReceipt(
         outcome="known" if known else "stored", memory_id=None if memory_id is None else str(memory_id)
     )
 

@@ -1,6 +1,5 @@
 """Find things by id; where an id was never seen, suggest the nearest that exist."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,10 @@ from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound
-from schemas.overview import ChatSummary, SessionSpan
+from schemas.listing import ChatSummary, SessionSpan
+from schemas.problems import did_you_mean
 
 SUGGESTIONS = 3
-ALIKE = 0.6
-"""From which ratio of `difflib` on a name is worth suggesting."""
 COMPARED = 5_000
 """The latest messages of a chat, with whose ids a misspelt one is compared."""
 NAMED = 5
@@ -33,7 +31,7 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
         return found
     known = {row.chat_id: row.title for row in chats.overview(connection)}
     if chat_id is not None and known:
-        hint = did_you_mean(close_matches(chat_id, known)) or "see `backscroll chats`"
+        hint = did_you_mean(chat_id, known, titles=known, most=SUGGESTIONS) or "see `backscroll chats`"
         raise NotFound(f"there is no chat {chat_id}; {hint}")
     only = chats.get(connection, only_chat(list(known)[:NAMED], len(known)))
     if only is None:
@@ -140,34 +138,8 @@ def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
         return chats.get(connection, chat_id) is not None or _has_tombstone(connection, ("chat", chat_id))
 
 
-def close_matches(given: str, known: Mapping[str, str]) -> list[str]:
-    """Return the names, by id and title, that are most like the given one, the best first.
-
-    >>> close_matches("telegram:100420", {"telegram:-100420": "Harbour House", "slack:C1": "general"})
-    ['telegram:-100420 (Harbour House)']
-    """
-    wanted = given.casefold()
-
-    def likeness(name: str, title: str) -> float:
-        names = [name, name.partition(":")[2], title]
-        return max(difflib.SequenceMatcher(None, wanted, each.casefold()).ratio() for each in names if each)
-
-    ranked = sorted(((likeness(*item), item) for item in known.items()), reverse=True)
-    near = [item for score, item in ranked if score >= ALIKE][:SUGGESTIONS]
-    return [f"{name} ({title})" if title else name for name, title in near]
-
-
-def did_you_mean(alike: Sequence[str]) -> str:
-    """The question after these names; empty without any.
-
-    >>> did_you_mean(["telegram:12", "telegram:13"])
-    'did you mean telegram:12 or telegram:13?'
-    """
-    return f"did you mean {' or '.join(alike)}?" if alike else ""
-
-
 def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFound:
-    hint = did_you_mean(close_matches(given, known))
+    hint = did_you_mean(given, known, titles=known, most=SUGGESTIONS)
     return NotFound(f"{called or given} was never seen" + (f"; {hint}" if hint else ""))
 
 

@@ -154,8 +154,8 @@ def sentence(error: ValidationError) -> str:
 
 def _unknown(place: Sequence[str | int]) -> str:
     name = str(place[-1])
-    nearest = did_you_mean(name, {**MessageIn.model_fields, **ChatIn.model_fields})
-    return f"{'.'.join(map(str, place))} is not a known field{nearest}"
+    hint = did_you_mean(name, {**MessageIn.model_fields, **ChatIn.model_fields})
+    return f"{'.'.join(map(str, place))} is not a known field" + (f", {hint}" if hint else "")
 
 
 def unreadable(line: str) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from schemas.sessions import Answered
+from schemas.sessions import RepliedTo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class Candidate(NamedTuple):
     # for the question's lexemes, how much of what may stand in their place is in it, see `pipeline.question.thesaurus`
     related: Mapping[str, float] = {}
     # the message of its chat that it answers, where that is there
-    answered: Answered | None = None
+    answered: RepliedTo | None = None
     # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.ranking.asides`
     aside: bool = False
 

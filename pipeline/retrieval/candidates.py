@@ -25,7 +25,7 @@ from pipeline.store.filters import Filter
 from pipeline.store.keyword_search import KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.text.exact_match import Verbatim
-from schemas.sessions import Answered, number_of
+from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # Up to so many messages a scope is read whole: one statement, and nothing is missed.
@@ -251,9 +251,9 @@ def _candidates(
     return candidates if questions is None else asides.marked(candidates, questions)
 
 
-def _answered(named: Row[*tuple[Any, ...]] | None, row: Row[*tuple[Any, ...]]) -> Answered | None:
+def _answered(named: Row[*tuple[Any, ...]] | None, row: Row[*tuple[Any, ...]]) -> RepliedTo | None:
     """What a message answers: the row that it names, if that was read too, or what came with its own."""
     if named is not None:
-        return Answered(named[0], named[3], named[5])
+        return RepliedTo(named[0], named[3], named[5])
     found = row._mapping.get("answered")
-    return Answered(*found) if found else None
+    return RepliedTo(*found) if found else None

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row
 
 from pipeline.store.sql import text
 from schemas.kinds import INGEST
-from schemas.sessions import Answered, Message, Stamp
+from schemas.sessions import Message, RepliedTo, Stamp
 
 COLUMNS = (
     "id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, position, session_key, "
@@ -181,7 +181,7 @@ def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
 
 
 def answered(message: str) -> str:
-    """The columns of `Answered` as JSON, of what a row of `messages` answers; null when it answers nothing there."""
+    """The columns of `RepliedTo` as JSON, of what a row of `messages` answers; null when it answers nothing there."""
     return f"""CASE WHEN {message}.reply_to IS NOT NULL THEN (
         SELECT jsonb_build_array(r.id, coalesce(nullif(r.sender_name, ''), r.sender_id), left(r.content, 200))
         FROM messages r WHERE r.tenant_id = {message}.tenant_id AND r.chat_id = {message}.chat_id
@@ -216,5 +216,5 @@ def as_message(row: Row[Any]) -> Message:
     """A row of `COLUMNS` as a value."""
     found = dict(row._mapping)
     if found.get("answered"):
-        found["answered"] = Answered(*found["answered"])
+        found["answered"] = RepliedTo(*found["answered"])
     return Message(**found)

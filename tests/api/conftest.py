@@ -1,4 +1,4 @@
-"""The door in this process, served by a real uvicorn on a port of its own."""
+"""The HTTP API in this process, served by a real uvicorn on a port of its own."""
 
 import socket
 import threading
@@ -25,7 +25,7 @@ CHAT = "test:house"
 
 @contextmanager
 def served(settings: Settings) -> Iterator[httpx.Client]:
-    """A client, with its API key, of a door that serves with these settings."""
+    """A client, with its API key, of an HTTP API with these settings."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(make_web_app(settings), http=Protocol, log_config=None, access_log=False)
     server = uvicorn.Server(config)
@@ -39,7 +39,7 @@ def served(settings: Settings) -> Iterator[httpx.Client]:
     running.start()
     try:
         while not server.started:
-            assert running.is_alive(), "the door did not start"
+            assert running.is_alive(), "the HTTP API did not start"
             time.sleep(0.01)
         assert settings.api_key is not None
         with httpx.Client(
@@ -56,20 +56,20 @@ def served(settings: Settings) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """The settings of a door whose model is loaded at once."""
+    """The settings of an HTTP API whose model is loaded at once."""
     return settings.model_copy(update={"embedding_provider": "deterministic"})
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Settings], httpx.Client]]:
-    """Serves a door with settings of the test's own until it ends."""
+    """Serves an HTTP API with settings of the test's own until it ends."""
     with ExitStack() as stack:
         yield lambda settings: stack.enter_context(served(settings))
 
 
 @pytest.fixture(scope="module")
 def standing_client(postgres: EmbeddedPostgres, redis: EmbeddedRedis) -> Iterator[httpx.Client]:
-    """A client of one door for a whole module, for what leaves nothing behind that another test sees."""
+    """A client of one HTTP API for a whole module, for what leaves nothing behind that another test sees."""
     with copied(postgres, "standing") as database:
         settings = Settings(
             _env_file=None,
@@ -83,7 +83,7 @@ def standing_client(postgres: EmbeddedPostgres, redis: EmbeddedRedis) -> Iterato
 
 @pytest.fixture
 def client(settings: Settings) -> Iterator[httpx.Client]:
-    """A client, with its API key, of a door on this test's database."""
+    """A client, with its API key, of an HTTP API on this test's database."""
     with served(settings) as client:
         yield client
 

@@ -22,7 +22,7 @@ ALWAYS = {
 
 @pytest.fixture(scope="module")
 def house(standing_client: httpx.Client) -> httpx.Client:
-    """A door behind which a chat has been going on."""
+    """An HTTP API that stores a chat."""
     lines = ["The boiler is broken.", "We have it repaired on Monday.", "And Sardinha needs cat food."]
     standing_client.post("/v1/messages", json=body(*(said(n, line) for n, line in enumerate(lines))))
     return standing_client

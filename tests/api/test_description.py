@@ -1,4 +1,4 @@
-"""What the door says of itself: `/docs` for people, `/openapi.json` for programs."""
+"""How the HTTP API describes itself: `/docs` for people, `/openapi.json` for programs."""
 
 import re
 
@@ -6,6 +6,9 @@ import httpx
 from jsonschema import Draft202012Validator
 
 from pipeline.retrieval.profiles import PURPOSES
+from schemas.context import Context
+from schemas.messages import MessageIn
+from schemas.search import SearchQuery
 from tests.api.conftest import CHAT
 
 
@@ -51,3 +54,27 @@ def test_the_description_says_what_is_taken(client: httpx.Client) -> None:
     too_many = {"chat": CHAT, "messages": [one] * 1001}
     assert list(validator.iter_errors(too_many))
     assert "1001 items; at most 1000" in client.post("/v1/messages", json=too_many).json()["detail"]
+
+
+def test_every_body_is_described_with_examples_that_are_right(client: httpx.Client) -> None:
+    described = client.get("/openapi.json").json()
+    examples = 0
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            if "requestBody" not in operation:
+                continue
+            media = operation["requestBody"]["content"]["application/json"]
+            validator = Draft202012Validator(media["schema"] | {"components": described["components"]})
+            for example in media["examples"].values():
+                assert list(validator.iter_errors(example["value"])) == []
+                examples += 1
+            assert {"401", "408", "413", "422", "503"} <= operation["responses"].keys()
+    assert examples > 20
+
+
+def test_the_description_has_the_models_own_words(client: httpx.Client) -> None:
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    for model, field in ((SearchQuery, "min_similarity"), (Context, "counted_by"), (MessageIn, "sender_id")):
+        told = schemas[model.__name__]["properties"][field]["description"]
+        assert told == model.model_fields[field].description
+        assert told.endswith(".")

@@ -1,4 +1,4 @@
-"""What a door lists: chats, sessions, what was asked, and how the deployment is doing."""
+"""Lists over HTTP: chats, sessions, what was asked, and how the deployment is doing."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.test_context import do_all
 
 @pytest.fixture
 def house(client: httpx.Client, database: Database, settings: Settings) -> httpx.Client:
-    """A door behind which there are three chats with two sessions each, and five questions."""
+    """An HTTP API with three chats with two sessions each, and five questions."""
     for chat in ("test:c", "test:a", "test:b"):
         talk = [
             said(n, f"line {n}", sent_at=f"2026-03-0{day}T18:0{n}:00Z") for day in (2, 3) for n in range(4)
@@ -67,7 +67,7 @@ def test_sessions_come_latest_first_of_all_chats_or_of_one(house: httpx.Client, 
     with database.tenant(TENANT) as connection:
         rows = sessions.listing(connection, None, limit=100)
     assert [ListedSession(**one) for one in everything] == [ListedSession(**row._mapping) for row in rows]
-    assert everything[0].keys() == rows[0]._mapping.keys()
+    assert set(everything[0]) == set(rows[0]._mapping)
     own = pages(house, "/v1/sessions", "sessions", "id", limit=1, chat_id="test:b", status="summarized")
     assert len(own) == 2
     assert {session["chat_id"] for session in own} == {"test:b"}

@@ -159,7 +159,7 @@ def test_the_victim_of_a_deadlock_is_tried_again_unseen_by_its_sender(
     with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:
         # Given somebody who has stored m3 and not committed
         rival.execute(insert, [TENANT, CHAT, "m3"])
-        # When the door stores m2, waits for m3, and the other one wants m2
+        # When the API stores m2, waits for m3, and the other one wants m2
         sending = threading.Thread(
             target=lambda: answers.append(client.post("/v1/messages", json=body(said(2), said(3))))
         )

@@ -28,7 +28,7 @@ from workers.app import make_app
 Serve = Callable[[Settings], httpx.Client]
 
 
-def test_a_ready_door_says_so_to_everybody(client: httpx.Client) -> None:
+def test_a_ready_api_says_so_to_everybody(client: httpx.Client) -> None:
     answer = httpx.get(client.base_url.join("/readyz"))
     assert answer.status_code == 200
     assert answer.json() == {"status": "ready", "postgres": "ok", "redis": "ok"}
@@ -106,7 +106,7 @@ def test_with_postgres_away_the_sender_comes_again_and_nothing_is_lost_or_double
     assert client.get("/readyz").status_code == 200
 
 
-def test_the_door_opens_before_postgres_does(serve: Serve, doorway: Doorway) -> None:
+def test_the_api_starts_before_postgres_does(serve: Serve, doorway: Doorway) -> None:
     doorway.shut()
     client = serve(doorway.settings)
     assert client.get("/readyz").json()["postgres"] == "unreachable"
@@ -142,7 +142,7 @@ def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Setting
     for _ in range(1000):
         hinter.hint("ingest")
     assert time.monotonic() - started < 1
-    # and the door's end waits for the one on its way alone
+    # and the end of the API waits for the one on its way alone
     hinter.close()
     assert time.monotonic() - started < 10
 
@@ -229,9 +229,7 @@ def test_senders_wait_while_the_workers_are_behind(
     assert client.post("/v1/messages", json=body(said(5))).status_code == 202
 
 
-def test_a_chat_that_is_given_up_closes_the_door_to_nobody(
-    serve: Serve, settings: Settings, database: Database
-) -> None:
+def test_a_chat_that_is_given_up_refuses_nobody(serve: Serve, settings: Settings, database: Database) -> None:
     client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
     # Given more messages than may wait, of a chat that cannot be placed
     assert client.post("/v1/messages", json=body(*(said(n) for n in range(4)))).status_code == 202

@@ -1,4 +1,4 @@
-"""The door as a process of its own, as uvicorn starts it: settings, logs, warm model, a clean end."""
+"""The HTTP API as a process of its own, as uvicorn starts it: settings, logs, warm model, a clean end."""
 
 import json
 import os
@@ -43,11 +43,11 @@ def start(port: int, environment: dict[str, str], log: Path, processes: int = 1)
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    return tmp_path / "door.log"
+    return tmp_path / "api.log"
 
 
 @pytest.fixture
-def door(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
+def api(settings: Settings, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client]]:
     port = free_port()
     process = start(port, environment(settings), log)
     try:
@@ -73,9 +73,9 @@ def records(log: Path) -> list[dict[str, Any]]:
 
 
 def test_it_loads_its_model_logs_requests_without_their_bodies_and_ends_cleanly(
-    door: tuple[subprocess.Popen[bytes], httpx.Client], log: Path
+    api: tuple[subprocess.Popen[bytes], httpx.Client], log: Path
 ) -> None:
-    process, client = door
+    process, client = api
     client.post(
         "/v1/messages?note=private", json=body(said(1, "quiet words")), headers={"X-Request-ID": "r-1"}
     )

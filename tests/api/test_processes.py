@@ -1,4 +1,4 @@
-"""The door as several processes that share a port: all serve, one that dies is replaced, all end together."""
+"""The HTTP API as several processes that share a port: all serve, one that dies is replaced, all end together."""
 
 import json
 import signal
@@ -34,7 +34,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 @dataclass
 class Served:
-    """The door's first process and where it listens."""
+    """The HTTP API's first process and its port."""
 
     process: "subprocess.Popen[bytes]"
     port: int
@@ -75,7 +75,7 @@ class Served:
 
 @pytest.fixture
 def served(settings: Settings, tmp_path: Path) -> Iterator[Served]:
-    port, log = free_port(), tmp_path / "door.log"
+    port, log = free_port(), tmp_path / "api.log"
     process = start(port, environment(settings), log, processes=2)
     family: list[psutil.Process] = []
     served = Served(process, port, log)

@@ -3,6 +3,8 @@
 import json
 import socket
 import time
+import urllib.error
+import urllib.request
 from typing import Any
 
 import httpx
@@ -41,7 +43,7 @@ def test_without_the_key_nobody_comes_in(
 
 
 @pytest.mark.parametrize("key", [None, "", "  "])
-def test_without_a_configured_key_the_door_does_not_open(settings: Settings, key: str | None) -> None:
+def test_without_a_configured_key_the_api_does_not_start(settings: Settings, key: str | None) -> None:
     configured = Settings(_env_file=None, **(settings.model_dump(exclude={"api_key"}) | {"api_key": key}))
     with pytest.raises(SettingsError, match="BACKSCROLL_API_KEY"):
         make_web_app(configured)
@@ -198,7 +200,7 @@ def test_a_body_over_the_limit_is_refused_by_what_it_states(standing_client: htt
     host, port = standing_client.base_url.host, standing_client.base_url.port
     with socket.create_connection((host, port or 80), timeout=10) as connection:
         connection.sendall(
-            b"POST /v1/messages HTTP/1.1\r\nHost: door\r\nAuthorization: Bearer test-key\r\n"
+            b"POST /v1/messages HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer test-key\r\n"
             + f"Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n".encode()
         )
         # Then it is told before a byte of them was read
@@ -243,7 +245,7 @@ def test_a_body_at_the_limit_is_read(standing_client: httpx.Client) -> None:
 def test_a_body_is_not_read_for_somebody_without_the_key(standing_client: httpx.Client) -> None:
     host, port = standing_client.base_url.host, standing_client.base_url.port
     with socket.create_connection((host, port or 80), timeout=10) as connection:
-        connection.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: door\r\nContent-Length: 1000000\r\n\r\n")
+        connection.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: api\r\nContent-Length: 1000000\r\n\r\n")
         assert b" 401 " in connection.recv(65536)
 
 
@@ -255,7 +257,7 @@ def test_a_sender_that_stalls_is_told_so(
     started = time.monotonic()
     with socket.create_connection((host, port or 80), timeout=10) as connection:
         connection.sendall(
-            b"POST /v1/messages HTTP/1.1\r\nHost: door\r\nAuthorization: Bearer test-key\r\n"
+            b"POST /v1/messages HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer test-key\r\n"
             b"Content-Length: 100\r\n\r\n{"
         )
         assert b" 408 " in connection.recv(65536)
@@ -267,3 +269,30 @@ def test_no_such_path_and_no_such_method_are_told_in_the_same_shape(standing_cli
     answer = standing_client.get("/v1/messages")
     assert problem_of(answer, 405)["type"] == "urn:backscroll:problem:method-not-allowed"
     assert answer.headers["allow"] == "POST"
+
+
+def test_an_answer_before_the_end_of_the_body_is_heard_on_a_connection_that_closes(
+    standing_client: httpx.Client,
+) -> None:
+    # Given a client that asks for the connection to be closed, and sends all of its body before it reads
+    sent = urllib.request.Request(  # noqa: S310 - our own server
+        str(standing_client.base_url.join("/v1/messages")),
+        data=b" " * 3 * MAX_BODY_BYTES,
+        headers={"Authorization": "Bearer test-key", "Connection": "close"},
+    )
+    # Then it still reads why it was refused
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(sent, timeout=20)  # noqa: S310
+    assert refused.value.code == 413
+    refused.value.close()
+
+
+def test_a_wrong_value_behind_the_question_mark_is_named_with_what_is_allowed(
+    standing_client: httpx.Client,
+) -> None:
+    for path, query, told in (
+        ("/v1/chats", {"limt": "3"}, "limt is not known, did you mean limit?"),
+        ("/v1/chats/test:house/sessions", {"limit": "2001"}, "less than or equal to 2000"),
+        ("/v1/chats", {f"x{n}": "1" for n in range(1000)}, "fields or more that are not known"),
+    ):
+        assert told in problem_of(standing_client.get(path, params=query), 422)["detail"]

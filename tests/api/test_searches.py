@@ -12,7 +12,7 @@ CHAT = "test:searched"
 
 @pytest.fixture(scope="module")
 def house(standing_client: httpx.Client) -> httpx.Client:
-    """A door behind which a chat has been going on."""
+    """An HTTP API that stores a chat."""
     lines = ["The boiler shows E41.", "We have it repaired on Monday.", "And Sardinha needs cat food."]
     sent = body(*(said(n, line) for n, line in enumerate(lines)), chat=CHAT)
     standing_client.post("/v1/messages", json=sent)

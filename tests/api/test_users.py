@@ -10,7 +10,7 @@ from tests.api.conftest import body, problem_of, said
 
 @pytest.fixture(scope="module")
 def house(standing_client: httpx.Client) -> httpx.Client:
-    """A door behind which Ann and Bob talk."""
+    """An HTTP API that stores a talk of Ann and Bob."""
     standing_client.post("/v1/messages", json=body(said(1), said(2, sender_id="test:bob"), chat="test:users"))
     return standing_client
 
@@ -88,7 +88,7 @@ def test_members_are_told_and_shown(house: httpx.Client) -> None:
         ("POST", "/v1/memories", {"scope": "session", "content": "x", "session_id": 4711}, "session_id"),
         ("GET", "/v1/memories?limit=501", None, "limit"),
         ("GET", "/v1/memories?surprise=1", None, "surprise"),
-        ("DELETE", "/v1/memories/not-an-id", None, "id"),
+        ("DELETE", "/v1/memories/not-an-id", None, "memory_id"),
         ("PUT", "/v1/chats/test:users/members", {"members": ["x"] * 10_001}, "members"),
         ("PUT", "/v1/chats/test:users/members", {"members": [""]}, "members"),
     ],

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from schemas.overview import SessionSpan
 
 from ops.console import context_page
 from pipeline.ingest import accept
 from pipeline.ranking.model import Weights
 from pipeline.store.database import Database
-from schemas.context import Block, ChatMessage, Context, Dropped, Explanation, Hit, Item
+from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
 from schemas.messages import ChatIn
-from schemas.overview import SessionSpan
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import EPOCH, TENANT, message
 from tests.platforms.reading import FIXTURES
@@ -66,7 +66,7 @@ def assert_harmless(reader: Reader) -> None:
 
 
 def page_of(text: str, components: Mapping[str, float] | None = None) -> str:
-    item = Item(kind="message", id="1", text=text, at=EPOCH, speaker=text, score=1, reason=text)
+    item = ContextItem(kind="message", id="1", text=text, at=EPOCH, speaker=text, score=1, reason=text)
     hit = Hit(
         kind="message",
         id="1",

@@ -1,1 +1,1 @@
-"""The door: messages in, contexts out, over HTTP."""
+"""The HTTP API: messages in, contexts out."""

@@ -1,9 +1,9 @@
 """The HTTP API as processes that share a port: `python -m workers.api --processes 2`.
 
-One process serves by itself. With several, this one listens and watches, and its children serve. On Linux the kernel
-shares connections out among them; elsewhere whichever is free takes the next one. A child that was killed is replaced;
-one that ends by itself was refused its start, and all end with its exit code. TERM and INT end all, after the requests
-that they are working on; so does the end of this process, in whatever way.
+With several processes this one only listens and watches, and its children serve. On Linux the kernel distributes
+connections among them; elsewhere a free one takes the next. A child that was killed is replaced; one that ends by
+itself could not start, and all end with its exit code. TERM and INT end all, after their current requests; so does the
+end of this process.
 """
 
 import argparse
@@ -29,21 +29,21 @@ from workers.logging import configure_logging
 log = structlog.get_logger(__name__)
 
 REQUEST_SECONDS = 10
-"""What requests have to be answered once the end is asked for."""
+"""The time for current requests to be answered after a signal to end."""
 STOP_SECONDS = REQUEST_SECONDS + 10.0
 SWITCH_SECONDS = 0.001
-"""How long a thread that works on a large request keeps the interpreter from others, of which a small request needs
-it some ten times; 5 ms by default."""
+"""The interpreter's switch interval, 5 ms by default: how long a thread with a large request keeps others waiting, and
+a small request waits some ten times."""
 STEADY_SECONDS = 1.0
-"""A child that ends sooner is replaced when they are over: one that dies at its start shall not keep a core busy."""
+"""The least time between two starts of a child, so that one that dies at its start does not keep a core busy."""
 _WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 
-# The parent has imported everything and runs no thread: a fork is ready in no time and shares that memory.
+# The parent has imported everything and runs no thread: a fork is ready at once and shares its memory.
 _context = multiprocessing.get_context("fork")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until told to end."""
+    """Serve until a signal."""
     parser = argparse.ArgumentParser(prog="python -m workers.api", description="The HTTP API of Backscroll.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8420)
@@ -69,14 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _listeners(config: uvicorn.Config, processes: int) -> list[socket.socket]:
-    """A listening socket for each child. Ends this process when somebody else has the port.
+    """Make a listening socket for each child; ends this process when the port is taken.
 
-    A single socket would give connections that come together to one child: it takes as many as wait.
+    With a single socket, connections that come together would go to one child: it accepts all that wait.
     """
     alone = config.bind_socket()
     if sys.platform != "linux":
         return [alone] * processes
-    # now it is known that nobody else has the port, who could share it with us
+    # now no other process has the port, which it could share with us
     family, address = alone.family, alone.getsockname()
     alone.close()
     listeners = []
@@ -90,15 +90,15 @@ def _listeners(config: uvicorn.Config, processes: int) -> list[socket.socket]:
 
 
 def _watch(config: uvicorn.Config, listeners: Sequence[socket.socket]) -> None:
-    """Keep a child serving at each; ends this process as the signal that it got, or the child's exit code, says."""
-    # without handlers of our own there is no moment at which a child has them, too
+    """Keep a child serving at each socket; ends this process by its signal, or with a child's exit code."""
+    # blocked, as handlers would be inherited by the children
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     children = {_start(config, listener): (listener, time.monotonic()) for listener in listeners}
     while True:
         got = signal.sigwait(_WATCHED)
         if got != signal.SIGCHLD:
             _stop(list(children))
-            # as uvicorn ends alone: by the signal
+            # as uvicorn ends by itself: by the signal
             signal.signal(got, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
             signal.raise_signal(got)
@@ -120,7 +120,7 @@ def _start(config: uvicorn.Config, listener: socket.socket) -> ForkProcess:
 
 
 def _serve(config: uvicorn.Config, listener: socket.socket) -> None:
-    """What a child does."""
+    """Serve as a child."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
     uvicorn.Server(config).run(sockets=[listener])
@@ -134,7 +134,7 @@ def _end_with_parent() -> None:
 
 
 def _stop(children: Sequence[ForkProcess]) -> None:
-    """End them: TERM, and KILL to what is left after `STOP_SECONDS`."""
+    """End children by TERM, and by KILL after `STOP_SECONDS`."""
     for child in children:
         child.terminate()
     deadline = time.monotonic() + STOP_SECONDS

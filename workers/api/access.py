@@ -1,11 +1,9 @@
-"""Around every request: an id that follows it to the last task, one line in the log, and a last resort.
+"""Around every request: an id that follows it to the last task, a line in the log, and an answer to any error.
 
 An ASGI middleware. The line holds no body, no query string and no header.
 """
 
-import re
 import time
-import uuid
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,15 +11,13 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.errors import as_response, internal_problem, tell_defect
-from workers.signals import REQUEST_ID
+from workers.signals import REQUEST_ID, request_id_of
 
 log = structlog.get_logger("backscroll.access")
 
 HEADER = "X-Request-ID"
-# It goes into logs, task headers and the database: nothing that could be mistaken there.
-_ACCEPTABLE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 MAX_PATH_CHARS = 200
-# asked for every few seconds by whoever watches us
+# health checks come every few seconds
 QUIET = {"/healthz", "/readyz"}
 
 
@@ -36,8 +32,7 @@ class Access:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get(HEADER, "")
-        request_id = given if _ACCEPTABLE.fullmatch(given) else uuid.uuid4().hex
+        request_id = request_id_of(Headers(scope=scope).get(HEADER))
         started = time.perf_counter()
         status = 0
 
@@ -56,7 +51,7 @@ class Access:
             except Exception as error:
                 tell_defect(error)
                 if status:
-                    # half an answer is out: only a broken connection tells that the rest will not come
+                    # half an answer is sent: only a broken connection shows that the rest will not come
                     raise
                 await as_response(internal_problem())(scope, receive, send_with_id)
             finally:

@@ -1,4 +1,4 @@
-"""Knows how far the workers are behind, so that the door stops taking more than they can catch up with."""
+"""The backlog limit: refuse messages while the workers are too far behind."""
 
 import threading
 import time
@@ -7,37 +7,37 @@ from pipeline.store import messages
 from pipeline.store.database import Database
 from workers.api.errors import HttpError
 
-REMEMBERED_SECONDS = 1.0
-"""How old the count may be: the limit is a brake and not a promise, and counting costs a query."""
+COUNT_SECONDS = 1.0
+"""How old the count may be: the limit is a brake, not a promise, and counting costs a query."""
 RETRY_SECONDS = 10
 
 
-class Backlog:
-    """One tenant's messages that are accepted and not yet placed, counted up to `limit`."""
+class BacklogLimit:
+    """Counts a tenant's messages that are accepted and not yet placed, up to `limit`."""
 
     def __init__(self, database: Database, tenant_id: str, limit: int) -> None:
         self._database = database
         self._tenant_id = tenant_id
         self._limit = limit
         self._counting = threading.Lock()
-        self._counted_at = -REMEMBERED_SECONDS
+        self._counted_at = -COUNT_SECONDS
         self._waiting = 0
 
     def require_room(self) -> None:
-        """Raise a 503 while more than the limit wait. Raises `DatabaseUnavailable`."""
+        """Raise `HttpError` 503 while more messages wait than the limit. Raises `DatabaseUnavailable`."""
         if self._count() > self._limit:
             raise HttpError(
                 503,
                 "overloaded",
                 f"More than {self._limit} messages (BACKSCROLL_BACKLOG_MAX_MESSAGES) wait to be placed in "
-                f"their sessions. Nothing was stored: send the same again in {RETRY_SECONDS} s, and look "
-                "whether the worker of the queue ingest runs.",
+                f"their sessions. Nothing was stored: send the same again in {RETRY_SECONDS} s, and check "
+                "that the worker of the queue ingest runs.",
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
 
     def _count(self) -> int:
-        stale = time.monotonic() - self._counted_at >= REMEMBERED_SECONDS
-        # One counts, the others go by what was known: with Postgres away they must not queue here.
+        stale = time.monotonic() - self._counted_at >= COUNT_SECONDS
+        # One thread counts, the others use the last count: with Postgres away they must not queue here.
         if stale and self._counting.acquire(blocking=False):
             try:
                 with self._database.tenant(self._tenant_id) as connection:

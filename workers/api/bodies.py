@@ -1,16 +1,22 @@
-"""Reads a request's body: JSON, at most 8 MiB, told apart from what only pretends to be it."""
+"""Request bodies: JSON of at most 8 MiB, read and checked by one dependency, `Body[Model]`.
+
+FastAPI's own way would break promises: it reads a body to its end, of any size, before it looks at the API key; it
+parses and checks it in the event loop, where a large body holds up all other requests; it takes NaN and infinity; and
+it refuses what is sent with another content type, such as by `curl -d`.
+"""
 
 import asyncio
 import json
 import math
 import re
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from schemas.errors import InvalidInput
-from schemas.messages import clean_text
+from schemas.messages import clean_json
 from schemas.payloads import parse_payload
 from workers.api.errors import HttpError
 
@@ -19,12 +25,34 @@ T = TypeVar("T", bound=BaseModel)
 _UNSTORABLE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 MAX_BODY_BYTES = 8 * 1024 * 1024
 BODY_SECONDS = 30.0
-"""In which a body must have arrived: who sends a byte a minute shall not keep a connection."""
+"""The time for a body to arrive, so that a slow sender does not keep a connection."""
 
 
-# async: a thread for each slow sender would soon leave none for the others
+class BodyReader:
+    """A dependency: the request's body as a model. Raises as `read` and `parse` do."""
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+
+    # async: a thread for each slow sender would soon leave none for others
+    async def __call__(self, request: Request) -> BaseModel:
+        """Read the body, then parse it in a thread."""
+        return await run_in_threadpool(parse, self.model, await read(request))
+
+
+if TYPE_CHECKING:
+    Body = Annotated[T, BodyReader]
+else:
+
+    class Body:
+        """`Body[Model]`: a parameter that takes the request's body; declare it after `Tenant`."""
+
+        def __class_getitem__(cls, model: type[BaseModel]) -> Any:
+            return Annotated[model, Depends(BodyReader(model))]
+
+
 async def read(request: Request) -> bytes:
-    """The body of a request. Raises `HttpError` for one that is too large or too slow."""
+    """Read the body of a request. Raises `HttpError` for one that is too large or too slow."""
     stated = request.headers.get("content-length", "")
     if stated.isdigit() and int(stated) > MAX_BODY_BYTES:
         raise _too_large()
@@ -46,18 +74,15 @@ def _too_large() -> HttpError:
     return HttpError(413, "too-large", detail)
 
 
-Body = Annotated[bytes, Depends(read)]
-
-
 def parse(model: type[T], body: bytes) -> T:
-    """The body as a model, whatever its content type says. Raises `InvalidInput` naming field and limit.
+    """Parse a body as a model, in a thread: some tenths of a second for a large one.
 
-    Meant for a thread: a large body takes some tenths of a second.
+    Raises `InvalidInput` that names field and limit.
     """
     try:
         value = _json(body)
-        # in UTF-8 what Postgres cannot store stands as an escape; most bodies have none, and need no copy
-        return parse_payload(model, _storable(value) if _UNSTORABLE.search(body) else value)
+        # in UTF-8, what Postgres cannot store is an escape; most bodies have none and need no copy
+        return parse_payload(model, clean_json(value) if _UNSTORABLE.search(body) else value)
     except RecursionError:
         raise InvalidInput("the body is nested too deeply", field="body") from None
 
@@ -73,23 +98,12 @@ def _json(body: bytes) -> Any:
         raise InvalidInput(message, field="body") from None
     except ValueError as error:
         # a number: not finite, or of thousands of digits
-        raise InvalidInput(f"the body holds a number that cannot be kept: {error}", field="body") from None
+        raise InvalidInput(f"the body holds a number that cannot be stored: {error}", field="body") from None
 
 
 def _finite(digits: str) -> float:
-    """JSON knows neither NaN nor infinity, Python takes both, and Postgres neither."""
+    """Parse a number; neither JSON nor Postgres knows NaN and infinity, but Python does."""
     number = float(digits)
     if not math.isfinite(number):
         raise ValueError(f"{digits[:20]} is not finite")
     return number
-
-
-def _storable(value: Any) -> Any:
-    """The same without what Postgres cannot store, NUL and lone surrogates, in every text."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        return {clean_text(key): _storable(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_storable(inner) for inner in value]
-    return value

@@ -1,46 +1,46 @@
-"""`/v1/documents`: documents of the organization, kept, replaced, listed and removed."""
+"""`/v1/documents`: documents of the organization, stored, replaced, listed and removed."""
 
-from typing import Literal
+from dataclasses import asdict
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel
+from fastapi import APIRouter, Query, Response
 
 from pipeline.memories import documents
-from pipeline.store.retry import persistently
-from schemas.documents import Document, DocumentAddress, DocumentFilter, DocumentIn, Passage
-from schemas.payloads import parse_payload
+from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
+from schemas.limits import Frozen
+from schemas.messages import Id
 from workers.api.auth import Tenant
-from workers.api.bodies import Body, parse
-from workers.api.door import HeldDoor
+from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.openapi import DOCUMENT_BODY, DOCUMENT_FILTER
+from workers.api.routes import ApiRoute
+from workers.api.state import Api
 
-router = APIRouter(tags=["documents"])
+router = APIRouter(tags=["documents"], route_class=ApiRoute)
 
 # an id may be a path
 ADDRESS = "/v1/documents/{document_id:path}"
 
 
-class DocumentReceipt(BaseModel):
-    """What became of a document."""
+class DocumentReceipt(Frozen):
+    """The result of storing or removing a document."""
 
-    # `kept_out`: memory is switched off
     outcome: Literal["new", "replaced", "unchanged", "removed", "kept_out"]
+    """`kept_out`: memory is switched off."""
     document_id: str
-    # that it has now, or had
     chunks: int
-    # of them written now; the others stood as they are
+    """The number of chunks that it has, or had."""
     written: int = 0
+    """The number of chunks written; the others were there already."""
     request_id: str
 
 
-class DocumentPage(BaseModel):
-    """Documents in the order of their ids."""
+class DocumentPage(Frozen):
+    """Documents by id."""
 
     documents: list[Document]
 
 
-class DocumentText(BaseModel):
+class DocumentText(Frozen):
     """A document's chunks in order; each but the first begins with the end of the one before."""
 
     document_id: str
@@ -50,63 +50,44 @@ class DocumentText(BaseModel):
 @router.post(
     "/v1/documents",
     status_code=201,
-    summary="Keep a document",
-    responses=responses(401, 408, 413, 422, 503)
-    | {200: {"description": "It stood already, or memory is off.", "model": DocumentReceipt}},
-    openapi_extra=DOCUMENT_BODY,
+    summary="Store a document",
+    responses={200: {"description": "It was there already, or memory is off.", "model": DocumentReceipt}},
 )
-def post_document(door: HeldDoor, tenant: Tenant, body: Body, response: Response) -> DocumentReceipt:
-    """Keep a text for the whole organization, in place of what stands by its `document_id`.
+def post_document(
+    api: Api, tenant: Tenant, document: Body[DocumentIn], response: Response
+) -> DocumentReceipt:
+    """Store a text for the whole organization, in place of an earlier one with the same `document_id`.
 
-    It is cut into chunks that the embedding model reads whole; contexts cite them as `Doc <id>/Chunk <n>`. Found by
-    keyword at once, by meaning when it is embedded. Sending the same again is harmless.
+    It is cut into chunks that the embedding model reads whole; contexts cite them as `Doc <id>/Chunk <n>`. It is found
+    by keyword at once, by meaning once it is embedded. Sending the same again is harmless.
     """
-    payload = parse(DocumentIn, body)
-    if not door.settings.session_memory_enabled:
+    name, trace_id = document.document_id, request_id()
+    if not api.settings.session_memory_enabled:
         response.status_code = 200
-        return _receipt("kept_out", payload.document_id, 0)
-    chunks = documents.cut(payload.content, door.embedder)
-    kept = persistently(lambda: documents.keep(door.database, tenant, payload, chunks))
+        return DocumentReceipt(outcome="kept_out", document_id=name, chunks=0, request_id=trace_id)
+    kept = documents.keep(api.database, tenant, document, documents.cut(document.content, api.embedder))
     if kept.written:
-        door.hinter.hint("embed")
+        api.hinter.hint("embed")
     else:
         response.status_code = 200
-    return _receipt(kept.outcome, payload.document_id, kept.chunks, kept.written)
+    return DocumentReceipt(**asdict(kept), document_id=name, request_id=trace_id)
 
 
-@router.get(
-    "/v1/documents",
-    summary="List documents",
-    responses=responses(401, 422, 503),
-    openapi_extra=DOCUMENT_FILTER,
-)
-def get_documents(door: HeldDoor, tenant: Tenant, request: Request) -> DocumentPage:
-    """Documents in the order of their ids, `limit` at a time; `after` is the last id of the page before."""
-    given = parse_payload(DocumentFilter, dict(request.query_params))
-    return DocumentPage(documents=persistently(lambda: documents.listing(door.database, tenant, given)))
+@router.get("/v1/documents", summary="List documents")
+def get_documents(api: Api, tenant: Tenant, wanted: Annotated[DocumentFilter, Query()]) -> DocumentPage:
+    """Return documents by id, `limit` at a time; `after` is the last id of the previous page."""
+    return DocumentPage(documents=documents.listing(api.database, tenant, wanted))
 
 
-@router.get(ADDRESS, summary="Read a document", responses=responses(401, 404, 422, 503))
-def get_document(door: HeldDoor, tenant: Tenant, document_id: str) -> DocumentText:
-    """A document's chunks, such as a context has cited."""
-    named = parse_payload(DocumentAddress, {"document_id": document_id}).document_id
-    chunks = persistently(lambda: documents.passages(door.database, tenant, named))
-    return DocumentText(document_id=named, chunks=chunks)
+@router.get(ADDRESS, summary="Read a document", responses=responses(404))
+def get_document(api: Api, tenant: Tenant, document_id: Id) -> DocumentText:
+    """Return a document's chunks, such as a context has cited."""
+    chunks = documents.passages(api.database, tenant, document_id)
+    return DocumentText(document_id=document_id, chunks=chunks)
 
 
-@router.delete(ADDRESS, summary="Remove a document", responses=responses(401, 404, 422, 503))
-def delete_document(door: HeldDoor, tenant: Tenant, document_id: str) -> DocumentReceipt:
+@router.delete(ADDRESS, summary="Remove a document", responses=responses(404))
+def delete_document(api: Api, tenant: Tenant, document_id: Id) -> DocumentReceipt:
     """Remove a document with its chunks and their vectors. It may be sent again."""
-    named = parse_payload(DocumentAddress, {"document_id": document_id}).document_id
-    return _receipt("removed", named, persistently(lambda: documents.remove(door.database, tenant, named)))
-
-
-def _receipt(
-    outcome: Literal["new", "replaced", "unchanged", "removed", "kept_out"],
-    document_id: str,
-    chunks: int,
-    written: int = 0,
-) -> DocumentReceipt:
-    return DocumentReceipt(
-        outcome=outcome, document_id=document_id, chunks=chunks, written=written, request_id=request_id()
-    )
+    chunks = documents.remove(api.database, tenant, document_id)
+    return DocumentReceipt(outcome="removed", document_id=document_id, chunks=chunks, request_id=request_id())

@@ -1,18 +1,14 @@
-"""What goes wrong, told as RFC 9457 problem details: what, where, what to do, and never how it looks inside.
+"""Errors as RFC 9457 problem details: what, where, what to do, and nothing of the inside."""
 
-`type` is a name to switch on (`urn:backscroll:problem:…`), `title` is the same for every problem of a type,
-`detail` is for people, `field` names the part of the body that is wrong, `request_id` finds the log lines.
-"""
-
-import json
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request
-from pydantic import BaseModel
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -25,19 +21,21 @@ from schemas.errors import (
     Retryable,
     SchemaOutdated,
 )
+from schemas.limits import Frozen
 from schemas.messages import clean_text
-from workers.signals import REQUEST_ID
+from schemas.problems import in_words
+from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:backscroll:problem:"
-# An error may quote what was sent; nobody reads more of it.
+# An error may quote what was sent.
 MAX_DETAIL_CHARS = 1000
 MAX_FIELD_CHARS = 200
 
 OUTAGE_SECONDS = 5
-"""When to come again while Postgres is away or its tables are being upgraded."""
+"""When to retry while Postgres is away or its tables are being upgraded."""
 SOON_SECONDS = 1
 
 TITLES = {
@@ -53,66 +51,71 @@ TITLES = {
 }
 
 
-class Problem(BaseModel):
+_MEANING = {
+    401: "No API key, or a wrong one.",
+    404: "There is no such thing; `detail` says what.",
+    408: "The body did not arrive in time.",
+    409: "Something else must end first; retry after `Retry-After` seconds.",
+    413: "The body is too large.",
+    422: "A value is wrong; `field` names it and `detail` says what is allowed.",
+    503: "Not possible now; retry after `Retry-After` seconds.",
+}
+
+
+class Problem(Frozen):
     """The body of every answer that is not a success, as `application/problem+json`."""
 
     type: str
+    """A name to switch on, `urn:backscroll:problem:…`."""
     title: str
+    """The same for every problem of a type."""
     status: int
     detail: str
-    # the part of the body that is wrong, such as `messages.0.sent_at`
+    """For people."""
     field: str | None = None
+    """The wrong part of the request, such as `messages.0.sent_at`."""
     request_id: str
+    """The id by which to find the log lines."""
 
 
+@dataclass(eq=False)
 class HttpError(BackscrollError):
-    """A request that the door itself turns down."""
+    """A request that the HTTP API itself refuses."""
 
-    def __init__(
-        self,
-        status: int,
-        kind: str,
-        detail: str,
-        *,
-        field: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.kind = kind
-        self.detail = detail
-        self.field = field
-        self.headers = dict(headers or {})
+    status: int
+    kind: str
+    detail: str
+    field: str | None = None
+    headers: Mapping[str, str] | None = None
 
 
 def request_id() -> str:
-    """The id of the request that is being answered."""
-    return str(structlog.contextvars.get_contextvars().get(REQUEST_ID, ""))
+    """Return the id of the request that is being answered."""
+    return current_request_id() or ""
 
 
 def as_response(problem: HttpError) -> Response:
-    """The problem as an answer."""
-    body = {
-        "type": TYPE_PREFIX + problem.kind,
-        "title": TITLES.get(problem.kind) or HTTPStatus(problem.status).phrase,
-        "status": problem.status,
-        "detail": clean_text(problem.detail)[:MAX_DETAIL_CHARS],
-        "field": clean_text(problem.field)[:MAX_FIELD_CHARS] if problem.field else None,
-        "request_id": request_id(),
-    }
-    text = json.dumps({name: value for name, value in body.items() if value is not None})
-    return Response(text, problem.status, problem.headers, MEDIA_TYPE)
+    """Answer with a problem."""
+    body = Problem(
+        type=TYPE_PREFIX + problem.kind,
+        title=TITLES.get(problem.kind) or HTTPStatus(problem.status).phrase,
+        status=problem.status,
+        detail=clean_text(problem.detail)[:MAX_DETAIL_CHARS],
+        field=clean_text(problem.field)[:MAX_FIELD_CHARS] if problem.field else None,
+        request_id=request_id(),
+    )
+    return Response(body.model_dump_json(exclude_none=True), problem.status, problem.headers, MEDIA_TYPE)
 
 
 def internal_problem() -> HttpError:
-    """What is said of a defect of ours."""
+    """The problem for a defect of Backscroll."""
     return HttpError(500, "internal", "This is a defect in Backscroll; its log has more by the request id.")
 
 
 def tell_defect(error: Exception) -> None:
-    """Log an error that nobody expected: its type, where it happened, and Postgres's code for it.
+    """Log an unexpected error: its type, where it happened, and Postgres's code for it.
 
-    Not its message: that may quote what people wrote, and no log may hold it.
+    Its message is left out, as it may quote what people wrote.
     """
     cause = getattr(error, "orig", None) or error
     log.error(
@@ -124,7 +127,7 @@ def tell_defect(error: Exception) -> None:
 
 
 def as_problem(error: Exception) -> HttpError:
-    """What the sender is told of an error."""
+    """Turn an error into the problem for its sender."""
     match error:
         case HttpError():
             return error
@@ -156,30 +159,34 @@ async def _answer(_request: Request, error: Exception) -> Response:
     return as_response(as_problem(error))
 
 
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    """Answer a wrong value in the path or the query."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for nothing else
+    # without the first part of each place, `path` or `query`
+    problems = [problem | {"loc": problem["loc"][1:]} for problem in error.errors()]
+    parameters = [each.field_info.annotation for each in request.scope["route"].dependant.query_params]
+    model = next((each for each in parameters if hasattr(each, "model_fields")), None)
+    message, field = in_words(problems, model)
+    return as_response(HttpError(422, "invalid-input", message, field=field))
+
+
 async def _answer_http(_request: Request, error: Exception) -> Response:
-    """No such path, or not with this method."""
+    """Answer for an unknown path or method."""
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for nothing else
     kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "-")
     problem = HttpError(error.status_code, kind, str(error.detail), headers=error.headers)
     return as_response(problem)
 
 
-def install(app: FastAPI) -> None:
-    """Answer every error in this shape; what none of these knows, `access` catches."""
-    app.add_exception_handler(BackscrollError, _answer)
-    app.add_exception_handler(HTTPException, _answer_http)
+# Every error is answered in this shape; `access` answers those without a handler.
+HANDLERS: dict[int | type[Exception], Any] = {
+    BackscrollError: _answer,
+    RequestValidationError: _answer_invalid,
+    HTTPException: _answer_http,
+}
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """These statuses for an endpoint's description."""
+    """Describe problems with these statuses."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    told = {
-        401: "No API key, or a wrong one.",
-        404: "There is no such thing; `detail` says what.",
-        408: "The body did not arrive in time.",
-        409: "Something else must end first; come again after `Retry-After` seconds.",
-        413: "The body is too large.",
-        422: "A value is wrong; `field` names it and `detail` says what is allowed.",
-        503: "Not now: come again after `Retry-After` seconds.",
-    }
-    return {status: {"description": told[status], "content": content} for status in statuses}
+    return {status: {"description": _MEANING[status], "content": content} for status in statuses}

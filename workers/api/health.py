@@ -1,49 +1,50 @@
-"""Whether the door lives, and whether it can work; asked without an API key, answered without secrets."""
+"""Health: whether the process lives, and whether it can work. It needs no API key and tells no secrets."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import redis
 import structlog
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from pipeline.store.database import Database
 from schemas.errors import Retryable, SchemaOutdated, SettingsError
+from schemas.limits import Frozen
 from schemas.settings import Settings
-from workers.api.door import HeldDoor
+from workers.api.routes import ApiRoute
+from workers.api.state import Api
 
 log = structlog.get_logger(__name__)
 
-router = APIRouter(tags=["health"])
+router = APIRouter(tags=["health"], route_class=ApiRoute)
 
 REDIS_SECONDS = 2.0
 
-# `outdated`: its tables are of an earlier migration; `misconfigured`: its login is not as it must be
-State = Literal["ok", "unreachable", "outdated", "misconfigured"]
+# `outdated`: its tables are of an earlier migration; `misconfigured`: its login is wrong or has wrong rights
+ServiceState = Literal["ok", "unreachable", "outdated", "misconfigured"]
 
 
-class Health(BaseModel):
+class Health(Frozen):
     """The process lives."""
 
     status: Literal["ok"] = "ok"
 
 
-class Readiness(BaseModel):
-    """What the door needs, and in which state each is."""
+class Readiness(Frozen):
+    """The state of the services that the HTTP API needs."""
 
     status: Literal["ready", "not ready"]
-    postgres: State
-    redis: State
-    # what to do, where somebody has to do something
+    postgres: ServiceState
+    redis: ServiceState
     remedy: str | None = None
+    """What to do, if there is something to do."""
 
 
 # async: it answers even when every thread is busy
 @router.get("/healthz", summary="Whether the process lives")
 async def healthz() -> Health:
-    """Answers as long as the process does; needs neither Postgres nor Redis."""
+    """Answer as long as the process lives; needs neither Postgres nor Redis."""
     return Health()
 
 
@@ -53,12 +54,12 @@ async def healthz() -> Health:
     response_model_exclude_none=True,
     responses={503: {"model": Readiness, "description": "Something is missing; the log says why."}},
 )
-def readyz(door: HeldDoor, response: Response) -> Readiness:
-    """Postgres answers and has the tables that are needed, and Redis answers.
+def readyz(api: Api, response: Response) -> Readiness:
+    """Say whether Postgres answers and has the tables that are needed, and whether Redis answers.
 
-    Without Redis messages are still accepted and contexts served: what is owed waits in Postgres.
+    Without Redis messages are still accepted and contexts served: jobs wait in Postgres.
     """
-    postgres, broker = _postgres(door.database), _redis(door.settings)
+    postgres, broker = _state_of(api.database.check), _state_of(lambda: _ping(api.settings))
     ready = postgres == broker == "ok"
     if not ready:
         response.status_code = 503
@@ -70,38 +71,30 @@ def readyz(door: HeldDoor, response: Response) -> Readiness:
     )
 
 
-def _postgres(database: Database) -> State:
-    try:
-        database.check()
-    except SchemaOutdated as error:
-        return _not_ok("outdated", error)
-    except Retryable as error:
-        return _not_ok("unreachable", error)
-    except SettingsError as error:
-        return _not_ok("misconfigured", error)
-    return "ok"
-
-
-def _redis(settings: Settings) -> State:
-    assert settings.redis_url is not None  # noqa: S101 - without one there would be no door
-    # a connection of its own: one of a pool says that it worked before
+def _ping(settings: Settings) -> None:
+    assert settings.redis_url is not None  # noqa: S101 - the HTTP API does not start without one
+    # a new connection: one of a pool says only that it worked before
     client = redis.Redis.from_url(
         settings.redis_url.get_secret_value(),
         socket_timeout=REDIS_SECONDS,
         socket_connect_timeout=REDIS_SECONDS,
         retry=Retry(NoBackoff(), 0),
     )
-    try:
+    with client:
         client.ping()
-    except redis.AuthenticationError as error:
-        return _not_ok("misconfigured", error)
-    except redis.RedisError as error:
-        return _not_ok("unreachable", error)
-    finally:
-        client.close()
-    return "ok"
 
 
-def _not_ok(state: State, error: Exception) -> State:
-    log.warning("not_ready", state=state, error=str(error))
+def _state_of(check: Callable[[], None]) -> ServiceState:
+    state: ServiceState
+    try:
+        check()
+    except SchemaOutdated as caught:
+        state, error = "outdated", str(caught)
+    except (SettingsError, redis.AuthenticationError) as caught:
+        state, error = "misconfigured", str(caught)
+    except (Retryable, redis.RedisError) as caught:
+        state, error = "unreachable", str(caught)
+    else:
+        return "ok"
+    log.warning("not_ready", state=state, error=error)
     return state

@@ -1,11 +1,12 @@
-"""Lets senders hear an answer that was ready before their whole body was read, such as a 413 or a 401.
+"""Lets clients read an answer that was ready before their whole body was, such as a 413 or a 401: an ASGI middleware.
 
-A connection that is closed with unread bytes is reset, and most clients then lose the answer that they have
-already been sent. So the answer goes out at once, and what still comes is read and thrown away for a while
-before the connection is closed. An ASGI middleware.
+uvicorn closes a connection after its answer when the request says `Connection: close`, as Python's urllib does; with
+unread bytes this resets the connection, and most clients then lose the answer. On other connections it reads on, but
+without an end. So the answer goes out at once, and the body is read and dropped up to a limit before the close.
 """
 
 import asyncio
+from contextlib import suppress
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -15,7 +16,7 @@ LINGER_SECONDS = 10.0
 
 
 class Linger:
-    """Reads on after an early answer, for so many bytes and seconds."""
+    """Reads on after an early answer, up to `LINGER_BYTES` and `LINGER_SECONDS`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -49,12 +50,10 @@ class Linger:
                 await send(message)
             else:
                 await send({**message, "more_body": True})
-                try:
+                # by then there was time enough to read the answer
+                with suppress(TimeoutError):
                     async with asyncio.timeout(LINGER_SECONDS):
                         await discard()
-                except TimeoutError:
-                    # who has not sent it by now has had the time to read the answer
-                    pass
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
         await self.app(scope, receive_watched, send_watched)

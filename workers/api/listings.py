@@ -1,100 +1,89 @@
-"""`GET /v1/chats`, `/v1/sessions`, `/v1/queries` and `/v1/status`: lists for operators, a page at a time."""
+"""`/v1/chats`, `/v1/sessions`, `/v1/queries` and `/v1/status`: what is stored, and how the deployment is doing."""
 
-from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
 
 from pipeline.context import query_log
-from pipeline.operations import status
+from pipeline.operations import lookup, status
 from pipeline.operations.status import Status
 from pipeline.store import chats, sessions
-from pipeline.store.retry import persistently
-from schemas.listing import ChatFilter, ListedChat, ListedSession, QueryFilter, SessionFilter
-from schemas.payloads import parse_payload
-from schemas.querylog import LoggedContext
+from schemas.listing import (
+    ChatFilter,
+    ChatList,
+    ChatSummary,
+    ListedChat,
+    ListedSession,
+    QueryFilter,
+    QueryList,
+    SessionFilter,
+    SessionList,
+    SessionPage,
+)
+from schemas.messages import Id
 from workers.api.auth import Tenant
-from workers.api.door import HeldDoor
 from workers.api.errors import responses
-from workers.api.openapi import CHAT_FILTER, QUERY_FILTER, SESSION_FILTER
+from workers.api.routes import ApiRoute
+from workers.api.state import Api
 
-router = APIRouter(tags=["overview"])
-
-
-class ChatList(BaseModel):
-    """Chats, by their ids."""
-
-    chats: list[ListedChat]
-    # how many there are in all
-    total: int
+router = APIRouter(tags=["overview"], route_class=ApiRoute)
 
 
-class SessionList(BaseModel):
-    """Sessions, the latest first."""
-
-    sessions: list[ListedSession]
-
-
-class QueryList(BaseModel):
-    """Contexts that were served, the latest first."""
-
-    queries: list[LoggedContext]
+@router.get("/v1/chats", summary="List chats")
+def get_chats(api: Api, tenant: Tenant, wanted: Annotated[ChatFilter, Query()]) -> ChatList:
+    """Return chats by id, `limit` at a time; `after` is the last id of the previous page."""
+    with api.database.tenant(tenant) as connection:
+        rows, total = chats.page(connection, wanted.after or "", wanted.limit)
+    return ChatList(chats=[ListedChat.model_validate(row._mapping) for row in rows], total=total)
 
 
-@router.get("/v1/chats", summary="List chats", responses=responses(401, 422, 503), openapi_extra=CHAT_FILTER)
-def get_chats(door: HeldDoor, tenant: Tenant, request: Request) -> ChatList:
-    """Chats by their ids, `limit` at a time; `after` is the id of the last one of the page before."""
-    given = parse_payload(ChatFilter, dict(request.query_params))
-
-    def read() -> ChatList:
-        with door.database.tenant(tenant) as connection:
-            rows, total = chats.page(connection, given.after or "", given.limit)
-        return ChatList(chats=[ListedChat.model_validate(row._mapping) for row in rows], total=total)
-
-    return persistently(read)
+@router.get("/v1/chats/{chat_id}", summary="Show a chat", tags=["chats"], responses=responses(404))
+def get_chat(api: Api, tenant: Tenant, chat_id: Id) -> ChatSummary:
+    """Return a chat's title, kind, time zone and language; for an unknown id, similar ids."""
+    return lookup.chat_summary(api.database, tenant, chat_id)
 
 
 @router.get(
-    "/v1/sessions", summary="List sessions", responses=responses(401, 422, 503), openapi_extra=SESSION_FILTER
+    "/v1/chats/{chat_id}/sessions",
+    summary="List the sessions of a chat",
+    tags=["chats"],
+    responses=responses(404),
 )
-def get_sessions(door: HeldDoor, tenant: Tenant, request: Request) -> SessionList:
-    """Sessions, the latest first, of all chats or of `chat_id`, in any `status` or one.
+def get_chat_sessions(
+    api: Api, tenant: Tenant, chat_id: Id, limit: Annotated[int, Field(ge=1, le=2000)] = 100
+) -> SessionPage:
+    """Return the times and sizes of the latest sessions of a chat."""
+    return SessionPage(sessions=lookup.session_spans(api.database, tenant, chat_id, limit))
 
-    `after` is the id of the last one of the page before.
+
+@router.get("/v1/sessions", summary="List sessions")
+def get_sessions(api: Api, tenant: Tenant, wanted: Annotated[SessionFilter, Query()]) -> SessionList:
+    """Return sessions, latest first, of all chats or of `chat_id`, with any `status` or one.
+
+    `after` is the id of the last session of the previous page.
     """
-    given = parse_payload(SessionFilter, dict(request.query_params))
-
-    def read() -> SessionList:
-        with door.database.tenant(tenant) as connection:
-            rows = sessions.listing(
-                connection, given.chat_id, limit=given.limit, status=given.status, after=given.after
-            )
-        return SessionList(sessions=[ListedSession.model_validate(row._mapping) for row in rows])
-
-    return persistently(read)
-
-
-@router.get(
-    "/v1/queries",
-    summary="List what was asked and shown",
-    responses=responses(401, 422, 503),
-    openapi_extra=QUERY_FILTER,
-)
-def get_queries(door: HeldDoor, tenant: Tenant, request: Request) -> QueryList:
-    """The query log, the latest first, of all chats or of `chat_id`.
-
-    `after` is the `context_id` of the last one of the page before.
-    """
-    given = parse_payload(QueryFilter, dict(request.query_params))
-    return QueryList(
-        queries=persistently(
-            lambda: query_log.listing(door.database, tenant, given.chat_id, given.limit, given.after)
+    with api.database.tenant(tenant) as connection:
+        rows = sessions.listing(
+            connection, wanted.chat_id, limit=wanted.limit, status=wanted.status, after=wanted.after
         )
-    )
+    return SessionList(sessions=[ListedSession.model_validate(row._mapping) for row in rows])
 
 
-@router.get("/v1/status", summary="How the deployment is doing", responses=responses(401, 503))
-def get_status(door: HeldDoor, tenant: Tenant) -> Status:
-    """What is owed and how late it is, what is stored, counters of a day and a week, and what was given up.
+@router.get("/v1/queries", summary="List the query log")
+def get_queries(api: Api, tenant: Tenant, wanted: Annotated[QueryFilter, Query()]) -> QueryList:
+    """Return contexts that were served, latest first, for all chats or for `chat_id`.
 
-    All of it of this tenant, and from Postgres: of Redis, `/readyz` says whether it answers.
+    `after` is the last `context_id` of the previous page.
     """
-    return persistently(lambda: status.collect(door.database, tenant, all_tenants=False))
+    found = query_log.listing(api.database, tenant, wanted.chat_id, wanted.limit, wanted.after)
+    return QueryList(queries=found)
+
+
+@router.get("/v1/status", summary="Show how the deployment is doing")
+def get_status(api: Api, tenant: Tenant) -> Status:
+    """Return pending jobs and their delay, what is stored, counters of a day and a week, and dead letters.
+
+    All are of this tenant and from Postgres; whether Redis answers, `/readyz` says.
+    """
+    return status.collect(api.database, tenant, all_tenants=False)

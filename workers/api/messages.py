@@ -1,45 +1,45 @@
-"""`/v1/messages`: messages in, edited and deleted; answered when that is committed, and not before."""
+"""`/v1/messages`: messages stored, edited and deleted, each committed before the answer."""
 
 from typing import Literal
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from pipeline.erasure import edits
 from pipeline.erasure.edits import Changed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
-from pipeline.store.retry import persistently
 from schemas.errors import InvalidInput
-from schemas.payloads import EditPayload, IngestPayload, MessageAddress, parse_payload
+from schemas.limits import Frozen
+from schemas.messages import Id
+from schemas.payloads import EditPayload, IngestPayload
 from workers.api.auth import SECURED, Tenant, authorize
 from workers.api.bodies import Body, parse, read
-from workers.api.door import Door, HeldDoor, door_of
 from workers.api.errors import request_id, responses
-from workers.api.openapi import EDIT_BODY, MESSAGES_BODY
-from workers.api.routes import IdRoute
+from workers.api.openapi import body_of
+from workers.api.routes import ApiRoute
+from workers.api.state import Api, ApiState, state_of
 
-router = APIRouter(tags=["messages"], route_class=IdRoute)
+router = APIRouter(tags=["messages"], route_class=ApiRoute)
 
 
-class Receipt(BaseModel):
-    """What became of the messages."""
+class MessagesReceipt(Frozen):
+    """The result of handing over messages."""
 
-    # stored now
     accepted: int
-    # known already by their external_id; nothing was done
+    """The number of messages stored."""
     duplicates: int
-    # forgotten, or of somebody who is not to be remembered; nothing was done
+    """Those that were there already, by their external_id."""
     kept_out: int
+    """Those that were not stored: forgotten, or of a sender who is not to be remembered."""
     request_id: str
 
 
-class Change(BaseModel):
-    """What became of an edit or a deletion."""
+class ChangeReceipt(Frozen):
+    """The result of an edit or a deletion."""
 
-    # `pending`: kept until the message comes; `kept_out`: it was deleted, or is of somebody who is not remembered
     outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
+    """`pending`: kept until the message comes; `kept_out`: it was deleted, or its sender is not remembered."""
     request_id: str
 
 
@@ -47,10 +47,10 @@ class Change(BaseModel):
 @router.post(
     "/v1/messages",
     status_code=202,
-    response_model=Receipt,
+    response_model=MessagesReceipt,
     summary="Hand over messages of a chat",
     responses=responses(401, 408, 413, 422, 503),
-    openapi_extra=MESSAGES_BODY | SECURED,
+    openapi_extra=body_of(IngestPayload) | SECURED,
 )
 async def post_messages(request: Request) -> Response:
     """Store one message or many of one chat, each once.
@@ -60,20 +60,20 @@ async def post_messages(request: Request) -> Response:
     """
     tenant = await authorize(request)
     body = await read(request)
-    receipt = await run_in_threadpool(_accept, door_of(request), tenant, body)
+    receipt = await run_in_threadpool(_accept, state_of(request), tenant, body)
     return Response(receipt.model_dump_json(), 202, media_type="application/json")
 
 
-def _accept(door: Door, tenant: str, body: bytes) -> Receipt:
+def _accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceipt:
     payload = parse(IngestPayload, body)
     if payload.tenant not in (None, tenant):
         raise InvalidInput(f"tenant: the API key belongs to {tenant}; leave it out", field="tenant")
-    door.backlog.require_room()
+    api.backlog.require_room()
     trace_id = request_id()
-    accepted = accept.accept(door.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
-    # For duplicates too: whoever sent them first may have died before the hint.
-    door.hinter.hint("ingest")
-    return Receipt(
+    accepted = accept.accept(api.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
+    # For duplicates too: their first sender's process may have died before the wake-up.
+    api.hinter.hint("ingest")
+    return MessagesReceipt(
         accepted=accepted.new,
         duplicates=accepted.duplicates,
         kept_out=accepted.kept_out,
@@ -81,63 +81,46 @@ def _accept(door: Door, tenant: str, body: bytes) -> Receipt:
     )
 
 
-# a platform's id may hold slashes: those of a chat's id are sent as %2F
+# a platform's id may contain slashes: those of a chat's id are sent as %2F
 ADDRESS = "/v1/messages/{chat_id}/{external_id:path}"
 
 
-@router.patch(
-    ADDRESS,
-    status_code=202,
-    summary="Edit a message",
-    responses=responses(401, 408, 413, 422, 503),
-    openapi_extra=EDIT_BODY,
-)
-def patch_message(door: HeldDoor, tenant: Tenant, chat_id: str, external_id: str, body: Body) -> Change:
+@router.patch(ADDRESS, status_code=202, summary="Edit a message")
+def patch_message(
+    api: Api, tenant: Tenant, chat_id: Id, external_id: Id, payload: Body[EditPayload]
+) -> ChangeReceipt:
     """Give a message its new text, by its platform's id; of several edits the newest `edited_at` wins.
 
-    May come before the message itself, which then takes this text. What was made of the old text is gone with
-    the 202; sending the same again is harmless.
+    An edit may come before the message itself, which then takes this text. With the 202, all data derived from the old
+    text is gone. Sending the same again is harmless.
     """
-    address = parse_payload(MessageAddress, {"chat_id": chat_id, "external_id": external_id})
-    payload = parse(EditPayload, body)
-    trace_id = request_id()
-
-    def edit() -> Changed:
-        return edits.edit(
-            door.database,
-            tenant,
-            address.chat_id,
-            address.external_id,
-            payload.content,
-            payload.edited_at,
-            Rules.of(door.settings),
-            trace_id=trace_id,
-        )
-
-    return _told(door, persistently(edit), trace_id)
+    changed = edits.edit(
+        api.database,
+        tenant,
+        chat_id,
+        external_id,
+        payload.content,
+        payload.edited_at,
+        Rules.of(api.settings),
+        trace_id=request_id(),
+    )
+    return _receipt(api, changed)
 
 
-@router.delete(ADDRESS, summary="Delete a message", responses=responses(401, 422, 503))
-def delete_message(door: HeldDoor, tenant: Tenant, chat_id: str, external_id: str) -> Change:
-    """Delete a message for good, by its platform's id, with all that was made of it.
+@router.delete(ADDRESS, summary="Delete a message")
+def delete_message(api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> ChangeReceipt:
+    """Delete a message for good, by its platform's id, with all data derived from it.
 
-    May come before the message itself, which then is not stored, however often it is sent. Sending the same
-    again is harmless.
+    A deletion may come before the message itself, which then is not stored, however often it is sent. Sending the
+    same again is harmless.
     """
-    address = parse_payload(MessageAddress, {"chat_id": chat_id, "external_id": external_id})
-    trace_id = request_id()
-
-    def delete() -> Changed:
-        rules = Rules.of(door.settings)
-        return edits.delete(
-            door.database, tenant, address.chat_id, address.external_id, rules, trace_id=trace_id
-        )
-
-    return _told(door, persistently(delete), trace_id)
+    rules = Rules.of(api.settings)
+    changed = edits.delete(api.database, tenant, chat_id, external_id, rules, trace_id=request_id())
+    return _receipt(api, changed)
 
 
-def _told(door: HeldDoor, changed: Changed, trace_id: str) -> Change:
-    """Hint at what is owed now, and answer."""
+def _receipt(api: ApiState, changed: Changed) -> ChangeReceipt:
+    """Wake the workers of the jobs that follow, and answer."""
     for kind in sorted(changed.follows):
-        door.hinter.hint(kind)
-    return Change(outcome=changed.outcome, request_id=trace_id)
+        api.hinter.hint(kind)
+    return ChangeReceipt(outcome=changed.outcome, request_id=request_id())

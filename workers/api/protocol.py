@@ -1,6 +1,6 @@
-"""HTTP as uvicorn speaks it, with an end for requests whose headers do not come.
+"""uvicorn's HTTP protocol with a time limit for headers; `bodies` limits the time for a body.
 
-uvicorn ends an idle connection, not one that has begun and sends a byte a minute. Bodies have their time in `bodies`.
+uvicorn ends an idle connection, but not one that has begun a request and sends a byte a minute.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import asyncio
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 20.0
-"""In which the headers of a request must have arrived, from its first byte or from the connection's beginning."""
+"""The time for the headers of a request, from its first byte or from the beginning of the connection."""
 
 
 class Protocol(HttpToolsProtocol):

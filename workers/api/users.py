@@ -1,88 +1,86 @@
-"""`/v1/users`: which senders are one person."""
+"""`/v1/users` and `/v1/chats/{chat_id}/members`: which senders are one person, and who is in a chat."""
 
 from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
 from pipeline.operations import lookup
-from pipeline.people import identities
+from pipeline.people import identities, membership
 from pipeline.people.identities import Linked
-from pipeline.store.retry import persistently
-from schemas.payloads import parse_payload
-from schemas.users import MergePayload, User, UserAddress
+from schemas.limits import Frozen
+from schemas.messages import Id
+from schemas.users import Members, MembersPayload, MergePayload, User
 from workers.api.auth import Tenant
-from workers.api.bodies import Body, parse
-from workers.api.door import HeldDoor
+from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.openapi import MERGE_BODY
-from workers.api.routes import IdRoute
+from workers.api.routes import ApiRoute
+from workers.api.state import Api
 
-router = APIRouter(tags=["users"], route_class=IdRoute)
+router = APIRouter(tags=["users"], route_class=ApiRoute)
 
-# a platform's id may hold slashes
+# a platform's id may contain slashes
 SENDER = "/v1/users/{user_id}/senders/{sender_id:path}"
+MEMBERS = "/v1/chats/{chat_id}/members"
 
 
-class LinkChange(BaseModel):
-    """What became of a link, and the user as they are now."""
+class LinkChange(Frozen):
+    """The result of a link or merge, and the user as they are now."""
 
     outcome: Literal["linked", "unlinked", "merged", "unchanged"]
     user: User
-    # false: one of the ids was never heard of before; it may be misspelt, or of somebody still to come
     seen: bool
+    """False: one of the ids is unknown; it may be misspelt, or of somebody still to come."""
     request_id: str
 
 
-@router.get("/v1/users/{user_id}", summary="Show a user", responses=responses(401, 422, 503))
-def get_user(door: HeldDoor, tenant: Tenant, user_id: str) -> User:
-    """The person whom a user's or a sender's id belongs to; somebody unknown is a user of their own."""
-    address = parse_payload(UserAddress, {"user_id": user_id})
-    return persistently(lambda: identities.show(door.database, tenant, address.user_id))
+@router.get("/v1/users/{user_id}", summary="Show a user")
+def get_user(api: Api, tenant: Tenant, user_id: Id) -> User:
+    """Return the person to whom a user's or a sender's id belongs; an unknown id is a user of its own."""
+    return identities.show(api.database, tenant, user_id)
 
 
-@router.put(SENDER, summary="Link a sender to a user", responses=responses(401, 422, 503))
-def put_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) -> LinkChange:
-    """Let a sender belong to a user, whomever they belonged to before. Sending the same again is harmless."""
-    user, sender = _both(user_id, sender_id)
+@router.put(SENDER, summary="Link a sender to a user")
+def put_sender(api: Api, tenant: Tenant, user_id: Id, sender_id: Id) -> LinkChange:
+    """Link a sender to a user, whatever user it was linked to before. Sending the same again is harmless."""
     # the user may be a name of the bot's own
-    seen = persistently(lambda: lookup.seen_users(door.database, tenant, sender))
-    return _told(persistently(lambda: identities.link(door.database, tenant, sender, user)), seen)
+    seen = lookup.seen_users(api.database, tenant, sender_id)
+    return _change(identities.link(api.database, tenant, sender_id, user_id), seen)
 
 
-@router.delete(SENDER, summary="Unlink a sender from a user", responses=responses(401, 422, 503))
-def delete_sender(door: HeldDoor, tenant: Tenant, user_id: str, sender_id: str) -> LinkChange:
-    """Let a sender be their own user again; what was learned under their id goes with them.
-
-    Sending the same again is harmless.
-    """
-    user, sender = _both(user_id, sender_id)
-    seen = persistently(lambda: lookup.seen_users(door.database, tenant, sender))
-    return _told(persistently(lambda: identities.unlink(door.database, tenant, sender, user)), seen)
-
-
-@router.post(
-    "/v1/users/{user_id}/merge",
-    summary="Merge a user into another",
-    responses=responses(401, 408, 413, 422, 503),
-    openapi_extra=MERGE_BODY,
-)
-def post_merge(door: HeldDoor, tenant: Tenant, user_id: str, body: Body) -> LinkChange:
-    """Let a user, with all their senders, be another one; either id names the person then.
+@router.delete(SENDER, summary="Unlink a sender from a user")
+def delete_sender(api: Api, tenant: Tenant, user_id: Id, sender_id: Id) -> LinkChange:
+    """Make a sender their own user again, with everything learned under their id.
 
     Sending the same again is harmless.
     """
-    address = parse_payload(UserAddress, {"user_id": user_id})
-    payload = parse(MergePayload, body)
-    both = (address.user_id, payload.into)
-    seen = persistently(lambda: lookup.seen_users(door.database, tenant, *both))
-    return _told(persistently(lambda: identities.merge(door.database, tenant, *both)), seen)
+    seen = lookup.seen_users(api.database, tenant, sender_id)
+    return _change(identities.unlink(api.database, tenant, sender_id, user_id), seen)
 
 
-def _both(user_id: str, sender_id: str) -> tuple[str, str]:
-    address = parse_payload(UserAddress, {"user_id": user_id, "sender_id": sender_id})
-    return address.user_id, str(address.sender_id)
+@router.post("/v1/users/{user_id}/merge", summary="Merge a user into another")
+def post_merge(api: Api, tenant: Tenant, user_id: Id, other: Body[MergePayload]) -> LinkChange:
+    """Merge a user, with all their senders, into another one; either id then names the person.
+
+    Sending the same again is harmless.
+    """
+    seen = lookup.seen_users(api.database, tenant, user_id, other.into)
+    return _change(identities.merge(api.database, tenant, user_id, other.into), seen)
 
 
-def _told(linked: Linked, seen: bool) -> LinkChange:
+@router.get(MEMBERS, summary="Show who is in a chat", tags=["chats"], responses=responses(404))
+def get_members(api: Api, tenant: Tenant, chat_id: Id) -> Members:
+    """Return everybody who has spoken in the chat or was named as a member."""
+    return membership.show(api.database, tenant, chat_id)
+
+
+@router.put(MEMBERS, summary="Say who is in a chat", tags=["chats"], responses=responses(404))
+def put_members(api: Api, tenant: Tenant, chat_id: Id, payload: Body[MembersPayload]) -> Members:
+    """Set all members of a chat, without bots; those who speak later are added.
+
+    Worth it where many read and few speak: what was learned elsewhere is shown only if all members know it.
+    """
+    return membership.tell(api.database, tenant, chat_id, payload.members)
+
+
+def _change(linked: Linked, seen: bool) -> LinkChange:
     return LinkChange(outcome=linked.outcome, user=linked.user, seen=seen, request_id=request_id())

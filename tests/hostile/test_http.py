@@ -1,4 +1,4 @@
-"""The door with the hostile tenant's key: every route that it describes, with the ids of another and with SQL."""
+"""The HTTP API with the hostile tenant's key: every route that it describes, with the ids of another and with SQL."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -139,7 +139,7 @@ BODIES: dict[tuple[str, str], list[Callable[[Caller], dict[str, Any]]]] = {
 
 
 def routes(client: httpx.Client) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """`(method, path, its parameters as (place, name))` of all that the door describes."""
+    """`(method, path, its parameters as (place, name))` of all that the API describes."""
     found = []
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         for method in METHODS:
@@ -187,7 +187,7 @@ def _json(body: dict[str, Any]) -> bytes:
     return json.dumps(body).encode()
 
 
-def test_without_a_key_only_the_health_of_the_door_is_told(stage: Stage, client: httpx.Client) -> None:
+def test_without_a_key_only_the_health_of_the_api_is_told(stage: Stage, client: httpx.Client) -> None:
     made = Caller(stage, Theme("without a key"))
     with httpx.Client(base_url=client.base_url, timeout=30) as stranger:
         for method, path, names in routes(client):
