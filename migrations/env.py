@@ -10,7 +10,6 @@ from sqlalchemy import Connection, create_engine, event, pool
 from migrations import patience
 from schemas.errors import SettingsError
 from schemas.settings import load_settings
-from schemas.tables.metadata import metadata
 
 
 def _url() -> str:
@@ -37,14 +36,7 @@ def run() -> None:
 
     def migrate() -> None:
         # those that are done stay done when a later one does not get its locks
-        context.configure(
-            connection=connection,
-            target_metadata=metadata,
-            transaction_per_migration=True,
-            compare_type=True,
-            # indexes stand in the migrations alone: half of them are partial, GIN or of expressions
-            include_object=lambda _object, _name, kind, _reflected, _other: kind != "index",
-        )
+        context.configure(connection=connection, target_metadata=None, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()
 

@@ -21,8 +21,8 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
-from schemas.tables.metadata import metadata
 from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
+from tests.tables import OF_TENANTS, TABLES
 from tests.test_changes import at
 from tests.test_pipeline import place, rows, run, summarizer
 
@@ -99,7 +99,7 @@ def everywhere(database: Database, words: str) -> list[str]:
                 WHERE table_schema = 'public' AND udt_name <> 'halfvec' ORDER BY 1, 2
             """)
         ).all()
-        assert {table for table, _, _ in columns} >= metadata.tables.keys()
+        assert {table for table, _, _ in columns} >= TABLES.keys()
         found = []
         for table, column, kind in columns:
             shown = f"encode({column}, 'escape')" if kind == "bytea" else f"CAST({column} AS text)"
@@ -295,11 +295,7 @@ def test_a_forgotten_tenant_keeps_its_receipts_alone(
     accept.accept(remembered, "other", GROUP, conversation(0))
     receipt = forgotten(remembered, Subject(kind="tenant"), rules, policy)
     assert receipt.counts["messages"] == 165
-    left = {
-        name: rows(remembered, f"SELECT count(*) FROM {name}")[0][0]
-        for name, table in metadata.tables.items()
-        if "tenant_id" in table.columns
-    }
+    left = {name: rows(remembered, f"SELECT count(*) FROM {name}")[0][0] for name in OF_TENANTS}
     assert {name for name, count in left.items() if count} == {
         "tenants",
         "tenant_keys",

@@ -34,15 +34,21 @@ def test_the_program_needs_the_newest_migration(settings: Settings) -> None:
     assert newest == REVISION
 
 
-def test_the_migrated_tables_are_those_of_the_program(settings: Settings) -> None:
-    command.check(alembic_config(owner_url(settings)))
+def columns(settings: Settings) -> list[tuple[str, str, str]]:
+    with psycopg.connect(owner_url(settings)) as connection:
+        return connection.execute(
+            "SELECT table_name, column_name, data_type FROM information_schema.columns "
+            "WHERE table_schema = 'public' ORDER BY 1, 2"
+        ).fetchall()
 
 
 def test_every_migration_can_be_reverted_and_applied_again_on_an_empty_database(settings: Settings) -> None:
     config = alembic_config(owner_url(settings))
+    before = columns(settings)
     command.downgrade(config, "base")
+    assert columns(settings) == [("alembic_version", "version_num", "character varying")]
     command.upgrade(config, "head")
-    command.check(config)
+    assert columns(settings) == before
 
 
 def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
@@ -56,7 +62,6 @@ def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
     for _ in revisions:
         command.downgrade(config, "-1")
     command.upgrade(config, "head")
-    command.check(config)
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 1

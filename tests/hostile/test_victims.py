@@ -4,11 +4,12 @@ import psycopg
 
 from tests.hostile import victims
 from tests.hostile.conftest import Stage
-from tests.hostile.victims import SECRET, TENANTS_TABLES, VICTIM
+from tests.hostile.victims import SECRET, VICTIM
+from tests.tables import OF_TENANTS
 
 
 def test_there_is_something_of_the_victim_in_every_table(stage: Stage) -> None:
-    assert [table for table in TENANTS_TABLES if not stage.known.rows[table]] == []
+    assert [table for table in OF_TENANTS if not stage.known.rows[table]] == []
 
 
 def test_every_text_of_the_victim_holds_the_secret(stage: Stage) -> None:

@@ -27,8 +27,8 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
-from schemas.tables.metadata import metadata
 from tests.conftest import message
+from tests.tables import OF_TENANTS, TABLES
 from tests.test_pipeline import place, run, summarizer
 
 VICTIM, MALLORY = "victim", "mallory"
@@ -36,7 +36,6 @@ VICTIM, MALLORY = "victim", "mallory"
 SECRET = "xyzzy"
 SHARED_CHAT = "test:same"
 
-TENANTS_TABLES = sorted(name for name, table in metadata.tables.items() if "tenant_id" in table.columns)
 # What names a thing, or is one of a few words: not for hiding anything.
 NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
@@ -143,7 +142,7 @@ def _texts(connection: psycopg.Connection) -> list[tuple[str, str, str]]:
         "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_name = ANY(%s) "
         "AND is_generated = 'NEVER' AND NOT column_name = ANY(%s) "
         "AND (data_type IN ('text', 'jsonb') OR udt_name = '_text') ORDER BY 1, 2",
-        [TENANTS_TABLES, list(NAMES)],
+        [OF_TENANTS, list(NAMES)],
     )
     return [(str(table), str(column), str(kind)) for table, column, kind in rows]
 
@@ -152,8 +151,8 @@ def state(superuser_url: str, tenant: str = VICTIM) -> dict[str, str]:
     """A digest of all rows of a tenant, and of what belongs to nobody, by table."""
     parts = [
         f"SELECT '{table}', coalesce(md5(string_agg(t::text, E'\\n' ORDER BY t::text)), '') FROM {table} t"
-        + (" WHERE tenant_id = %(tenant)s" if "tenant_id" in metadata.tables[table].columns else "")
-        for table in metadata.tables
+        + (" WHERE tenant_id = %(tenant)s" if table in OF_TENANTS else "")
+        for table in TABLES
     ]
     with psycopg.connect(superuser_url) as connection:
         rows = connection.execute(" UNION ALL ".join(parts), {"tenant": tenant})  # type: ignore[arg-type]
@@ -176,7 +175,7 @@ class Known:
                     table: list(
                         connection.execute(f"SELECT * FROM {table} WHERE tenant_id = %s", [VICTIM]).fetchall()  # type: ignore[arg-type]
                     )
-                    for table in TENANTS_TABLES
+                    for table in OF_TENANTS
                 }
             )
 
