@@ -1,4 +1,4 @@
-"""Builds and drops indexes of tables that may be large, beside running work."""
+"""Build and drop indexes of tables that may be large, without blocking those who write to them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,10 +31,10 @@ def concurrently() -> Iterator[None]:
 
 
 def build(name: str, definition: str) -> None:
-    """Build an index, as `CREATE INDEX … ON` has it; to be called inside `concurrently`.
+    """Build an index from its name and what follows `CREATE INDEX … ON`; call it inside `concurrently`.
 
-    One that stands stays, so that a migration which was interrupted goes on where it was; one that an interrupted
-    build left invalid is replaced. Of a partitioned table it is built partition by partition.
+    A valid index is kept, so that an interrupted migration continues where it was; an invalid one, which an interrupted
+    build leaves, is replaced. On a partitioned table it is built partition by partition.
     """
     table, _, rest = definition.partition(" ")
     partitions = op.get_bind().scalars(_PARTITIONS, {"table": table}).all()
@@ -50,7 +50,7 @@ def build(name: str, definition: str) -> None:
 
 
 def drop(name: str) -> None:
-    """Drop an index if it is there; to be called inside `concurrently`."""
+    """Drop an index if it exists; call it inside `concurrently`."""
     partitioned = op.get_bind().scalar(_PARTITIONED, {"name": name})
     op.execute(f"DROP INDEX {'' if partitioned else 'CONCURRENTLY '}IF EXISTS {name}")
 

@@ -24,18 +24,18 @@ def _url() -> str:
 
 
 def run() -> None:
-    """Apply the migrations in one transaction each, after whoever else is at it."""
+    """Apply the migrations in one transaction each, after any other migration that is running."""
     engine = create_engine(_url(), poolclass=pool.NullPool)
 
     @event.listens_for(engine, "begin")
     def bound(connection: Connection) -> None:
-        # Of transactions alone: what is built concurrently takes as long as its table is large, and holds nobody up.
+        # Only in transactions: a concurrent build takes as long as its table is large, and blocks nobody.
         if connection.get_isolation_level() != "AUTOCOMMIT":
             milliseconds = int(patience.STATEMENT_SECONDS * 1000)
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{milliseconds}ms'")
 
     def migrate() -> None:
-        # those that are done stay done when a later one does not get its locks
+        # finished migrations stay when a later one does not get its locks
         context.configure(connection=connection, target_metadata=None, transaction_per_migration=True)
         with context.begin_transaction():
             context.run_migrations()

@@ -1,10 +1,10 @@
-"""Turns `messages` into a table partitioned by hash of tenant and chat, with everything in it; for very large ones.
+"""Partition `messages` by hash of tenant and chat, with all rows; for very large tables.
 
     BACKSCROLL_OWNER_DATABASE_URL=postgresql://… python -m migrations.partitioning 32
 
-No part of the program needs to know: a chat's messages lie in one partition, what names the chat reads that one alone,
-and what names ids looks into each. All of it happens in one transaction, in which nobody gets at messages: stop
-workers and senders, or let them be told to come again. It takes Postgres 17 (identities of partitioned tables).
+The program does not need to know: a chat's messages are in one partition, a query that names the chat reads only that
+one, and a query that names ids reads each. It is done in one transaction that locks messages for everybody: stop
+workers and senders, or let them retry. It needs Postgres 17 (identities of partitioned tables).
 """
 
 import sys
@@ -47,7 +47,7 @@ def partition(connection: Connection, partitions: int = PARTITIONS) -> int:
     # its names are wanted by the new one
     execute("ALTER TABLE messages RENAME TO messages_unpartitioned")
     execute("ALTER SEQUENCE messages_id_seq RENAME TO messages_unpartitioned_id_seq")
-    # whoever owns a table is behind its walls, too
+    # forced row-level security binds the owner, too
     execute("ALTER TABLE messages_unpartitioned NO FORCE ROW LEVEL SECURITY")
     _make(connection, partitions, kept)
     columns = ", ".join(kept.columns)
@@ -137,8 +137,8 @@ def _make(connection: Connection, partitions: int, kept: _Kept) -> None:
 def _restore(connection: Connection, partitions: int, kept: _Kept) -> None:
     """What is cheaper, or possible at all, once the rows are there and the old table is gone."""
     execute = connection.exec_driver_sql
-    # Nobody is granted a partition, and nobody would see anything in one. First of all: the owner is behind these walls
-    # and those of chats, so rows that were looked at when they came are not looked at again for foreign keys.
+    # Nobody is granted a partition, and without a policy nobody sees a row of one. This comes first: it binds the
+    # owner, too, so foreign keys do not check again the rows that were checked when they were inserted.
     for table in ("messages", *map(_name, range(partitions))):
         execute(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
         execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")

@@ -1,7 +1,7 @@
-"""How a migration waits: shortly for each lock, again and again, and never beside another one.
+"""Retry migrations that do not get their locks at once, and run only one at a time.
 
-Whoever waits for a table's lock lets all that come after wait behind it, the door's messages too. So a migration
-gives up after a second, lets them through, and tries again, however long somebody else's transaction takes.
+A statement that waits for a table's lock makes all later ones wait behind it, the HTTP API's messages too. So a
+migration gives up after a second, lets them through, and tries again, however long another transaction takes.
 """
 
 import random
@@ -16,7 +16,7 @@ from schemas.errors import DatabaseUnavailable
 
 # Any constant will do; it names "migrating Backscroll" among the advisory locks of this database.
 MIGRATING = 0x6261636B
-# Of one try. The door's own statements wait for up to 15 s, so none of them fails by it.
+# Of one try. The HTTP API's own statements wait for up to 15 s, so none of them fails by it.
 LOCK_SECONDS = 1.0
 # Of all tries together: a dump of the database may hold its locks so long.
 PATIENCE_SECONDS = 600.0
@@ -28,9 +28,10 @@ _LOCK_NOT_AVAILABLE = "55P03"
 
 @contextmanager
 def alone(connection: Connection, patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
-    """While this holds nobody else migrates this database; waits for whoever does.
+    """Hold the advisory lock of migrations on this database; wait for another migration that has it.
 
-    The lock is the session's, so that it outlives transactions. Raises `DatabaseUnavailable` after the patience.
+    The lock belongs to the database session, so it outlives transactions. Raises `DatabaseUnavailable` after
+    `patience_seconds`.
     """
     deadline = time.monotonic() + patience_seconds
     # tried, not waited for: a statement that waits is a transaction that concurrent index builds wait for
@@ -53,9 +54,9 @@ def alone(connection: Connection, patience_seconds: float = PATIENCE_SECONDS) ->
 def persistently(
     connection: Connection, act: Callable[[], None], patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
-    """Do what takes locks in transactions of its own on this connection, anew while it does not get them.
+    """Run `act`, which takes locks in its own transactions on this connection, until it gets them.
 
-    Raises `DatabaseUnavailable` after the patience.
+    Raises `DatabaseUnavailable` after `patience_seconds`.
     """
     connection.execute(text(f"SET lock_timeout = '{int(LOCK_SECONDS * 1000)}ms'"))
     connection.commit()

@@ -18,13 +18,16 @@ def _as_backfill(row: Row[Any]) -> Backfill:
     return Backfill(request=BackfillRequest.model_validate(fields.pop("filter")), **fields)
 
 
+_INSERT = text(f"""
+    INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
+    VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
+""").bindparams(bindparam("filter", type_=JSONB))
+
+
 def insert(connection: Connection, tenant_id: str, request: BackfillRequest, total: int) -> Backfill:
     """Begin a backfill."""
     row = connection.execute(
-        text(f"""
-            INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
-            VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
-        """).bindparams(bindparam("filter", type_=JSONB)),
+        _INSERT,
         {
             "tenant": tenant_id,
             "kind": request.kind,
@@ -55,28 +58,28 @@ def listing(connection: Connection, limit: int) -> list[Backfill]:
     return [_as_backfill(row) for row in rows]
 
 
+_SET_STATE = text("""
+    UPDATE backfills SET state = :state, error = :error, updated_at = now(),
+        finished_at = CASE WHEN :state IN ('running', 'paused') THEN NULL ELSE now() END
+    WHERE id = :id
+""")
+
+
 def set_state(connection: Connection, backfill_id: int, state: str, *, error: str | None = None) -> None:
     """Pause, resume, cancel or end a backfill."""
-    connection.execute(
-        text("""
-            UPDATE backfills SET state = :state, error = :error, updated_at = now(),
-                finished_at = CASE WHEN :state IN ('running', 'paused') THEN NULL ELSE now() END
-            WHERE id = :id
-        """),
-        {"id": backfill_id, "state": state, "error": error},
-    )
+    connection.execute(_SET_STATE, {"id": backfill_id, "state": state, "error": error})
+
+
+_ADVANCE = text("""
+    UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
+        updated_at = now()
+    WHERE id = :id
+""").bindparams(bindparam("cursor", type_=JSONB))
 
 
 def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], seen: int, raised: int) -> None:
     """Note how far a backfill has come."""
-    connection.execute(
-        text("""
-            UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
-                updated_at = now()
-            WHERE id = :id
-        """).bindparams(bindparam("cursor", type_=JSONB)),
-        {"id": backfill_id, "cursor": cursor, "seen": seen, "raised": raised},
-    )
+    connection.execute(_ADVANCE, {"id": backfill_id, "cursor": cursor, "seen": seen, "raised": raised})
 
 
 # What each kind looks at: a table with its keyset, the work key of a row, its chat, whether it is missing something.

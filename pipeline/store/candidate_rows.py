@@ -6,15 +6,15 @@ vectors costs a hundred times as much as soon as the planner's statistics are be
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, TextClause, text
 
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import answered
 from pipeline.store.scope import IN_SCOPE, Scope
-from pipeline.store.sql import text
-from pipeline.store.vectors import literal
+from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector
 
 # A message as ranking reads it. Only where a lexeme of the query stands at all are they counted.
@@ -37,16 +37,22 @@ class SessionRange(NamedTuple):
     ended_at: datetime
 
 
+_SESSION_RANGES = text(f"""
+    SELECT id, session_key, started_at, ended_at FROM conversation_sessions
+    WHERE {IN_SCOPE} AND status <> 'merged'
+""")
+
+
 def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
     """The ranges of all sessions in a scope, by key and time."""
     rows = connection.execute(
-        text(f"""
-            SELECT id, session_key, started_at, ended_at FROM conversation_sessions
-            WHERE {IN_SCOPE} AND status <> 'merged'
-        """),
+        _SESSION_RANGES,
         scope.given(),
     ).all()
     return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
+
+
+_ALL_MESSAGES = text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}")
 
 
 def all_messages(
@@ -54,9 +60,20 @@ def all_messages(
 ) -> Sequence[Row[*tuple[Any, ...]]]:
     """Every message of a scope for ranking."""
     return connection.execute(
-        text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}"),
-        {**scope.given(), "lexemes": list(words), "any": any_of(words)},
+        _ALL_MESSAGES, {**scope.given(), "lexemes": list(words), "any": any_of(words)}
     ).all()
+
+
+@lru_cache(maxsize=16)
+def _these_messages(space: EmbeddingSpace | None) -> TextClause:
+    cosine = "NULL"
+    if space is not None:
+        # a look-up for each message, whatever the planner thinks of the tables
+        cosine = f"""(SELECT 1 - ({distance(space, "v.embedding")}) FROM message_vectors v
+            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
+    return text(
+        f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
+    )
 
 
 def these_messages(
@@ -67,69 +84,59 @@ def these_messages(
     query: Vector | None,
 ) -> Sequence[Row[*tuple[Any, ...]]]:
     """These messages for ranking, each with what it answers and its cosine to the query as the last columns."""
-    given = {"ids": list(ids), "lexemes": list(words), "any": any_of(words)}
-    cosine = "NULL"
-    if space is not None and query is not None:
-        size = int(space.dimensions)
-        # a look-up for each message, whatever the planner thinks of the tables
-        cosine = f"""(SELECT 1 - (v.embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))
-            FROM message_vectors v
-            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND v.space_id = {int(space.id or 0)})"""
+    given: dict[str, Any] = {"ids": list(ids), "lexemes": list(words), "any": any_of(words)}
+    if query is not None:
         given["query"] = literal(query)
-    return connection.execute(
-        text(
-            f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
-        ),
-        given,
-    ).all()
+    return connection.execute(_these_messages(None if query is None else space), given).all()
+
+
+_CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
 
 
 def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
     """These messages with their text alone."""
-    rows = connection.execute(
-        text("SELECT id, content FROM messages WHERE id = ANY(:ids)"), {"ids": list(ids)}
-    )
+    rows = connection.execute(_CONTENTS, {"ids": list(ids)})
     return [(row[0], row[1]) for row in rows]
+
+
+@lru_cache(maxsize=16)
+def _cosines(space: EmbeddingSpace) -> TextClause:
+    return text(
+        f"SELECT message_id, 1 - ({distance(space)}) FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat"
+    )
 
 
 def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector) -> dict[int, float]:
     """The cosine to the query of every message of the scope's chat that has a vector."""
-    size = int(space.dimensions)
-    rows = connection.execute(
-        text(f"""
-            SELECT message_id, 1 - (embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))
-            FROM message_vectors WHERE space_id = {int(space.id or 0)} AND chat_id = :chat
-        """),
-        {**scope.given(), "query": literal(query)},
-    ).all()
+    rows = connection.execute(_cosines(space), {**scope.given(), "query": literal(query)}).all()
     return {row[0]: float(row[1]) for row in rows}
+
+
+_AROUND = text("""
+    WITH found AS MATERIALIZED (
+        SELECT m.id, m.sent_at, m.session_key, s.id AS session_id, s.started_at, s.ended_at
+        FROM messages m LEFT JOIN LATERAL (
+            SELECT s.id, s.started_at, s.ended_at FROM conversation_sessions s
+            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
+                AND s.started_at <= m.sent_at
+            ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
+        WHERE m.id = ANY(:ids) AND m.chat_id = :chat
+    )
+    SELECT id, coalesce(session_id, 0) FROM found
+    UNION
+    SELECT n.id, f.session_id FROM found f CROSS JOIN LATERAL (
+        (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
+            AND n.sent_at BETWEEN f.started_at AND f.sent_at
+            ORDER BY n.sent_at DESC, n.id DESC LIMIT :side)
+        UNION ALL
+        (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
+            AND n.sent_at BETWEEN f.sent_at AND f.ended_at
+            ORDER BY n.sent_at, n.id LIMIT :side)) n
+    WHERE f.session_id IS NOT NULL
+""")
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
     """These messages and up to `reach` on either side within their sessions, each with its session (0: none yet)."""
-    rows = connection.execute(
-        text("""
-            WITH found AS MATERIALIZED (
-                SELECT m.id, m.sent_at, m.session_key, s.id AS session_id, s.started_at, s.ended_at
-                FROM messages m LEFT JOIN LATERAL (
-                    SELECT s.id, s.started_at, s.ended_at FROM conversation_sessions s
-                    WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
-                        AND s.started_at <= m.sent_at
-                    ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
-                WHERE m.id = ANY(:ids) AND m.chat_id = :chat
-            )
-            SELECT id, coalesce(session_id, 0) FROM found
-            UNION
-            SELECT n.id, f.session_id FROM found f CROSS JOIN LATERAL (
-                (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                    AND n.sent_at BETWEEN f.started_at AND f.sent_at
-                    ORDER BY n.sent_at DESC, n.id DESC LIMIT :side)
-                UNION ALL
-                (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-                    AND n.sent_at BETWEEN f.sent_at AND f.ended_at
-                    ORDER BY n.sent_at, n.id LIMIT :side)) n
-            WHERE f.session_id IS NOT NULL
-        """),
-        {**scope.given(), "ids": list(ids), "side": reach + 1},
-    ).all()
+    rows = connection.execute(_AROUND, {**scope.given(), "ids": list(ids), "side": reach + 1}).all()
     return {row[0]: row[1] for row in rows}

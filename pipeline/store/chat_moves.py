@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, text
 
 from pipeline.store import jobs, vectors
 from pipeline.store.chats import Chat
-from pipeline.store.sql import text
 from schemas.kinds import FORGET, INGEST
 from schemas.sessions import Session
 
@@ -25,16 +24,16 @@ def named(external_id: str) -> str:
         ELSE :chat || '/' || {external_id} END"""
 
 
+_ADDRESS = text("""
+    SELECT moved_to FROM chats c WHERE chat_id = :chat AND moved_to IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM messages m
+        WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.external_id = :external)
+""")
+
+
 def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str, str]:
     """Where a message stands now that is called so in a chat, which may have another id now."""
-    into = connection.scalar(
-        text("""
-            SELECT moved_to FROM chats c WHERE chat_id = :chat AND moved_to IS NOT NULL AND NOT EXISTS (
-                SELECT 1 FROM messages m
-                WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.external_id = :external)
-        """),
-        {"chat": chat_id, "external": external_id},
-    )
+    into = connection.scalar(_ADDRESS, {"chat": chat_id, "external": external_id})
     if into is None:
         return chat_id, external_id
     return into, names(connection, chat_id, into, [external_id])[0]
@@ -48,17 +47,15 @@ def chat_of(connection: Connection, message_id: int) -> str | None:
     return found
 
 
+_NAMES = text(f"""
+    SELECT {named("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
+        AS given (external_id, place) ORDER BY place
+""")
+
+
 def names(connection: Connection, chat_id: str, into: str, external_ids: Sequence[str]) -> list[str]:
     """What messages that are called so in a chat are called where it was moved to."""
-    return list(
-        connection.scalars(
-            text(f"""
-                SELECT {named("external_id")} FROM unnest(CAST(:externals AS text[])) WITH ORDINALITY
-                    AS given (external_id, place) ORDER BY place
-            """),
-            {"chat": chat_id, "into": into, "externals": list(external_ids)},
-        )
-    )
+    return list(connection.scalars(_NAMES, {"chat": chat_id, "into": into, "externals": list(external_ids)}))
 
 
 def still_there(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
@@ -79,17 +76,16 @@ def former(connection: Connection, chat_id: str) -> list[str]:
     )
 
 
+_UNDER_WAY = text(f"""
+    SELECT EXISTS (SELECT 1 FROM forget_receipts r WHERE kind = 'move' AND finished_at IS NULL
+        AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = r.tenant_id AND w.kind = '{FORGET}'
+            AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
+""")
+
+
 def under_way(connection: Connection) -> bool:
     """Whether a chat is being moved; not one whose moving was given up."""
-    return bool(
-        connection.scalar(
-            text(f"""
-                SELECT EXISTS (SELECT 1 FROM forget_receipts r WHERE kind = 'move' AND finished_at IS NULL
-                    AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = r.tenant_id AND w.kind = '{FORGET}'
-                        AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
-            """)
-        )
-    )
+    return bool(connection.scalar(_UNDER_WAY))
 
 
 def unfinished(connection: Connection) -> bool:
@@ -145,34 +141,35 @@ def arrivals(connection: Connection, chat_id: str, limit: int) -> list[int]:
     )
 
 
+_SESSIONS = text("""
+    SELECT id FROM (
+        SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
+            row_number() OVER (ORDER BY session_key, started_at) AS place
+        FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions
+            WHERE chat_id = :chat AND status <> 'merged'
+            ORDER BY session_key, started_at LIMIT :limit) earliest) counted
+    WHERE held <= :messages OR place = 1
+""")
+
+
 def sessions(connection: Connection, chat_id: str, messages: int, limit: int) -> list[int]:
     """A chat's earliest sessions by key, at most so many that hold so many messages; one at least."""
-    return list(
-        connection.scalars(
-            text("""
-                SELECT id FROM (
-                    SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
-                        row_number() OVER (ORDER BY session_key, started_at) AS place
-                    FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions
-                        WHERE chat_id = :chat AND status <> 'merged'
-                        ORDER BY session_key, started_at LIMIT :limit) earliest) counted
-                WHERE held <= :messages OR place = 1
-            """),
-            {"chat": chat_id, "messages": messages, "limit": limit},
-        )
-    )
+    return list(connection.scalars(_SESSIONS, {"chat": chat_id, "messages": messages, "limit": limit}))
+
+
+_INSIDE = text("""
+    SELECT m.id FROM unnest(CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
+        CAST(:ends AS timestamptz[])) AS session (key, start, until)
+    JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
+        AND m.sent_at BETWEEN session.start AND session.until
+""")
 
 
 def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:
     """The messages of these sessions of a chat."""
     return list(
         connection.scalars(
-            text("""
-                SELECT m.id FROM unnest(CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
-                    CAST(:ends AS timestamptz[])) AS session (key, start, until)
-                JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
-                    AND m.sent_at BETWEEN session.start AND session.until
-            """),
+            _INSIDE,
             {
                 "chat": chat_id,
                 "keys": [session.session_key for session in some],
@@ -193,27 +190,27 @@ def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
     )
 
 
+_COPIES = text("""
+    SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
+        SELECT count(*) AS messages, count(there.id) AS copies,
+            min(here.id) FILTER (WHERE there.id IS NOT NULL) AS first
+        FROM messages here LEFT JOIN LATERAL (
+            -- one by one, by the whole key: of chats just imported the planner knows no numbers
+            SELECT * FROM messages m WHERE m.chat_id = :into AND m.external_id = here.external_id OFFSET 0
+        ) there ON there.sender_id = here.sender_id AND there.content = here.content
+            AND (there.sent_at = here.sent_at OR starts_with(here.external_id, :derived))
+        WHERE here.chat_id = :chat) counted
+    LEFT JOIN messages m ON m.id = counted.first
+""")
+
+
 def copies(connection: Connection, chat_id: str, into: str, derived: str) -> Row[Any]:
     """`(messages, copies, sender_name, content, sent_at)`: how many a chat has, how many of them another chat has too.
 
     The last three are of the first copy. By its id, sender and text, and by its time where the id is not `derived`,
     as one with that in front tells the time as it was read off a clock.
     """
-    return connection.execute(
-        text("""
-            SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
-                SELECT count(*) AS messages, count(there.id) AS copies,
-                    min(here.id) FILTER (WHERE there.id IS NOT NULL) AS first
-                FROM messages here LEFT JOIN LATERAL (
-                    -- one by one, by the whole key: of chats just imported the planner knows no numbers
-                    SELECT * FROM messages m WHERE m.chat_id = :into AND m.external_id = here.external_id OFFSET 0
-                ) there ON there.sender_id = here.sender_id AND there.content = here.content
-                    AND (there.sent_at = here.sent_at OR starts_with(here.external_id, :derived))
-                WHERE here.chat_id = :chat) counted
-            LEFT JOIN messages m ON m.id = counted.first
-        """),
-        {"chat": chat_id, "into": into, "derived": derived},
-    ).one()
+    return connection.execute(_COPIES, {"chat": chat_id, "into": into, "derived": derived}).one()
 
 
 class Moved(NamedTuple):

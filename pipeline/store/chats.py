@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, text
 
 from pipeline.store import tenants
-from pipeline.store.sql import text
 from schemas.errors import NotFound
 from schemas.messages import DEFAULT_LANGUAGE, ChatIn
 
@@ -36,13 +35,12 @@ _COLUMNS = (
     "chat_id, platform, kind, title, time_zone, language, message_count, lexeme_count, memory, moved_to"
 )
 
+_GET = text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat")
+
 
 def get(connection: Connection, chat_id: str) -> Chat | None:
     """The chat, or None when this tenant has none of that id."""
-    row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat"),
-        {"chat": chat_id},
-    ).one_or_none()
+    row = connection.execute(_GET, {"chat": chat_id}).one_or_none()
     return Chat(**row._mapping) if row else None
 
 
@@ -80,6 +78,13 @@ def is_as_said(stored: Chat, chat: ChatIn) -> bool:
     return all(getattr(stored, name) == value for name, value in said(chat).items())
 
 
+_ENSURE = text("""
+    INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, memory)
+    VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :memory)
+    ON CONFLICT DO NOTHING
+""")
+
+
 def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     """The chat as stored, made or brought up to date by what is said of it now.
 
@@ -92,11 +97,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     if stored is None:
         tenants.ensure(connection, tenant_id)
         connection.execute(
-            text("""
-                INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, memory)
-                VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :memory)
-                ON CONFLICT DO NOTHING
-            """),
+            _ENSURE,
             {
                 "tenant": tenant_id,
                 "chat": chat.chat_id,
@@ -123,44 +124,45 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     return found
 
 
+_LOCK = text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE")
+_LOCK_IF_FREE = text(f"{_LOCK.text} SKIP LOCKED")
+
+
 def lock(connection: Connection, chat_id: str, *, wait: bool = True) -> Chat | None:
     """The chat, locked for whoever places its messages; accepting goes on meanwhile.
 
     Without `wait` None also when somebody else has it.
     """
-    row = connection.execute(
-        text(
-            f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR NO KEY UPDATE {'' if wait else 'SKIP LOCKED'}"
-        ),
-        {"chat": chat_id},
-    ).one_or_none()
+    row = connection.execute(_LOCK if wait else _LOCK_IF_FREE, {"chat": chat_id}).one_or_none()
     return Chat(**row._mapping) if row else None
+
+
+_LOCK_FREE = text(f"""
+    SELECT {_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE SKIP LOCKED
+""")
 
 
 def lock_free(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
     """Those of these chats that nobody has locked, by id, locked as `lock` does; waits for nobody."""
-    rows = connection.execute(
-        text(f"""
-            SELECT {_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE SKIP LOCKED
-        """),
-        {"chats": list(chat_ids)},
-    )
+    rows = connection.execute(_LOCK_FREE, {"chats": list(chat_ids)})
     return {row.chat_id: Chat(**row._mapping) for row in rows}
+
+
+_EXISTING = text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)")
 
 
 def existing(connection: Connection, chat_ids: Sequence[str]) -> set[str]:
     """Those of these chats that there are."""
-    rows = connection.execute(
-        text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)"), {"chats": list(chat_ids)}
-    )
+    rows = connection.execute(_EXISTING, {"chats": list(chat_ids)})
     return {row[0] for row in rows}
+
+
+_LOCK_ALONE = text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR UPDATE")
 
 
 def lock_alone(connection: Connection, chat_id: str) -> Chat | None:
     """The chat, locked against placing and accepting alike: whoever has it sees every message there is."""
-    row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM chats WHERE chat_id = :chat FOR UPDATE"), {"chat": chat_id}
-    ).one_or_none()
+    row = connection.execute(_LOCK_ALONE, {"chat": chat_id}).one_or_none()
     return Chat(**row._mapping) if row else None
 
 
@@ -169,16 +171,19 @@ def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: i
     count_all_placed(connection, {chat_id: (messages, lexemes)})
 
 
+_COUNT_ALL_PLACED = text("""
+    UPDATE chats c SET message_count = c.message_count + placed.messages,
+        lexeme_count = c.lexeme_count + placed.lexemes
+    FROM unnest(CAST(:chats AS text[]), CAST(:messages AS bigint[]), CAST(:lexemes AS bigint[]))
+        AS placed (chat_id, messages, lexemes)
+    WHERE c.chat_id = placed.chat_id
+""")
+
+
 def count_all_placed(connection: Connection, placed: Mapping[str, tuple[int, int]]) -> None:
     """Add `(messages, lexemes)` to the counters that BM25 reads, by chat."""
     connection.execute(
-        text("""
-            UPDATE chats c SET message_count = c.message_count + placed.messages,
-                lexeme_count = c.lexeme_count + placed.lexemes
-            FROM unnest(CAST(:chats AS text[]), CAST(:messages AS bigint[]), CAST(:lexemes AS bigint[]))
-                AS placed (chat_id, messages, lexemes)
-            WHERE c.chat_id = placed.chat_id
-        """),
+        _COUNT_ALL_PLACED,
         {
             "chats": list(placed),
             "messages": [messages for messages, _ in placed.values()],
@@ -187,64 +192,70 @@ def count_all_placed(connection: Connection, placed: Mapping[str, tuple[int, int
     )
 
 
+_SETTLE = text("UPDATE chats SET settling_until = now() + :after WHERE chat_id = :chat")
+
+
 def settle(connection: Connection, chat_id: str, after: timedelta) -> None:
     """A history is being imported: let summaries of this chat wait that long after its last message."""
-    connection.execute(
-        text("UPDATE chats SET settling_until = now() + :after WHERE chat_id = :chat"),
-        {"chat": chat_id, "after": after},
-    )
+    connection.execute(_SETTLE, {"chat": chat_id, "after": after})
+
+
+_SETTLING_SECONDS = text("""
+    SELECT chat_id, extract(epoch FROM settling_until - now()) FROM chats
+    WHERE chat_id = ANY(:chats) AND settling_until > now()
+""")
 
 
 def settling_seconds(connection: Connection, chat_ids: Sequence[str]) -> dict[str, float]:
     """How long summaries of these chats must still wait, where a history is being imported."""
-    rows = connection.execute(
-        text("""
-            SELECT chat_id, extract(epoch FROM settling_until - now()) FROM chats
-            WHERE chat_id = ANY(:chats) AND settling_until > now()
-        """),
-        {"chats": list(chat_ids)},
-    )
+    rows = connection.execute(_SETTLING_SECONDS, {"chats": list(chat_ids)})
     return {chat_id: float(seconds) for chat_id, seconds in rows}
+
+
+_OVERVIEW = text("""
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
+        coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
+        s.first_at, s.last_at
+    FROM chats c LEFT JOIN (
+        SELECT chat_id, count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+            min(started_at) AS first_at, max(ended_at) AS last_at
+        FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
+    ) s USING (chat_id)
+    WHERE c.moved_to IS NULL
+    ORDER BY s.last_at DESC NULLS LAST, c.chat_id
+""")
 
 
 def overview(connection: Connection) -> Sequence[Row[Any]]:
     """Every chat of the tenant with its counts, the latest active first."""
-    return connection.execute(
-        text("""
-            SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
-                coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
-                s.first_at, s.last_at
-            FROM chats c LEFT JOIN (
-                SELECT chat_id, count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
-                    min(started_at) AS first_at, max(ended_at) AS last_at
-                FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
-            ) s USING (chat_id)
-            WHERE c.moved_to IS NULL
-            ORDER BY s.last_at DESC NULLS LAST, c.chat_id
-        """)
-    ).all()
+    return connection.execute(_OVERVIEW).all()
+
+
+_PAGE = text("""
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
+        s.sessions, s.summarized, s.first_at, s.last_at
+    FROM (SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL ORDER BY chat_id LIMIT :limit) c
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+            min(started_at) AS first_at, max(ended_at) AS last_at
+        FROM conversation_sessions WHERE chat_id = c.chat_id AND status <> 'merged') s
+    ORDER BY c.chat_id
+""")
+
+_COUNT = text("SELECT count(*) FROM chats WHERE moved_to IS NULL")
 
 
 def page(connection: Connection, after: str, limit: int) -> tuple[Sequence[Row[Any]], int]:
     """`(chats, total)`: those with ids after `after`, in their order, and how many there are in all."""
-    rows = connection.execute(
-        text("""
-            SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
-                s.sessions, s.summarized, s.first_at, s.last_at
-            FROM (SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL ORDER BY chat_id LIMIT :limit) c
-            CROSS JOIN LATERAL (
-                SELECT count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
-                    min(started_at) AS first_at, max(ended_at) AS last_at
-                FROM conversation_sessions WHERE chat_id = c.chat_id AND status <> 'merged') s
-            ORDER BY c.chat_id
-        """),
-        {"after": after, "limit": limit},
-    ).all()
-    total = connection.scalar(text("SELECT count(*) FROM chats WHERE moved_to IS NULL"))
+    rows = connection.execute(_PAGE, {"after": after, "limit": limit}).all()
+    total = connection.scalar(_COUNT)
     return rows, int(total or 0)
+
+
+_DATABASE_NOW = text("SELECT now()")
 
 
 def database_now(connection: Connection) -> datetime:
     """The database's clock, the only one that leases, due times and closing go by."""
-    now: datetime = connection.execute(text("SELECT now()")).scalar_one()
+    now: datetime = connection.execute(_DATABASE_NOW).scalar_one()
     return now

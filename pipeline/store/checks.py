@@ -19,15 +19,16 @@ def login(connection: Connection) -> tuple[str, bool]:
     return str(row[0]), bool(row[1])
 
 
+_SERVER = text("""
+    SELECT current_setting('server_version_num')::int / 10000 AS version,
+        (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,
+        to_regclass('alembic_version') IS NOT NULL AS migrated, clock_timestamp() AS at
+""")
+
+
 def server(connection: Connection) -> Row[Any]:
     """`version` (major), `pgvector`, `migrated` (whether the tables are there) and `at`, the time."""
-    return connection.execute(
-        text("""
-            SELECT current_setting('server_version_num')::int / 10000 AS version,
-                (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,
-                to_regclass('alembic_version') IS NOT NULL AS migrated, clock_timestamp() AS at
-        """)
-    ).one()
+    return connection.execute(_SERVER).one()
 
 
 def migration(connection: Connection) -> str | None:
@@ -36,30 +37,32 @@ def migration(connection: Connection) -> str | None:
     return None if found is None else str(found)
 
 
+_UNWALLED = text("""
+    SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+    WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+        AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
+    ORDER BY c.relname
+""")
+
+
 def unwalled(connection: Connection) -> list[str]:
     """Tables with a tenant on which row-level security is not forced."""
-    rows = connection.execute(
-        text("""
-            SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
-            WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
-                AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
-            ORDER BY c.relname
-        """)
-    )
+    rows = connection.execute(_UNWALLED)
     return [row[0] for row in rows]
+
+
+_INVALID_INDEXES = text("""
+    SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+    WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace
+        AND NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.relation = i.indrelid
+            AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted)
+    ORDER BY c.relname
+""")
 
 
 def invalid_indexes(connection: Connection) -> list[str]:
     """Indexes that an interrupted build left invalid, and that nobody is building right now."""
-    rows = connection.execute(
-        text("""
-            SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-            WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace
-                AND NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.relation = i.indrelid
-                    AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted)
-            ORDER BY c.relname
-        """)
-    )
+    rows = connection.execute(_INVALID_INDEXES)
     return [row[0] for row in rows]
 
 
@@ -93,20 +96,21 @@ def retired_vectors(connection: Connection) -> dict[str, int]:
     return {str(name): int(count) for name, count in rows}
 
 
+_WORK = text(f"""
+    SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
+        coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at <= now()
+            AND claimed IS NULL)), 0)::float8 AS late_seconds,
+        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead
+    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
+    UNION ALL
+    SELECT '{ARRIVAL}', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
+    ORDER BY kind
+""")
+
+
 def work(connection: Connection) -> Sequence[Row[Any]]:
     """By kind: rows that are due and claimed by nobody, for how long at most, and those given up."""
-    return connection.execute(
-        text(f"""
-            SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
-                coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at <= now()
-                    AND claimed IS NULL)), 0)::float8 AS late_seconds,
-                count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead
-            FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
-            UNION ALL
-            SELECT '{ARRIVAL}', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
-            ORDER BY kind
-        """)
-    ).all()
+    return connection.execute(_WORK).all()
 
 
 def sample(connection: Connection, limit: int) -> list[str]:
@@ -117,16 +121,16 @@ def sample(connection: Connection, limit: int) -> list[str]:
     return [row[0] for row in rows]
 
 
+_COUNTED = text("""
+    SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m
+    WHERE m.chat_id = :chat AND NOT EXISTS (SELECT 1 FROM arrivals a
+        WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+""")
+
+
 def counted(connection: Connection, chat_id: str) -> tuple[int, int]:
     """`(messages, lexemes)` that a chat's counters should say: of what is placed."""
-    row = connection.execute(
-        text("""
-            SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m
-            WHERE m.chat_id = :chat AND NOT EXISTS (SELECT 1 FROM arrivals a
-                WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-        """),
-        {"chat": chat_id},
-    ).one()
+    row = connection.execute(_COUNTED, {"chat": chat_id}).one()
     return int(row[0]), int(row[1])
 
 

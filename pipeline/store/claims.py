@@ -205,35 +205,35 @@ def lock_sweep(connection: Connection) -> bool:
 
 _CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
 
+_BURY_EXHAUSTED = text(f"""
+    UPDATE jobs SET claimed = NULL,
+        attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
+        due_at = CASE WHEN {ANEW} THEN now() END,
+        dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
+        last_error = coalesce(last_error, 'the worker died or hung every time')
+    WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
+""")
+
 
 def bury_exhausted(connection: Connection, max_attempts: int) -> int:
     """Give up rows that have used all their attempts and whose lease ran out; how many those were (maintenance).
 
     What was wanted anew meanwhile is due instead.
     """
-    return connection.execute(
-        text(f"""
-            UPDATE jobs SET claimed = NULL,
-                attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
-                due_at = CASE WHEN {ANEW} THEN now() END,
-                dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
-                last_error = coalesce(last_error, 'the worker died or hung every time')
-            WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
-        """),
-        {"max_attempts": max_attempts},
-    ).rowcount
+    return connection.execute(_BURY_EXHAUSTED, {"max_attempts": max_attempts}).rowcount
+
+
+_OWE_ARRIVALS = text(f"""
+    UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
+    FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
+    WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
+        AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
+""")
 
 
 def owe_arrivals(connection: Connection) -> int:
     """Make every chat that has unplaced messages owed, whatever happened to its row (maintenance)."""
-    return connection.execute(
-        text(f"""
-            UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
-            FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
-            WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
-                AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
-        """)
-    ).rowcount
+    return connection.execute(_OWE_ARRIVALS).rowcount
 
 
 _DUE_BY_KIND = text(f"""

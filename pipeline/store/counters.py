@@ -6,9 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from sqlalchemy import Connection
-
-from pipeline.store.sql import text
+from sqlalchemy import Connection, text
 
 _COUNTED = "counted"
 SLOTS = 16
@@ -38,6 +36,16 @@ def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> 
         counted[tenant_id, name] = counted.get((tenant_id, name), 0.0) + float(value)
 
 
+_COLLECTED = text("""
+    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+    SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
+    FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
+        AS given (tenant, name, value)
+    ORDER BY tenant, name
+    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+""")
+
+
 @contextmanager
 def collected(connection: Connection) -> Iterator[None]:
     """Write at the end what was counted meanwhile.
@@ -59,25 +67,17 @@ def collected(connection: Connection) -> Iterator[None]:
         return
     tenants, names, values = zip(*given, strict=True)
     connection.execute(
-        text("""
-            INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-            SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
-            FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
-                AS given (tenant, name, value)
-            ORDER BY tenant, name
-            ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
-        """),
-        {"slot": slot(), "tenants": list(tenants), "names": list(names), "values": list(values)},
+        _COLLECTED, {"slot": slot(), "tenants": list(tenants), "names": list(names), "values": list(values)}
     )
+
+
+_TOTALS = text("""
+    SELECT name, sum(value) FROM daily_counters
+    WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
+""")
 
 
 def totals(connection: Connection, days: int) -> dict[str, float]:
     """The figures of the last `days` days, added up by name, over what the role may see."""
-    rows = connection.execute(
-        text("""
-            SELECT name, sum(value) FROM daily_counters
-            WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
-        """),
-        {"days": days},
-    )
+    rows = connection.execute(_TOTALS, {"days": days})
     return {str(row[0]): float(row[1]) for row in rows}

@@ -13,12 +13,11 @@ from typing import Any, Self, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from pipeline.store import counters
-from pipeline.store.sql import text
+from pipeline.store import counters, vectors
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.revision import REVISION
 from schemas.settings import Settings
@@ -39,6 +38,8 @@ KEEPALIVE = {
 }
 # There is no such table or column.
 _MISSING = {"42P01", "42703"}
+
+_AS_TENANT = text("SELECT set_config('app.tenant_id', :tenant, true)")
 
 
 class Database:
@@ -73,9 +74,7 @@ class Database:
     def tenant(self, tenant_id: str) -> Iterator[Connection]:
         """A transaction that sees and writes one tenant's rows; commits at the end. Raises as `check` does."""
         with self._fitting(self._app, _transaction) as connection:
-            connection.execute(
-                text("SELECT set_config('app.tenant_id', :tenant, true)"), {"tenant": tenant_id}
-            )
+            connection.execute(_AS_TENANT, {"tenant": tenant_id})
             with counters.collected(connection):
                 yield connection
 
@@ -147,7 +146,7 @@ class Database:
     def has_vectors(self) -> bool:
         """Whether the vector tables are there; without pgvector everything works on keywords."""
         with self._fitting(self._app, _transaction) as connection:
-            return connection.scalar(text("SELECT to_regclass('message_vectors')")) is not None
+            return vectors.exist(connection)
 
     def close(self) -> None:
         """Give all connections back to Postgres."""

@@ -23,6 +23,20 @@ def lock(connection: Connection, tenant_id: str, document_id: str) -> None:
     )
 
 
+_PUT = text("""
+    INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, importance, source,
+        document_id, chunk_index, language)
+    SELECT :tenant, chunk.id, 'organization', 'document', chunk.content, chunk.hash, :importance, :source,
+        :document, chunk.place - 1, :language
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:contents AS text[]))
+        WITH ORDINALITY AS chunk (id, hash, content, place)
+    ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
+        coalesce(document_id, ''), content_hash)
+    DO UPDATE SET source = excluded.source, language = excluded.language
+    RETURNING id, (xmax = 0) AS new
+""")
+
+
 def put(
     connection: Connection,
     tenant_id: str,
@@ -32,18 +46,7 @@ def put(
 ) -> list[UUID]:
     """Write chunks `(id, content hash, text)`, in order; the ids of the new ones: one that stands stays as it is."""
     rows = connection.execute(
-        text("""
-            INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, importance, source,
-                document_id, chunk_index, language)
-            SELECT :tenant, chunk.id, 'organization', 'document', chunk.content, chunk.hash, :importance, :source,
-                :document, chunk.place - 1, :language
-            FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:contents AS text[]))
-                WITH ORDINALITY AS chunk (id, hash, content, place)
-            ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
-                coalesce(document_id, ''), content_hash)
-            DO UPDATE SET source = excluded.source, language = excluded.language
-            RETURNING id, (xmax = 0) AS new
-        """),
+        _PUT,
         {
             "tenant": tenant_id,
             "document": document.document_id,
@@ -68,19 +71,19 @@ def drop(connection: Connection, tenant_id: str, document_id: str, *, keep: Sequ
     return len(gone)
 
 
+_LISTING = text("""
+    SELECT document_id, max(source) AS source, max(language) AS language, count(*) AS chunks,
+        max(created_at) AS changed_at
+    FROM memories
+    WHERE scope = 'organization' AND type = 'document' AND document_id IS NOT NULL
+        AND (CAST(:after AS text) IS NULL OR document_id COLLATE "C" > :after)
+    GROUP BY document_id ORDER BY document_id COLLATE "C" LIMIT :limit
+""")
+
+
 def listing(connection: Connection, given: DocumentFilter) -> list[Document]:
     """Documents by their ids, in order."""
-    rows = connection.execute(
-        text("""
-            SELECT document_id, max(source) AS source, max(language) AS language, count(*) AS chunks,
-                max(created_at) AS changed_at
-            FROM memories
-            WHERE scope = 'organization' AND type = 'document' AND document_id IS NOT NULL
-                AND (CAST(:after AS text) IS NULL OR document_id COLLATE "C" > :after)
-            GROUP BY document_id ORDER BY document_id COLLATE "C" LIMIT :limit
-        """),
-        {"after": given.after, "limit": given.limit},
-    )
+    rows = connection.execute(_LISTING, {"after": given.after, "limit": given.limit})
     return [Document(**row._mapping) for row in rows]
 
 

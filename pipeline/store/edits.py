@@ -25,14 +25,21 @@ def find(connection: Connection, chat_id: str, external_id: str, *, locked: bool
     ).one_or_none()
 
 
+_READ = text("""
+    SELECT id, session_key, sent_at, content FROM messages WHERE id = ANY(:ids) AND chat_id = :chat ORDER BY id
+""")
+
+
 def read(connection: Connection, chat_id: str, ids: Sequence[int]) -> Sequence[Row[Any]]:
     """Messages of a chat as they are now, not locked: rows of `(id, session_key, sent_at, content)`."""
-    return connection.execute(
-        text("""
-            SELECT id, session_key, sent_at, content FROM messages WHERE id = ANY(:ids) AND chat_id = :chat ORDER BY id
-        """),
-        {"chat": chat_id, "ids": list(ids)},
-    ).all()
+    return connection.execute(_READ, {"chat": chat_id, "ids": list(ids)}).all()
+
+
+_SET_CONTENT = text("""
+    UPDATE messages SET content = :content, token_count = :tokens, edited_at = :at,
+        revision = revision + 1
+    WHERE id = :id RETURNING length(tsv)
+""")
 
 
 def set_content(
@@ -41,12 +48,7 @@ def set_content(
     """Give a message its new text; how many distinct lexemes that has."""
     return int(
         connection.execute(
-            text("""
-                UPDATE messages SET content = :content, token_count = :tokens, edited_at = :at,
-                    revision = revision + 1
-                WHERE id = :id RETURNING length(tsv)
-            """),
-            {"id": message_id, "content": content, "tokens": token_count, "at": edited_at},
+            _SET_CONTENT, {"id": message_id, "content": content, "tokens": token_count, "at": edited_at}
         ).scalar_one()
     )
 
@@ -57,6 +59,15 @@ def set_edited_at(connection: Connection, message_id: int, edited_at: datetime) 
         text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id"),
         {"id": message_id, "at": edited_at},
     )
+
+
+_PUT_PENDING = text("""
+    INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at)
+    VALUES (:tenant, :chat, :external, :content, :tokens, :at)
+    ON CONFLICT (tenant_id, chat_id, external_id) DO UPDATE SET content = excluded.content,
+        token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now()
+    WHERE pending_changes.edited_at <= excluded.edited_at
+""")
 
 
 def put_pending(
@@ -70,13 +81,7 @@ def put_pending(
 ) -> None:
     """Keep an edit until its message comes; of several the newest."""
     connection.execute(
-        text("""
-            INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at)
-            VALUES (:tenant, :chat, :external, :content, :tokens, :at)
-            ON CONFLICT (tenant_id, chat_id, external_id) DO UPDATE SET content = excluded.content,
-                token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now()
-            WHERE pending_changes.edited_at <= excluded.edited_at
-        """),
+        _PUT_PENDING,
         {
             "tenant": tenant_id,
             "chat": chat_id,
@@ -96,25 +101,25 @@ def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[st
     )
 
 
+_DELETE_MESSAGES = text("""
+    WITH locked AS MATERIALIZED (
+        SELECT id FROM messages WHERE chat_id = :chat AND id = ANY(:ids)
+        ORDER BY external_id FOR UPDATE
+    )
+    DELETE FROM messages m USING locked WHERE m.id = locked.id
+    RETURNING m.id, m.external_id, m.session_key, m.sent_at, m.content, length(m.tsv) AS lexemes,
+        NOT EXISTS (SELECT 1 FROM arrivals a
+            WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
+""")
+
+
 def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) -> list[Row[Any]]:
     """Delete messages of one chat with their vectors and arrivals; what remains to be set right after them.
 
     What answered them no longer names them.
     Rows of `(id, external_id, session_key, sent_at, content, lexemes, placed)`, in the order of their ids.
     """
-    rows = connection.execute(
-        text("""
-            WITH locked AS MATERIALIZED (
-                SELECT id FROM messages WHERE chat_id = :chat AND id = ANY(:ids)
-                ORDER BY external_id FOR UPDATE
-            )
-            DELETE FROM messages m USING locked WHERE m.id = locked.id
-            RETURNING m.id, m.external_id, m.session_key, m.sent_at, m.content, length(m.tsv) AS lexemes,
-                NOT EXISTS (SELECT 1 FROM arrivals a
-                    WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
-        """),
-        {"chat": chat_id, "ids": list(ids)},
-    ).all()
+    rows = connection.execute(_DELETE_MESSAGES, {"chat": chat_id, "ids": list(ids)}).all()
     connection.execute(
         text("UPDATE messages SET reply_to = NULL WHERE chat_id = :chat AND reply_to = ANY(:externals)"),
         {"chat": chat_id, "externals": [row.external_id for row in rows]},
@@ -139,37 +144,37 @@ def sessions_at(
     return [as_session(row) for row in rows]
 
 
+_REVISE = text("""
+    UPDATE conversation_sessions SET token_count = token_count + :tokens, revision = revision + 1,
+        inner_revision = inner_revision + 1, status = 'open', failure_reason = NULL
+    WHERE id = :id
+""")
+
+
 def revise(connection: Connection, session_id: int, tokens: int) -> None:
     """Note that a session's text has changed, by so many tokens; it is open until it is closed again."""
-    connection.execute(
-        text("""
-            UPDATE conversation_sessions SET token_count = token_count + :tokens, revision = revision + 1,
-                inner_revision = inner_revision + 1, status = 'open', failure_reason = NULL
-            WHERE id = :id
-        """),
-        {"id": session_id, "tokens": tokens},
+    connection.execute(_REVISE, {"id": session_id, "tokens": tokens})
+
+
+_CLEAR = text("""
+    WITH had AS (
+        SELECT id, summary_text IS NOT NULL AS summary FROM conversation_sessions
+        WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE
+    ), cleared AS (
+        UPDATE conversation_sessions s SET summary_text = NULL, topic_tags = '[]', decisions = '[]',
+            open_questions = '[]', action_items = '[]', entities = '[]', search_text = '',
+            summary_model = NULL, summary_version = NULL, summary_revision = NULL,
+            summary_message_count = NULL, summary_token_count = NULL, summary_ended_at = NULL,
+            summary_created_at = NULL, failure_reason = NULL
+        FROM had WHERE s.id = had.id
     )
+    SELECT count(*) FILTER (WHERE summary) FROM had
+""")
 
 
 def clear(connection: Connection, session_ids: Sequence[int]) -> int:
     """Delete what was made of these sessions: summaries and vectors; how many summaries those were."""
-    cleared = connection.execute(
-        text("""
-            WITH had AS (
-                SELECT id, summary_text IS NOT NULL AS summary FROM conversation_sessions
-                WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE
-            ), cleared AS (
-                UPDATE conversation_sessions s SET summary_text = NULL, topic_tags = '[]', decisions = '[]',
-                    open_questions = '[]', action_items = '[]', entities = '[]', search_text = '',
-                    summary_model = NULL, summary_version = NULL, summary_revision = NULL,
-                    summary_message_count = NULL, summary_token_count = NULL, summary_ended_at = NULL,
-                    summary_created_at = NULL, failure_reason = NULL
-                FROM had WHERE s.id = had.id
-            )
-            SELECT count(*) FILTER (WHERE summary) FROM had
-        """),
-        {"ids": list(session_ids)},
-    ).scalar_one()
+    cleared = connection.execute(_CLEAR, {"ids": list(session_ids)}).scalar_one()
     vectors.drop_sessions(connection, session_ids)
     return int(cleared)
 

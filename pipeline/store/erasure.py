@@ -21,16 +21,14 @@ def clock(connection: Connection) -> datetime:
     return now
 
 
+_NAMES_OF = text("""
+    SELECT DISTINCT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
+""")
+
+
 def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
     """The names that a person went by."""
-    return sorted(
-        connection.scalars(
-            text("""
-                SELECT DISTINCT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
-            """),
-            {"senders": list(senders)},
-        )
-    )
+    return sorted(connection.scalars(_NAMES_OF, {"senders": list(senders)}))
 
 
 def chats_of(connection: Connection, senders: Sequence[str] | None) -> list[str]:
@@ -64,17 +62,15 @@ def doomed(
     ).all()
 
 
+_EXTERNAL_IDS = text("""
+    SELECT external_id FROM messages WHERE id = ANY(:ids) AND (CAST(:after AS timestamptz) IS NULL
+        OR sent_at > :after OR metadata ? 'original_sent_at')
+""")
+
+
 def external_ids(connection: Connection, ids: Sequence[int], after: datetime | None) -> list[str]:
     """The platform's ids of these messages; with `after` of those alone that said that they were sent later."""
-    return list(
-        connection.scalars(
-            text("""
-                SELECT external_id FROM messages WHERE id = ANY(:ids) AND (CAST(:after AS timestamptz) IS NULL
-                    OR sent_at > :after OR metadata ? 'original_sent_at')
-            """),
-            {"ids": list(ids), "after": after},
-        )
-    )
+    return list(connection.scalars(_EXTERNAL_IDS, {"ids": list(ids), "after": after}))
 
 
 def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
@@ -106,29 +102,29 @@ def chats_with_pruned_sessions(connection: Connection, names: Sequence[str]) -> 
     )
 
 
+_PRUNED_SESSIONS_WITH = text(f"""
+    SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND {_PRUNED}
+    ORDER BY id LIMIT :limit FOR NO KEY UPDATE
+""")
+
+
 def pruned_sessions_with(
     connection: Connection, chat_id: str, names: Sequence[str], limit: int
 ) -> list[Session]:
     """Sessions of a chat with these people and without all their messages, locked, at most so many."""
-    rows = connection.execute(
-        text(f"""
-            SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND {_PRUNED}
-            ORDER BY id LIMIT :limit FOR NO KEY UPDATE
-        """),
-        {"chat": chat_id, "names": list(names), "limit": limit},
-    )
+    rows = connection.execute(_PRUNED_SESSIONS_WITH, {"chat": chat_id, "names": list(names), "limit": limit})
     return [as_session(row) for row in rows]
+
+
+_UNNAME_MERGED = text("""
+    UPDATE conversation_sessions SET participants = '{}'
+    WHERE status = 'merged' AND participants && CAST(:names AS text[])
+""")
 
 
 def unname_merged(connection: Connection, names: Sequence[str]) -> None:
     """Let pointers to joined sessions name none of these people."""
-    connection.execute(
-        text("""
-            UPDATE conversation_sessions SET participants = '{}'
-            WHERE status = 'merged' AND participants && CAST(:names AS text[])
-        """),
-        {"names": list(names)},
-    )
+    connection.execute(_UNNAME_MERGED, {"names": list(names)})
 
 
 # Which memories go with a subject; `IS NULL` of both is a tenant's.
@@ -136,6 +132,11 @@ _MEMORIES = """
     created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
         AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)
 """
+
+_DELETE_MEMORIES = text(f"""
+    DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
+    RETURNING id, scope, user_id, agent_id, content_hash
+""")
 
 
 def delete_memories(
@@ -152,38 +153,32 @@ def delete_memories(
     Rows of `(id, scope, user_id, agent_id, content_hash)`: what their tombstones are made of.
     """
     gone = connection.execute(
-        text(f"""
-            DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
-            RETURNING id, scope, user_id, agent_id, content_hash
-        """),
-        {"until": until, "senders": senders, "chat": chat_id, "limit": limit},
+        _DELETE_MEMORIES, {"until": until, "senders": senders, "chat": chat_id, "limit": limit}
     ).all()
     jobs.drop(connection, tenant_id, [EMBED], [f"memory:{row.id}" for row in gone])
     return gone
 
 
+_OLD_SESSIONS = text("""
+    SELECT id FROM conversation_sessions WHERE chat_id = :chat AND ended_at <= :until
+    ORDER BY id LIMIT :limit
+""")
+
+
 def old_sessions(connection: Connection, chat_id: str, until: datetime, limit: int) -> list[int]:
     """Sessions of a chat that ended by then, though their messages were pruned before."""
-    return list(
-        connection.scalars(
-            text("""
-                SELECT id FROM conversation_sessions WHERE chat_id = :chat AND ended_at <= :until
-                ORDER BY id LIMIT :limit
-            """),
-            {"chat": chat_id, "until": until, "limit": limit},
-        )
-    )
+    return list(connection.scalars(_OLD_SESSIONS, {"chat": chat_id, "until": until, "limit": limit}))
+
+
+_DELETE_CHAT = text("""
+    DELETE FROM chats c WHERE chat_id = :chat AND NOT EXISTS (
+        SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id)
+""")
 
 
 def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
     """Delete a chat that has no message left, and what names it; 0 when somebody has gone on talking there."""
-    gone = connection.execute(
-        text("""
-            DELETE FROM chats c WHERE chat_id = :chat AND NOT EXISTS (
-                SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id)
-        """),
-        {"chat": chat_id},
-    ).rowcount
+    gone = connection.execute(_DELETE_CHAT, {"chat": chat_id}).rowcount
     if gone:
         given = {"tenant": tenant_id, "chat": chat_id}
         connection.execute(
@@ -206,25 +201,25 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     jobs.drop_old(connection, tenant_id, BACKFILL, until)
 
 
+_PLAN = text("""
+    WITH gone AS (
+        SELECT chat_id FROM messages WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+            AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
+            AND (CAST(:external AS text) IS NULL OR external_id = :external)
+    )
+    SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
+        (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
+            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+            AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)) AS memories,
+        (SELECT count(*) FROM query_log WHERE CAST(:external AS text) IS NULL
+            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+            AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)) AS queries
+    FROM gone
+""")
+
+
 def plan(
     connection: Connection, *, chat_id: str | None, senders: Sequence[str] | None, external_id: str | None
 ) -> Row[Any]:
     """How many messages, chats, memories and queries a forgetting would take: a row with these names."""
-    return connection.execute(
-        text("""
-            WITH gone AS (
-                SELECT chat_id FROM messages WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-                    AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
-                    AND (CAST(:external AS text) IS NULL OR external_id = :external)
-            )
-            SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
-                (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
-                    AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-                    AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)) AS memories,
-                (SELECT count(*) FROM query_log WHERE CAST(:external AS text) IS NULL
-                    AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-                    AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)) AS queries
-            FROM gone
-        """),
-        {"chat": chat_id, "senders": senders, "external": external_id},
-    ).one()
+    return connection.execute(_PLAN, {"chat": chat_id, "senders": senders, "external": external_id}).one()

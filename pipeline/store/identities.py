@@ -26,6 +26,13 @@ def ids_of(connection: Connection, any_id: str) -> list[str]:
     return [user, *linked]
 
 
+_MOVE = text("""
+    INSERT INTO user_senders (tenant_id, sender_id, user_id)
+    SELECT :tenant, id, :user FROM unnest(CAST(:ids AS text[])) AS id ORDER BY id
+    ON CONFLICT (tenant_id, sender_id) DO UPDATE SET user_id = excluded.user_id, linked_at = now()
+""")
+
+
 def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) -> None:
     """Link these ids to a user, wherever they were linked before; users that nobody is left of go."""
     given = {"tenant": tenant_id, "ids": list(ids), "user": user}
@@ -36,14 +43,7 @@ def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) 
     connection.execute(
         text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING"), given
     )
-    connection.execute(
-        text("""
-            INSERT INTO user_senders (tenant_id, sender_id, user_id)
-            SELECT :tenant, id, :user FROM unnest(CAST(:ids AS text[])) AS id ORDER BY id
-            ON CONFLICT (tenant_id, sender_id) DO UPDATE SET user_id = excluded.user_id, linked_at = now()
-        """),
-        given,
-    )
+    connection.execute(_MOVE, given)
     _drop_empty(connection, [*before, *ids])
 
 
@@ -55,14 +55,14 @@ def unlink(connection: Connection, sender_id: str) -> None:
     _drop_empty(connection, before)
 
 
+_DROP_EMPTY = text("""
+    DELETE FROM users u WHERE user_id = ANY(:users) AND NOT EXISTS (
+        SELECT 1 FROM user_senders s WHERE s.tenant_id = u.tenant_id AND s.user_id = u.user_id)
+""")
+
+
 def _drop_empty(connection: Connection, users: Sequence[str]) -> None:
-    connection.execute(
-        text("""
-            DELETE FROM users u WHERE user_id = ANY(:users) AND NOT EXISTS (
-                SELECT 1 FROM user_senders s WHERE s.tenant_id = u.tenant_id AND s.user_id = u.user_id)
-        """),
-        {"users": list(users)},
-    )
+    connection.execute(_DROP_EMPTY, {"users": list(users)})
 
 
 def forget(connection: Connection, ids: Sequence[str]) -> int:
@@ -74,46 +74,44 @@ def forget(connection: Connection, ids: Sequence[str]) -> int:
     return links + connection.execute(text("DELETE FROM users WHERE user_id = ANY(:ids)"), given).rowcount
 
 
+_LISTING = text("""
+    SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
+    FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
+    JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
+    GROUP BY u.user_id, u.created_at ORDER BY u.user_id
+""")
+
+
 def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:
     """Users with linked senders and ids after `after`, in their order: `(user_id, created_at, senders)`."""
-    return connection.execute(
-        text("""
-            SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
-            FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
-            JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
-            GROUP BY u.user_id, u.created_at ORDER BY u.user_id
-        """),
-        {"after": after, "limit": limit},
-    ).all()
+    return connection.execute(_LISTING, {"after": after, "limit": limit}).all()
+
+
+_KNOWN = text("""
+    SELECT (SELECT count(DISTINCT chat_id) FROM chat_members WHERE sender_id = ANY(:ids)) AS chats,
+        (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids)) AS memories
+""")
 
 
 def known(connection: Connection, ids: Sequence[str]) -> Row[Any]:
     """How much there is of a person: a row of `chats` and `memories`."""
-    return connection.execute(
-        text("""
-            SELECT (SELECT count(DISTINCT chat_id) FROM chat_members WHERE sender_id = ANY(:ids)) AS chats,
-                (SELECT count(*) FROM memories WHERE scope = 'user' AND user_id = ANY(:ids)) AS memories
-        """),
-        {"ids": list(ids)},
-    ).one()
+    return connection.execute(_KNOWN, {"ids": list(ids)}).one()
 
 
 SEEN = 20_000
 """Ids that a misspelt one is compared with."""
 
 
+_IS_NAMED = text("""
+    SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)
+        OR EXISTS (SELECT 1 FROM user_senders WHERE sender_id = :id OR user_id = :id)
+        OR EXISTS (SELECT 1 FROM memories WHERE scope = 'user' AND user_id = :id)
+""")
+
+
 def is_named(connection: Connection, any_id: str) -> bool:
     """Whether somebody of this id has spoken as a user, was named or linked, or is known by a memory."""
-    return bool(
-        connection.execute(
-            text("""
-                SELECT EXISTS (SELECT 1 FROM chat_members WHERE sender_id = :id)
-                    OR EXISTS (SELECT 1 FROM user_senders WHERE sender_id = :id OR user_id = :id)
-                    OR EXISTS (SELECT 1 FROM memories WHERE scope = 'user' AND user_id = :id)
-            """),
-            {"id": any_id},
-        ).scalar_one()
-    )
+    return bool(connection.execute(_IS_NAMED, {"id": any_id}).scalar_one())
 
 
 def has_written(connection: Connection, sender_id: str) -> bool:
@@ -125,15 +123,13 @@ def has_written(connection: Connection, sender_id: str) -> bool:
     )
 
 
+_SOME_SEEN = text("""
+    SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
+    SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
+    LIMIT :limit
+""")
+
+
 def some_seen(connection: Connection) -> list[str]:
     """Ids of senders and users, at most `SEEN`."""
-    return list(
-        connection.scalars(
-            text("""
-                SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
-                SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
-                LIMIT :limit
-            """),
-            {"limit": SEEN},
-        )
-    )
+    return list(connection.scalars(_SOME_SEEN, {"limit": SEEN}))

@@ -57,19 +57,20 @@ def listing(
     ).all()
 
 
+_TOTALS = text("""
+    SELECT kind,
+        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
+        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
+        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
+        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
+        extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
+    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
+""")
+
+
 def totals(connection: Connection) -> Sequence[Row[Any]]:
     """Rows by kind and state, with the age in seconds of the longest owed (maintenance)."""
-    return connection.execute(
-        text("""
-            SELECT kind,
-                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
-                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
-                count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
-                count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
-                extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
-            FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
-        """)
-    ).all()
+    return connection.execute(_TOTALS).all()
 
 
 def chat_of(connection: Connection, kind: str, key: str) -> str | None:
@@ -86,34 +87,43 @@ def chat_of(connection: Connection, kind: str, key: str) -> str | None:
     return None if found is None else str(found)
 
 
+_REPLAY = text("""
+    UPDATE jobs SET due_at = now(), dead_at = NULL, attempts = 0,
+        pending_since = CASE WHEN dead_at IS NULL THEN pending_since ELSE now() END
+    WHERE kind = :kind AND key = ANY(:keys) AND claimed IS NULL
+        AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
+    RETURNING key
+""")
+
+
 def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
     """Make this work of one tenant due at once with all its attempts; the keys of what was.
 
     What a worker is doing right now is left to it.
     """
-    rows = connection.execute(
-        text("""
-            UPDATE jobs SET due_at = now(), dead_at = NULL, attempts = 0,
-                pending_since = CASE WHEN dead_at IS NULL THEN pending_since ELSE now() END
-            WHERE kind = :kind AND key = ANY(:keys) AND claimed IS NULL
-                AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
-            RETURNING key
-        """),
-        {"kind": kind, "keys": list(keys)},
-    )
+    rows = connection.execute(_REPLAY, {"kind": kind, "keys": list(keys)})
     return [row[0] for row in rows]
+
+
+_RELEASE_ARRIVALS = text("""
+    UPDATE arrivals SET quarantined_at = NULL, error = NULL
+    WHERE message_id = ANY(:ids) AND quarantined_at IS NOT NULL RETURNING message_id, chat_id
+""")
 
 
 def release_arrivals(connection: Connection, message_ids: Sequence[int]) -> list[tuple[int, str]]:
     """Let arrivals out of quarantine: `(message, chat)` of those that were in it."""
-    rows = connection.execute(
-        text("""
-            UPDATE arrivals SET quarantined_at = NULL, error = NULL
-            WHERE message_id = ANY(:ids) AND quarantined_at IS NOT NULL RETURNING message_id, chat_id
-        """),
-        {"ids": list(message_ids)},
-    )
+    rows = connection.execute(_RELEASE_ARRIVALS, {"ids": list(message_ids)})
     return [(row[0], row[1]) for row in rows]
+
+
+_GIVE_UP = text("""
+    UPDATE jobs SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0,
+        token = nextval('job_token'),
+        last_error = left(concat_ws('; was: ', CAST(:reason AS text), last_error), 500)
+    WHERE kind = :kind AND key = ANY(:keys) AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
+    RETURNING key
+""")
 
 
 def give_up(connection: Connection, kind: str, keys: Sequence[str], reason: str) -> list[str]:
@@ -121,26 +131,17 @@ def give_up(connection: Connection, kind: str, keys: Sequence[str], reason: str)
 
     Results in flight are fenced off. A later change owes it again.
     """
-    rows = connection.execute(
-        text("""
-            UPDATE jobs SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0,
-                token = nextval('job_token'),
-                last_error = left(concat_ws('; was: ', CAST(:reason AS text), last_error), 500)
-            WHERE kind = :kind AND key = ANY(:keys) AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
-            RETURNING key
-        """),
-        {"kind": kind, "keys": list(keys), "reason": reason},
-    )
+    rows = connection.execute(_GIVE_UP, {"kind": kind, "keys": list(keys), "reason": reason})
     return [row[0] for row in rows]
+
+
+_FAIL_SESSIONS = text("""
+    UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
+    WHERE id IN (SELECT id FROM conversation_sessions
+        WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
+""")
 
 
 def fail_sessions(connection: Connection, session_ids: Sequence[int], reason: str) -> int:
     """Set closed sessions that wait for a summary to `failed`; how many. Those that have one keep it."""
-    return connection.execute(
-        text("""
-            UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
-            WHERE id IN (SELECT id FROM conversation_sessions
-                WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
-        """),
-        {"ids": list(session_ids), "reason": reason},
-    ).rowcount
+    return connection.execute(_FAIL_SESSIONS, {"ids": list(session_ids), "reason": reason}).rowcount

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, text
 
@@ -49,7 +50,6 @@ _RAISE = text(f"""
         dead_at = CASE WHEN jobs.kind = '{INGEST}' THEN jobs.dead_at END,
         trace_id = coalesce(excluded.trace_id, jobs.trace_id)
 """)
-
 
 AGAIN = _RAISE.text[_RAISE.text.index("ON CONFLICT") :]
 """What raising does with a row that is there, for statements that raise what they have just stored."""
@@ -147,16 +147,16 @@ def finish(
     return int(connection.execute(_FINISH, given).scalar_one())
 
 
+_KEEP = text("""
+    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
+        AND claimed IS NOT NULL
+    FOR NO KEY UPDATE
+""")
+
+
 def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
     """Lock a claimed row against whoever would claim it next; False: it is no longer ours."""
-    found = connection.execute(
-        text("""
-            SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
-                AND claimed IS NOT NULL
-            FOR NO KEY UPDATE
-        """),
-        {"tenant": tenant_id, "kind": kind, "key": key, "token": token},
-    )
+    found = connection.execute(_KEEP, {"tenant": tenant_id, "kind": kind, "key": key, "token": token})
     return found.one_or_none() is not None
 
 
@@ -178,6 +178,11 @@ _RETRY = text(f"""
 """)
 
 
+def _named(rows: Sequence[tuple[str, str, int]]) -> dict[str, list[Any]]:
+    tenants, keys, tokens = zip(*rows, strict=True) if rows else ((), (), ())
+    return {"tenants": list(tenants), "keys": list(keys), "tokens": list(tokens)}
+
+
 def release(
     connection: Connection,
     kind: str,
@@ -194,9 +199,7 @@ def release(
         _RETRY,
         {
             "kind": kind,
-            "tenants": [row[0] for row in rows],
-            "keys": [row[1] for row in rows],
-            "tokens": [row[2] for row in rows],
+            **_named(rows),
             "error": error,
             "delay": delay_seconds,
             "counts": counts,
@@ -206,36 +209,33 @@ def release(
     )
 
 
+_BURY = text("""
+    UPDATE jobs SET claimed = NULL, last_error = :error,
+        due_at = CASE WHEN wanted > claimed THEN now() END,
+        dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
+    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+""")
+
+
 def bury(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
     """Give up a claimed row, unless it is wanted anew meanwhile; False: it is no longer ours."""
     found = connection.execute(
-        text("""
-            UPDATE jobs SET claimed = NULL, last_error = :error,
-                due_at = CASE WHEN wanted > claimed THEN now() END,
-                dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
-            WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
-        """),
-        {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "error": error},
+        _BURY, {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "error": error}
     )
     return found.rowcount == 1
 
 
+_HELD = text("""
+    SELECT jobs.tenant_id, jobs.key
+    FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
+        AS mine (tenant_id, key, token) USING (tenant_id, key, token)
+    WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
+""")
+
+
 def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]) -> set[tuple[str, str]]:
     """Which of these rows `(tenant, key, token)` are still claimed under that token: `(tenant, key)`."""
-    found = connection.execute(
-        text("""
-            SELECT jobs.tenant_id, jobs.key
-            FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
-                AS mine (tenant_id, key, token) USING (tenant_id, key, token)
-            WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
-        """),
-        {
-            "kind": kind,
-            "tenants": [row[0] for row in rows],
-            "keys": [row[1] for row in rows],
-            "tokens": [row[2] for row in rows],
-        },
-    )
+    found = connection.execute(_HELD, {"kind": kind, **_named(rows)})
     return {(tenant, key) for tenant, key in found}
 
 
@@ -283,14 +283,14 @@ def _of_changed(tenant_id: str, keys: Iterable[str]) -> dict[str, object]:
     return {"tenant": tenant_id, "kinds": [str(kind) for kind in FENCED_BY_CHANGE], "keys": list(keys)}
 
 
+_STATE = text("""
+    SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
+""")
+
+
 def state(connection: Connection, tenant_id: str, kind: str, key: str) -> tuple[str, str | None]:
     """Whether work is `owed`, `dead` or neither (`none`), and why it failed last."""
-    row = connection.execute(
-        text("""
-            SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
-        """),
-        {"tenant": tenant_id, "kind": kind, "key": key},
-    ).one_or_none()
+    row = connection.execute(_STATE, {"tenant": tenant_id, "kind": kind, "key": key}).one_or_none()
     if row is None:
         return "none", None
     if row.dead_at is not None:

@@ -4,26 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from pipeline.store.scope import Scope
-from pipeline.store.sql import text
 
 KeywordSearch = Literal["exact", "bounded", "off"]
 
 # So many messages at most are scored for one query.
 CANDIDATES = 5000
 
+_LEXEMES = text("SELECT tsvector_to_array(to_tsvector(CAST(:language AS regconfig), :query))")
+
 
 def lexemes(connection: Connection, language: str, query: str) -> list[str]:
     """The query's words as the text search configuration stems them, without stop words."""
-    return list(
-        connection.scalar(
-            text("SELECT tsvector_to_array(to_tsvector(CAST(:language AS regconfig), :query))"),
-            {"language": language, "query": query},
-        )
-        or []
-    )
+    return list(connection.scalar(_LEXEMES, {"language": language, "query": query}) or [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +30,12 @@ class KeywordHits:
     # in how many messages each lexeme stands; estimated for those in more than `CANDIDATES`
     document_frequency: dict[str, int] = field(default_factory=dict)
     search: KeywordSearch = "off"
+
+
+_KEYWORDS = text("""
+    SELECT frequencies, scores, exact
+    FROM keyword_search(:chat, :key, :words, :messages, :mean_size, :most, :limit)
+""")
 
 
 def keywords(
@@ -61,10 +62,7 @@ def keywords(
     if not words:
         return KeywordHits()
     frequency, scores, exact = connection.execute(
-        text("""
-            SELECT frequencies, scores, exact
-            FROM keyword_search(:chat, :key, :words, :messages, :mean_size, :most, :limit)
-        """),
+        _KEYWORDS,
         {
             "chat": scope.chat_id,
             "key": scope.session_key,

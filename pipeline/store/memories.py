@@ -1,17 +1,17 @@
 """SQL of memories: write, find those that may matter, note that they were used."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, TextClause, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.store import jobs
 from pipeline.store.scope import Scope
-from pipeline.store.sql import text
-from pipeline.store.vectors import literal
+from pipeline.store.vectors import distance, in_space, literal
 from pipeline.store.visibility import Seen, Visible
 from schemas.kinds import EMBED
 from schemas.memories import Memory, MemoryFilter, MemoryIn
@@ -65,10 +65,42 @@ _IN_SCOPE = """
 """
 _VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
 
+_ANY_THERE = text("SELECT EXISTS (SELECT 1 FROM memories)")
+
 
 def any_there(connection: Connection) -> bool:
     """Whether the tenant has any memory."""
-    return bool(connection.scalar(text("SELECT EXISTS (SELECT 1 FROM memories)")))
+    return bool(connection.scalar(_ANY_THERE))
+
+
+_SHARE_OF_WORDS = """(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w
+    WHERE w = ANY(tsvector_to_array(m.tsv))) / greatest(cardinality(CAST(:words AS text[])), 1)"""
+
+
+@lru_cache(maxsize=16)
+def _relevant(space: EmbeddingSpace | None) -> TextClause:
+    cosine, join = "NULL::float8", ""
+    if space is not None:
+        cosine = f"1 - ({distance(space, 'v.embedding')})"
+        join = f"""LEFT JOIN memory_vectors v ON v.tenant_id = m.tenant_id AND v.memory_id = m.id
+            AND {in_space(space, "v.")}"""
+    return text(f"""
+        WITH alike AS (
+            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, {cosine} AS cosine,
+                coalesce({cosine}, {_SHARE_OF_WORDS}) AS similarity
+            FROM memories m {join}
+            WHERE {_IN_SCOPE} AND {_VISIBLE}
+        ), near AS (
+            SELECT id, cosine, similarity, row_number() OVER (
+                PARTITION BY scope, is_chunk ORDER BY similarity DESC, created_at DESC) AS place
+            FROM alike
+        )
+        SELECT m.id, m.scope, m.type, m.content, m.content_hash, m.importance, m.source, m.learned_in,
+            m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, near.cosine,
+            near.similarity
+        FROM near JOIN memories m USING (id) WHERE near.place <= :limit
+        ORDER BY near.similarity DESC, m.created_at DESC
+    """)
 
 
 def relevant(
@@ -89,45 +121,14 @@ def relevant(
     thick handbook leaves room for a fact. `similarity` is the `cosine`, or without vectors the share of the query's
     lexemes that the memory holds.
     """
-    cosine, similarity, join = (
-        "NULL::float8",
-        "(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w"
-        " WHERE w = ANY(tsvector_to_array(m.tsv)))"
-        " / greatest(cardinality(CAST(:words AS text[])), 1)",
-        "",
-    )
-    if space is not None and query is not None:
-        size = int(space.dimensions)
-        cosine = f"1 - (v.embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})))"
-        similarity = f"coalesce({cosine}, {similarity})"
-        join = f"""LEFT JOIN memory_vectors v ON v.tenant_id = m.tenant_id AND v.memory_id = m.id
-            AND v.space_id = {int(space.id or 0)}"""
-    rows = connection.execute(
-        text(f"""
-            WITH alike AS (
-                SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, {cosine} AS cosine,
-                    {similarity} AS similarity
-                FROM memories m {join}
-                WHERE {_IN_SCOPE} AND {_VISIBLE}
-            ), near AS (
-                SELECT id, cosine, similarity, row_number() OVER (
-                    PARTITION BY scope, is_chunk ORDER BY similarity DESC, created_at DESC) AS place
-                FROM alike
-            )
-            SELECT m.id, m.scope, m.type, m.content, m.content_hash, m.importance, m.source, m.learned_in,
-                m.document_id, m.chunk_index, m.created_at, m.last_accessed_at, near.cosine,
-                near.similarity
-            FROM near JOIN memories m USING (id) WHERE near.place <= :limit
-            ORDER BY near.similarity DESC, m.created_at DESC
-        """),
-        {
-            **_given(scope, seen, agent_id, min_importance),
-            "words": list(words),
-            "query": literal(query) if query is not None else None,
-            "limit": limit,
-        },
-    )
+    given = {**_given(scope, seen, agent_id, min_importance), "words": list(words), "limit": limit}
+    if query is not None:
+        given["query"] = literal(query)
+    rows = connection.execute(_relevant(None if query is None else space), given)
     return [row for row in rows if seen.visible.shows(row.learned_in)]
+
+
+_COUNT_HIDDEN = text(f"SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT {_VISIBLE}")
 
 
 def count_hidden(
@@ -136,7 +137,7 @@ def count_hidden(
     """How many memories are not shown for where they were learned, whatever is asked."""
     return int(
         connection.execute(
-            text(f"SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT {_VISIBLE}"),
+            _COUNT_HIDDEN,
             _given(scope, seen, agent_id, min_importance),
         ).scalar_one()
     )
@@ -155,23 +156,26 @@ def _given(scope: Scope, seen: Seen, agent_id: str | None, min_importance: float
     }
 
 
+_LISTING = text("""
+    SELECT id, scope, type, content, user_id, agent_id, session_id, learned_in, importance, access_count,
+        last_accessed_at, expires_at, source, document_id, chunk_index, metadata, created_at
+    FROM memories
+    WHERE (expires_at IS NULL OR expires_at > now())
+        AND (CAST(:scope AS text) IS NULL OR scope = :scope)
+        AND (CAST(:users AS text[]) IS NULL OR user_id = ANY(:users))
+        AND (CAST(:agent AS text) IS NULL OR agent_id = :agent)
+        AND (CAST(:chats AS text[]) IS NULL OR learned_in IS NULL OR learned_in = ANY(:chats))
+        AND (CAST(:after AS uuid) IS NULL OR id < :after)
+    ORDER BY id DESC LIMIT :limit
+""")
+
+
 def listing(
     connection: Connection, given: MemoryFilter, users: Sequence[str] | None, visible: Visible | None
 ) -> list[Memory]:
     """Live memories, the newest first; of these ids of a person, and visible in a place, where they are given."""
     rows = connection.execute(
-        text("""
-            SELECT id, scope, type, content, user_id, agent_id, session_id, learned_in, importance, access_count,
-                last_accessed_at, expires_at, source, document_id, chunk_index, metadata, created_at
-            FROM memories
-            WHERE (expires_at IS NULL OR expires_at > now())
-                AND (CAST(:scope AS text) IS NULL OR scope = :scope)
-                AND (CAST(:users AS text[]) IS NULL OR user_id = ANY(:users))
-                AND (CAST(:agent AS text) IS NULL OR agent_id = :agent)
-                AND (CAST(:chats AS text[]) IS NULL OR learned_in IS NULL OR learned_in = ANY(:chats))
-                AND (CAST(:after AS uuid) IS NULL OR id < :after)
-            ORDER BY id DESC LIMIT :limit
-        """),
+        _LISTING,
         {
             "scope": given.scope,
             "users": users if users is None else list(users),
@@ -185,9 +189,12 @@ def listing(
     return [memory for memory in found if visible is None or visible.shows(memory.learned_in)]
 
 
+_DELETE = text("DELETE FROM memories WHERE id = :id")
+
+
 def delete(connection: Connection, tenant_id: str, identity: UUID) -> bool:
     """Delete a memory with its vectors and its work; whether there was one."""
-    gone = connection.execute(text("DELETE FROM memories WHERE id = :id"), {"id": identity}).rowcount
+    gone = connection.execute(_DELETE, {"id": identity}).rowcount
     jobs.drop(connection, tenant_id, [EMBED], [f"memory:{identity}"])
     return bool(gone)
 
@@ -229,6 +236,10 @@ _UNITE = (
     f"DELETE FROM jobs WHERE kind = '{EMBED}' AND key = 'memory:' || :id",
 )
 
+_MOVE = text(
+    f"UPDATE memories m SET session_id = joined.survivor FROM {_JOINED} WHERE m.session_id = joined.loser"
+)
+
 
 def move(connection: Connection, into: Mapping[int, int]) -> None:
     """Move the memories of sessions `{loser: survivor}` to their survivors.
@@ -240,37 +251,33 @@ def move(connection: Connection, into: Mapping[int, int]) -> None:
     for duplicate in connection.execute(_DUPLICATES, given).all():
         for statement in _UNITE:
             connection.execute(text(statement), {"id": duplicate.id, "kept": duplicate.kept})
-    connection.execute(
-        text(
-            f"UPDATE memories m SET session_id = joined.survivor FROM {_JOINED} WHERE m.session_id = joined.loser"
-        ),
-        given,
-    )
+    connection.execute(_MOVE, given)
+
+
+_CHAT_OF_SESSION = text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'")
 
 
 def chat_of_session(connection: Connection, session_id: int) -> str | None:
     """The chat of a session, or None when there is no such session."""
-    found: str | None = connection.scalar(
-        text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'"),
-        {"id": session_id},
-    )
+    found: str | None = connection.scalar(_CHAT_OF_SESSION, {"id": session_id})
     return found
+
+
+_TOUCH = text("""
+    UPDATE memories SET access_count = access_count + 1, last_accessed_at = now()
+    WHERE id = ANY(CAST(:ids AS uuid[]))
+""")
 
 
 def touch(connection: Connection, ids: Sequence[str]) -> None:
     """Note that these memories were shown."""
-    connection.execute(
-        text("""
-            UPDATE memories SET access_count = access_count + 1, last_accessed_at = now()
-            WHERE id = ANY(CAST(:ids AS uuid[]))
-        """),
-        {"ids": list(ids)},
-    )
+    connection.execute(_TOUCH, {"ids": list(ids)})
+
+
+_CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
 
 
 def contents(connection: Connection, ids: Sequence[str]) -> list[tuple[UUID, str]]:
     """Return `(id, content)` of those of these memories that there are."""
-    rows = connection.execute(
-        text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))"), {"ids": list(ids)}
-    )
+    rows = connection.execute(_CONTENTS, {"ids": list(ids)})
     return [(row.id, row.content) for row in rows]

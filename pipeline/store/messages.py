@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, text
 
-from pipeline.store.sql import text
 from schemas.kinds import INGEST
 from schemas.sessions import Message, RepliedTo, Stamp
 
@@ -75,37 +74,40 @@ def arrivals(
     return found, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
 
 
+_ARRIVAL = text("""
+    SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
+        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
+        octet_length(m.content) > 0
+    FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+    WHERE a.message_id = :id AND a.quarantined_at IS NULL
+""")
+
+
 def arrival(connection: Connection, message_id: int) -> list[Arrival]:
     """This one message, if it waits for its place."""
-    rows = connection.execute(
-        text("""
-            SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
-                coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
-                octet_length(m.content) > 0
-            FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-            WHERE a.message_id = :id AND a.quarantined_at IS NULL
-        """),
-        {"id": message_id},
-    )
+    rows = connection.execute(_ARRIVAL, {"id": message_id})
     return [Arrival(*row) for row in rows]
+
+
+_FORGET_ARRIVALS = text("DELETE FROM arrivals WHERE message_id = ANY(:ids)")
 
 
 def forget_arrivals(connection: Connection, message_ids: Sequence[int]) -> None:
     """Delete exactly these arrivals: they are placed."""
-    connection.execute(text("DELETE FROM arrivals WHERE message_id = ANY(:ids)"), {"ids": list(message_ids)})
+    connection.execute(_FORGET_ARRIVALS, {"ids": list(message_ids)})
+
+
+_QUARANTINE = text("""
+    UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
+    WHERE chat_id = :chat AND message_id = :id
+""")
 
 
 def quarantine(
     connection: Connection, chat_id: str, message_id: int, error: str, trace_id: str | None
 ) -> None:
     """Let an arrival stand aside: nothing places it until it is released."""
-    connection.execute(
-        text("""
-            UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
-            WHERE chat_id = :chat AND message_id = :id
-        """),
-        {"chat": chat_id, "id": message_id, "error": error, "trace": trace_id},
-    )
+    connection.execute(_QUARANTINE, {"chat": chat_id, "id": message_id, "error": error, "trace": trace_id})
 
 
 _WAITING = text(f"""
@@ -127,21 +129,27 @@ def waiting(connection: Connection, tenant_id: str, limit: int) -> int:
     return int(connection.execute(_WAITING, {"tenant": tenant_id, "limit": limit}).scalar_one())
 
 
+_TIMES = text("""
+    SELECT sent_at, coalesce(nullif(sender_name, ''), sender_id), token_count
+    FROM messages m
+    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
+        AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+    ORDER BY sent_at
+""")
+
+
 def times(
     connection: Connection, chat_id: str, session_key: str, start: datetime, end: datetime
 ) -> list[tuple[datetime, str, int]]:
     """`(time, speaker, tokens)` of every placed message in a range, by time."""
-    rows = connection.execute(
-        text("""
-            SELECT sent_at, coalesce(nullif(sender_name, ''), sender_id), token_count
-            FROM messages m
-            WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
-                AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-            ORDER BY sent_at
-        """),
-        {"chat": chat_id, "key": session_key, "start": start, "end": end},
-    )
+    rows = connection.execute(_TIMES, {"chat": chat_id, "key": session_key, "start": start, "end": end})
     return [(at, speaker, tokens) for at, speaker, tokens in rows]
+
+
+_WITHIN = f"""SELECT {COLUMNS} FROM messages
+    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end"""
+_IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
+_BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
 
 
 def in_range(
@@ -156,27 +164,18 @@ def in_range(
 ) -> list[Message]:
     """A session's messages in order, at most `limit`; with `after`, those alone that stand behind it."""
     given = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
-    behind = ""
     if after is not None:
-        behind = f"AND ({ORDER}) > (:start, :position, :number, :id)"
         given |= dict(zip(("start", "position", "number", "id"), after, strict=True))
-    rows = connection.execute(
-        text(f"""
-            SELECT {COLUMNS} FROM messages
-            WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end {behind}
-            ORDER BY {ORDER} LIMIT :limit
-        """),
-        given,
-    )
+    rows = connection.execute(_IN_RANGE if after is None else _BEHIND, given)
     return [as_message(row) for row in rows]
+
+
+_BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
 
 
 def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
     """These messages, in no order; ids that are not there are left out."""
-    rows = connection.execute(
-        text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)"),
-        {"ids": list(ids)},
-    )
+    rows = connection.execute(_BY_ID, {"ids": list(ids)})
     return [as_message(row) for row in rows]
 
 
@@ -188,26 +187,29 @@ def answered(message: str) -> str:
             AND r.external_id = {message}.reply_to) END"""
 
 
+_SOME_EXTERNAL_IDS = text(
+    "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
+)
+
+
 def some_external_ids(connection: Connection, chat_id: str, limit: int) -> list[str]:
     """The platform's ids of the latest messages of a chat."""
-    return list(
-        connection.scalars(
-            text("SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"),
-            {"chat": chat_id, "limit": limit},
-        )
-    )
+    return list(connection.scalars(_SOME_EXTERNAL_IDS, {"chat": chat_id, "limit": limit}))
+
+
+# Two statements: each has an index that ends in the time.
+_OF_CHAT = f"SELECT {COLUMNS}, {answered('messages')} AS answered FROM messages WHERE chat_id = :chat"
+_RECENT = text(f"{_OF_CHAT} ORDER BY {NEWEST_FIRST} LIMIT :limit")
+_RECENT_OF_KEY = text(f"{_OF_CHAT} AND session_key = :key ORDER BY {NEWEST_FIRST} LIMIT :limit")
 
 
 def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
     """The chat's newest messages, newest first; of one session key when given."""
-    # said only where it is asked for: each has an index that ends in the time
-    of_key = "" if session_key is None else "AND session_key = :key"
-    rows = connection.execute(
-        text(f"""
-            SELECT {COLUMNS}, {answered("messages")} AS answered FROM messages WHERE chat_id = :chat {of_key}
-            ORDER BY {NEWEST_FIRST} LIMIT :limit
-        """),
-        {"chat": chat_id, "limit": limit, **({} if session_key is None else {"key": session_key})},
+    given = {"chat": chat_id, "limit": limit}
+    rows = (
+        connection.execute(_RECENT, given)
+        if session_key is None
+        else connection.execute(_RECENT_OF_KEY, given | {"key": session_key})
     )
     return [as_message(row) for row in rows]
 

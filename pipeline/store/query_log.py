@@ -6,11 +6,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
-
-from pipeline.store.sql import text
 
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
@@ -30,70 +28,75 @@ def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> No
     connection.execute(_INSERT, {**row, "tenant": tenant_id})
 
 
+_GET = text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id")
+_GET_LOCKED = text(f"{_GET.text} FOR UPDATE")
+
+
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
     """A row by its context's id."""
-    return connection.execute(
-        text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id {'FOR UPDATE' if locked else ''}"),
-        {"id": context_id},
-    ).one_or_none()
+    return connection.execute(_GET_LOCKED if locked else _GET, {"id": context_id}).one_or_none()
+
+
+_LISTING = text(f"""
+    SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+        AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
+            SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
+    ORDER BY asked_at DESC, context_id DESC LIMIT :limit
+""")
 
 
 def listing(
     connection: Connection, chat_id: str | None, limit: int, after: str | None = None
 ) -> Sequence[Row[Any]]:
     """The newest rows, of one chat or of all; those that come after one in that order."""
-    return connection.execute(
-        text(f"""
-            SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-                AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
-                    SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
-            ORDER BY asked_at DESC, context_id DESC LIMIT :limit
-        """),
-        {"chat": chat_id, "limit": limit, "after": after},
-    ).all()
+    return connection.execute(_LISTING, {"chat": chat_id, "limit": limit, "after": after}).all()
+
+
+_LATELY = text("""
+    SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
+        SELECT query, asked_at FROM query_log WHERE chat_id = :chat
+        ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
+""")
 
 
 def lately(connection: Connection, chat_id: str, limit: int) -> tuple[datetime, list[tuple[str, datetime]]]:
     """The database's time, and what was asked last in a chat, with when: by the index `query_log_chat`, in one trip."""
-    rows = connection.execute(
-        text("""
-            SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
-                SELECT query, asked_at FROM query_log WHERE chat_id = :chat
-                ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
-        """),
-        {"chat": chat_id, "limit": limit},
-    ).all()
+    rows = connection.execute(_LATELY, {"chat": chat_id, "limit": limit}).all()
     return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
+
+
+_SET_ANSWER = text("""
+    UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
+""").bindparams(bindparam("used", type_=JSONB(none_as_null=True)))
 
 
 def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
     """Keep what was answered."""
     connection.execute(
-        text("""
-            UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
-        """).bindparams(bindparam("used", type_=JSONB(none_as_null=True))),
-        {"id": context_id, "answer": answer, "used": list(used) if used is not None else None},
+        _SET_ANSWER, {"id": context_id, "answer": answer, "used": list(used) if used is not None else None}
     )
+
+
+_SET_MEMORY = text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id")
 
 
 def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None:
     """Note which memory question and answer were kept as."""
-    connection.execute(
-        text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id"),
-        {"id": context_id, "memory": memory_id},
-    )
+    connection.execute(_SET_MEMORY, {"id": context_id, "memory": memory_id})
+
+
+_HOLD_MESSAGES = text(
+    "SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"
+)
+_HOLD_MEMORIES = text(
+    "SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR NO KEY UPDATE"
+)
 
 
 def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[str]) -> int:
     """Keep these messages and memories from being deleted until the transaction ends; how many there are."""
-    held = connection.execute(
-        text("SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"),
-        {"ids": list(messages)},
-    ).all()
-    remembered = connection.execute(
-        text("SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR NO KEY UPDATE"),
-        {"ids": list(memory_ids)},
-    ).all()
+    held = connection.execute(_HOLD_MESSAGES, {"ids": list(messages)}).all()
+    remembered = connection.execute(_HOLD_MEMORIES, {"ids": list(memory_ids)}).all()
     return len(held) + len(remembered)
 
 
@@ -114,6 +117,34 @@ class Redacted:
     memories: frozenset[UUID]
 
 
+_REDACT_ITEMS = text(f"""
+    WITH given AS MATERIALIZED (
+        SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
+    ), wanted AS MATERIALIZED (
+        SELECT DISTINCT item FROM unnest(CAST(:items AS text[])) AS item
+    ), locked AS MATERIALIZED (
+        SELECT context_id, redacted_at IS NULL AS fresh, memory_id, hit.items, hit.quoted
+        FROM query_log l CROSS JOIN LATERAL (SELECT quotable(query) AS asked OFFSET 0) AS question
+        CROSS JOIN LATERAL (SELECT
+            -- `shown ?| items` would try each of thousands of items; this hashes them once
+            ARRAY(SELECT item FROM jsonb_object_keys(shown) AS item
+                WHERE item IN (SELECT item FROM wanted)) AS items,
+            l.chat_id = :chat AND EXISTS (SELECT 1 FROM given WHERE quotes(asked, said)) AS quoted
+            OFFSET 0) AS hit
+        WHERE context_id = ANY(ARRAY(
+                SELECT contexts_with(:chat, CAST(:items AS text[]), CAST(:texts AS text[]))))
+            AND (hit.items <> '{{}}' OR hit.quoted)
+        ORDER BY context_id LIMIT :limit FOR UPDATE OF l
+    ), redacted AS (
+        UPDATE query_log l SET shown = shown - items,
+            query = CASE WHEN quoted THEN NULL ELSE query END,
+            user_id = CASE WHEN quoted THEN NULL ELSE user_id END, {_REDACT}
+        FROM locked WHERE l.context_id = locked.context_id
+    )
+    SELECT fresh, memory_id FROM locked
+""")
+
+
 def redact(
     connection: Connection,
     items: Sequence[str],
@@ -127,33 +158,7 @@ def redact(
     a part of it, and need not say who wrote it.
     """
     rows = connection.execute(
-        text(f"""
-            WITH given AS MATERIALIZED (
-                SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
-            ), wanted AS MATERIALIZED (
-                SELECT DISTINCT item FROM unnest(CAST(:items AS text[])) AS item
-            ), locked AS MATERIALIZED (
-                SELECT context_id, redacted_at IS NULL AS fresh, memory_id, hit.items, hit.quoted
-                FROM query_log l CROSS JOIN LATERAL (SELECT quotable(query) AS asked OFFSET 0) AS question
-                CROSS JOIN LATERAL (SELECT
-                    -- `shown ?| items` would try each of thousands of items; this hashes them once
-                    ARRAY(SELECT item FROM jsonb_object_keys(shown) AS item
-                        WHERE item IN (SELECT item FROM wanted)) AS items,
-                    l.chat_id = :chat AND EXISTS (SELECT 1 FROM given WHERE quotes(asked, said)) AS quoted
-                    OFFSET 0) AS hit
-                WHERE context_id = ANY(ARRAY(
-                        SELECT contexts_with(:chat, CAST(:items AS text[]), CAST(:texts AS text[]))))
-                    AND (hit.items <> '{{}}' OR hit.quoted)
-                ORDER BY context_id LIMIT :limit FOR UPDATE OF l
-            ), redacted AS (
-                UPDATE query_log l SET shown = shown - items,
-                    query = CASE WHEN quoted THEN NULL ELSE query END,
-                    user_id = CASE WHEN quoted THEN NULL ELSE user_id END, {_REDACT}
-                FROM locked WHERE l.context_id = locked.context_id
-            )
-            SELECT fresh, memory_id FROM locked
-        """),
-        {"items": list(items), "chat": chat_id, "texts": list(texts), "limit": limit},
+        _REDACT_ITEMS, {"items": list(items), "chat": chat_id, "texts": list(texts), "limit": limit}
     ).all()
     return Redacted(
         rows=len(rows),
@@ -162,22 +167,22 @@ def redact(
     )
 
 
+_REDACT_ASKERS = text(f"""
+    UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}
+    WHERE user_id = ANY(:users) AND asked_at <= :until
+""")
+
+
 def redact_askers(connection: Connection, user_ids: Sequence[str], until: datetime) -> int:
     """Take out what these users asked until then, what they were shown and answered; the figures stay. How many."""
-    return connection.execute(
-        text(f"""
-            UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}
-            WHERE user_id = ANY(:users) AND asked_at <= :until
-        """),
-        {"users": list(user_ids), "until": until},
-    ).rowcount
+    return connection.execute(_REDACT_ASKERS, {"users": list(user_ids), "until": until}).rowcount
+
+
+_DELETE = text("""
+    DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+""")
 
 
 def delete(connection: Connection, until: datetime, chat_id: str | None = None) -> int:
     """Delete a chat's rows, or all, that were asked until then; how many."""
-    return connection.execute(
-        text("""
-            DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-        """),
-        {"until": until, "chat": chat_id},
-    ).rowcount
+    return connection.execute(_DELETE, {"until": until, "chat": chat_id}).rowcount

@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.store.sessions import COLUMNS, as_session
-from pipeline.store.sql import text
 from schemas.sessions import Session
 
 
@@ -61,27 +60,27 @@ def near(connection: Connection, windows: Sequence[Window]) -> list[Session]:
     return sorted((as_session(row) for row in rows), key=lambda s: s.started_at)
 
 
+_OF_IDS = text(
+    f"SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
+)
+
+
 def of_ids(connection: Connection, ids: Sequence[int]) -> list[Session]:
     """These sessions, locked."""
-    rows = connection.execute(
-        text(
-            f"SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
-        ),
-        {"ids": list(ids)},
-    )
+    rows = connection.execute(_OF_IDS, {"ids": list(ids)})
     return [as_session(row) for row in rows]
+
+
+_OF_KEY = text(f"""
+    SELECT {COLUMNS} FROM conversation_sessions
+    WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
+    ORDER BY id FOR NO KEY UPDATE
+""")
 
 
 def of_key(connection: Connection, chat_id: str, session_key: str) -> list[Session]:
     """All sessions of a chat and key, locked, earliest first."""
-    rows = connection.execute(
-        text(f"""
-            SELECT {COLUMNS} FROM conversation_sessions
-            WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
-            ORDER BY id FOR NO KEY UPDATE
-        """),
-        {"chat": chat_id, "key": session_key},
-    )
+    rows = connection.execute(_OF_KEY, {"chat": chat_id, "key": session_key})
     return sorted((as_session(row) for row in rows), key=lambda s: s.started_at)
 
 

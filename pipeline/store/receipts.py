@@ -12,6 +12,11 @@ from schemas.forgetting import Receipt
 
 _RECEIPT = "id, kind, encode(subject_hash, 'hex') AS subject_hash, until, counts, created_at, finished_at"
 
+_INSERT = text("""
+    INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
+    VALUES (:tenant, :kind, :subject, :hash, :until) RETURNING id
+""").bindparams(bindparam("subject", type_=JSONB))
+
 
 def insert(
     connection: Connection,
@@ -24,10 +29,7 @@ def insert(
     """Begin a receipt; its id."""
     return int(
         connection.execute(
-            text("""
-                INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
-                VALUES (:tenant, :kind, :subject, :hash, :until) RETURNING id
-            """).bindparams(bindparam("subject", type_=JSONB)),
+            _INSERT,
             {
                 "tenant": tenant_id,
                 "kind": kind,
@@ -47,15 +49,15 @@ def get(connection: Connection, receipt_id: int) -> Receipt | None:
     return Receipt(**row._mapping) if row else None
 
 
+_LATEST = text(f"""
+    SELECT {_RECEIPT} FROM forget_receipts WHERE kind = :kind AND subject_hash = :hash
+    ORDER BY id DESC LIMIT 1
+""")
+
+
 def latest(connection: Connection, kind: str, subject_hash: bytes) -> Receipt | None:
     """The newest receipt of a kind for a subject."""
-    row = connection.execute(
-        text(f"""
-            SELECT {_RECEIPT} FROM forget_receipts WHERE kind = :kind AND subject_hash = :hash
-            ORDER BY id DESC LIMIT 1
-        """),
-        {"kind": kind, "hash": subject_hash},
-    ).one_or_none()
+    row = connection.execute(_LATEST, {"kind": kind, "hash": subject_hash}).one_or_none()
     return Receipt(**row._mapping) if row else None
 
 
@@ -75,32 +77,32 @@ def subject(connection: Connection, receipt_id: int) -> dict[str, Any] | None:
     return found
 
 
+_ADD = text("""
+    UPDATE forget_receipts SET
+        counts = (SELECT coalesce(jsonb_object_agg(name, total), '{}') FROM (
+            SELECT key AS name, sum(value::bigint) AS total FROM (
+                SELECT * FROM jsonb_each_text(forget_receipts.counts)
+                UNION ALL SELECT * FROM jsonb_each_text(:counts)) both_counts GROUP BY key) summed),
+        subject = CASE WHEN :done THEN NULL ELSE subject END,
+        finished_at = CASE WHEN :done THEN clock_timestamp() END
+    WHERE id = :id
+""").bindparams(bindparam("counts", type_=JSONB))
+
+
 def add(connection: Connection, receipt_id: int, counts: Mapping[str, int], *, done: bool = False) -> None:
     """Add to a receipt's counts; with `done` it forgets whom it was about."""
-    connection.execute(
-        text("""
-            UPDATE forget_receipts SET
-                counts = (SELECT coalesce(jsonb_object_agg(name, total), '{}') FROM (
-                    SELECT key AS name, sum(value::bigint) AS total FROM (
-                        SELECT * FROM jsonb_each_text(forget_receipts.counts)
-                        UNION ALL SELECT * FROM jsonb_each_text(:counts)) both_counts GROUP BY key) summed),
-                subject = CASE WHEN :done THEN NULL ELSE subject END,
-                finished_at = CASE WHEN :done THEN clock_timestamp() END
-            WHERE id = :id
-        """).bindparams(bindparam("counts", type_=JSONB)),
-        {"id": receipt_id, "counts": dict(counts), "done": done},
-    )
+    connection.execute(_ADD, {"id": receipt_id, "counts": dict(counts), "done": done})
+
+
+_NAME = text("""
+    UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
+    WHERE id = :id AND subject IS NOT NULL
+""")
 
 
 def name(connection: Connection, receipt_id: int, names: Sequence[str]) -> None:
     """Keep with what a receipt is about the names that a person went by, as long as it is not forgotten."""
-    connection.execute(
-        text("""
-            UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
-            WHERE id = :id AND subject IS NOT NULL
-        """),
-        {"id": receipt_id, "names": list(names)},
-    )
+    connection.execute(_NAME, {"id": receipt_id, "names": list(names)})
 
 
 def drop(connection: Connection, receipt_id: int) -> None:

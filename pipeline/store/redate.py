@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.store import vectors
 from pipeline.store.jobs import LATER
 from pipeline.store.messages import Arrival
-from pipeline.store.sql import text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +35,15 @@ class Held:
     placed: bool
 
 
+_KNOWN = text("""
+    SELECT id, external_id, sent_at, metadata ->> 'original_sent_at' AS told FROM messages
+    WHERE chat_id = :chat AND external_id = ANY(:externals)
+""")
+
+
 def known(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> dict[str, Known]:
     """Those of these ids that messages of a chat have, as they are now."""
-    rows = connection.execute(
-        text("""
-            SELECT id, external_id, sent_at, metadata ->> 'original_sent_at' AS told FROM messages
-            WHERE chat_id = :chat AND external_id = ANY(:externals)
-        """),
-        {"chat": chat_id, "externals": list(external_ids)},
-    )
+    rows = connection.execute(_KNOWN, {"chat": chat_id, "externals": list(external_ids)})
     return {
         row.external_id: Known(id=row.id, external_id=row.external_id, sent_at=_time(row.told) or row.sent_at)
         for row in rows
@@ -60,16 +59,16 @@ def _time(told: str | None) -> datetime | None:
     return at if at.tzinfo else None
 
 
+_HOLD = text("""
+    SELECT id, session_key, sent_at, length(tsv) AS lexemes, NOT EXISTS (
+        SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
+    FROM messages m WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY external_id FOR UPDATE
+""")
+
+
 def hold(connection: Connection, chat_id: str, ids: Sequence[int]) -> list[Held]:
     """These messages of a chat, locked."""
-    rows = connection.execute(
-        text("""
-            SELECT id, session_key, sent_at, length(tsv) AS lexemes, NOT EXISTS (
-                SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
-            FROM messages m WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY external_id FOR UPDATE
-        """),
-        {"chat": chat_id, "ids": list(ids)},
-    )
+    rows = connection.execute(_HOLD, {"chat": chat_id, "ids": list(ids)})
     return [Held(**row._mapping) for row in rows]
 
 
@@ -85,6 +84,11 @@ _MOVE = text("""
         SELECT 1 FROM messages o WHERE o.chat_id = :chat AND o.external_id = moved.external_id AND o.id <> moved.id)
 """).bindparams(bindparam("moved", type_=JSONB))
 
+_DATE_VECTORS = text("""
+    UPDATE message_vectors v SET sent_at = m.sent_at FROM messages m
+    WHERE m.id = ANY(:ids) AND m.chat_id = :chat AND v.tenant_id = m.tenant_id AND v.message_id = m.id
+""")
+
 
 def move(connection: Connection, chat_id: str, moved: Sequence[tuple[int, str, int, datetime]]) -> None:
     """Give messages of a chat `(id, external id, position, time)`, unless another has that external id by now."""
@@ -94,32 +98,24 @@ def move(connection: Connection, chat_id: str, moved: Sequence[tuple[int, str, i
     ]
     connection.execute(_MOVE, {"chat": chat_id, "moved": rows})
     if vectors.exist(connection):
-        connection.execute(
-            text("""
-                UPDATE message_vectors v SET sent_at = m.sent_at FROM messages m
-                WHERE m.id = ANY(:ids) AND m.chat_id = :chat AND v.tenant_id = m.tenant_id AND v.message_id = m.id
-            """),
-            {"chat": chat_id, "ids": [each for each, *_ in moved]},
-        )
+        connection.execute(_DATE_VECTORS, {"chat": chat_id, "ids": [each for each, *_ in moved]})
+
+
+_ARRIVE = text("""
+    INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
+    SELECT :tenant, :chat, id, :priority FROM unnest(CAST(:ids AS bigint[])) AS id
+""")
+_ARRIVED = text("""
+    SELECT id, chat_id, CAST(:priority AS smallint), session_key, sent_at,
+        coalesce(nullif(sender_name, ''), sender_id), token_count, length(tsv), octet_length(content) > 0
+    FROM messages WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY sent_at
+""")
 
 
 def arrive_anew(connection: Connection, tenant_id: str, chat_id: str, ids: Sequence[int]) -> list[Arrival]:
     """Let placed messages wait for their place again, by their times."""
-    connection.execute(
-        text("""
-            INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
-            SELECT :tenant, :chat, id, :priority FROM unnest(CAST(:ids AS bigint[])) AS id
-        """),
-        {"tenant": tenant_id, "chat": chat_id, "priority": LATER, "ids": list(ids)},
-    )
-    rows = connection.execute(
-        text("""
-            SELECT id, chat_id, CAST(:priority AS smallint), session_key, sent_at,
-                coalesce(nullif(sender_name, ''), sender_id), token_count, length(tsv), octet_length(content) > 0
-            FROM messages WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY sent_at
-        """),
-        {"chat": chat_id, "priority": LATER, "ids": list(ids)},
-    )
+    connection.execute(_ARRIVE, {"tenant": tenant_id, "chat": chat_id, "priority": LATER, "ids": list(ids)})
+    rows = connection.execute(_ARRIVED, {"chat": chat_id, "priority": LATER, "ids": list(ids)})
     return [Arrival(*row) for row in rows]
 
 
@@ -131,13 +127,15 @@ def set_aside(connection: Connection, session_ids: Sequence[int]) -> None:
     )
 
 
+_DROP_CLOSES = text("""
+    DELETE FROM session_closes c USING unnest(CAST(:keys AS text[]), CAST(:times AS timestamptz[]))
+        AS gone (key, at)
+    WHERE c.chat_id = :chat AND c.session_key = gone.key AND c.closed_at = gone.at
+""")
+
+
 def drop_closes(connection: Connection, chat_id: str, closes: Sequence[tuple[str, datetime]]) -> None:
     """Take back the markers `(session key, time)` that messages had set where they stood."""
     connection.execute(
-        text("""
-            DELETE FROM session_closes c USING unnest(CAST(:keys AS text[]), CAST(:times AS timestamptz[]))
-                AS gone (key, at)
-            WHERE c.chat_id = :chat AND c.session_key = gone.key AND c.closed_at = gone.at
-        """),
-        {"chat": chat_id, "keys": [key for key, _ in closes], "times": [at for _, at in closes]},
+        _DROP_CLOSES, {"chat": chat_id, "keys": [key for key, _ in closes], "times": [at for _, at in closes]}
     )

@@ -119,6 +119,24 @@ def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
     )
 
 
+_DELETE_MESSAGES = text(f"""
+    WITH gone AS (
+        DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
+            WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
+        RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
+    ), unowed AS (
+        DELETE FROM jobs w USING gone
+        WHERE w.tenant_id = gone.tenant_id AND w.kind = '{EMBED}' AND w.key = 'message:' || gone.id
+    ), counted AS (
+        UPDATE chats c SET message_count = message_count - g.messages,
+            lexeme_count = lexeme_count - g.lexemes
+        FROM (SELECT chat_id, count(*) AS messages, sum(lexemes) AS lexemes FROM gone GROUP BY chat_id) g
+        WHERE c.chat_id = g.chat_id
+    )
+    SELECT count(*) FROM gone
+""")
+
+
 def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
     """Delete raw messages, and take them out of their chats' counters.
 
@@ -131,25 +149,4 @@ def delete_messages(connection: Connection, doomed: str, **given: object) -> int
         text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE"),
         {"chats": sorted({row.chat_id for row in found})},
     )
-    return int(
-        connection.scalar(
-            text(f"""
-                WITH gone AS (
-                    DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
-                        WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
-                    RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
-                ), unowed AS (
-                    DELETE FROM jobs w USING gone
-                    WHERE w.tenant_id = gone.tenant_id AND w.kind = '{EMBED}' AND w.key = 'message:' || gone.id
-                ), counted AS (
-                    UPDATE chats c SET message_count = message_count - g.messages,
-                        lexeme_count = lexeme_count - g.lexemes
-                    FROM (SELECT chat_id, count(*) AS messages, sum(lexemes) AS lexemes FROM gone GROUP BY chat_id) g
-                    WHERE c.chat_id = g.chat_id
-                )
-                SELECT count(*) FROM gone
-            """),
-            {"ids": [row.id for row in found]},
-        )
-        or 0
-    )
+    return int(connection.scalar(_DELETE_MESSAGES, {"ids": [row.id for row in found]}) or 0)

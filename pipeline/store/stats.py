@@ -9,92 +9,101 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store import vectors
 from schemas.kinds import EMBED, INGEST, SUMMARIZE
 
+_SERVER = text("""
+    SELECT now(), current_setting('server_version'),
+        (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
+        pg_database_size(current_database())
+""")
+
 
 def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
     """`(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
-    row = connection.execute(
-        text("""
-            SELECT now(), current_setting('server_version'),
-                (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
-                pg_database_size(current_database())
-        """)
-    ).one()
+    row = connection.execute(_SERVER).one()
     return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
+
+
+_COUNTS = text("""
+    SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
+        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
+        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NOT NULL) AS quarantined,
+        (SELECT count(*) FROM memories) AS memories
+    FROM chats WHERE moved_to IS NULL
+""")
 
 
 def counts(connection: Connection) -> Row[Any]:
     """One tenant's `chats`, `placed`, `waiting` and `quarantined` messages, and `memories`."""
-    return connection.execute(
-        text("""
-            SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
-                (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
-                (SELECT count(*) FROM arrivals WHERE quarantined_at IS NOT NULL) AS quarantined,
-                (SELECT count(*) FROM memories) AS memories
-            FROM chats WHERE moved_to IS NULL
-        """)
-    ).one()
+    return connection.execute(_COUNTS).one()
+
+
+_SESSIONS_BY_STATUS = text("""
+    SELECT status, count(*) FROM conversation_sessions
+    WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+    GROUP BY status ORDER BY status
+""")
 
 
 def sessions_by_status(connection: Connection, chat_id: str | None = None) -> dict[str, int]:
     """How many sessions of a chat, or of all, are in each status; without merged ones."""
-    rows = connection.execute(
-        text("""
-            SELECT status, count(*) FROM conversation_sessions
-            WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-            GROUP BY status ORDER BY status
-        """),
-        {"chat": chat_id},
-    )
+    rows = connection.execute(_SESSIONS_BY_STATUS, {"chat": chat_id})
     return {str(status): int(count) for status, count in rows}
+
+
+_VECTORS_BY_SPACE = text("""
+    SELECT e.name AS space, e.status,
+        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
+        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
+        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
+    FROM embedding_spaces e ORDER BY e.id
+""")
 
 
 def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
     """`(space, status, messages, sessions, memories)`: one tenant's vectors; nothing without pgvector."""
     if not vectors.exist(connection):
         return []
-    return connection.execute(
-        text("""
-            SELECT e.name AS space, e.status,
-                (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
-                (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
-                (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
-            FROM embedding_spaces e ORDER BY e.id
-        """)
-    ).all()
+    return connection.execute(_VECTORS_BY_SPACE).all()
+
+
+_OLDEST_UNPLACED_SECONDS = text("""
+    SELECT extract(epoch FROM now() - min(m.received_at))
+    FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+    WHERE a.quarantined_at IS NULL
+""")
 
 
 def oldest_unplaced_seconds(connection: Connection) -> float | None:
     """How long the tenant's longest waiting message has been accepted without a place; None: none waits."""
-    seconds = connection.scalar(
-        text("""
-            SELECT extract(epoch FROM now() - min(m.received_at))
-            FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-            WHERE a.quarantined_at IS NULL
-        """)
-    )
+    seconds = connection.scalar(_OLDEST_UNPLACED_SECONDS)
     return None if seconds is None else float(seconds)
+
+
+_DEAD_LETTERS = text("""
+    SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM jobs
+    WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
+""")
 
 
 def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
     """The work that was given up last, over what the role may see."""
-    return connection.execute(
-        text("""
-            SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM jobs
-            WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
-        """),
-        {"limit": limit},
-    ).all()
+    return connection.execute(_DEAD_LETTERS, {"limit": limit}).all()
+
+
+_SPEAKERS = text("""
+    SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
+    FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
+""")
 
 
 def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:
     """`(speaker, sender_id, messages)` of those who said most in a chat."""
-    return connection.execute(
-        text("""
-            SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
-            FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
-        """),
-        {"chat": chat_id, "limit": limit},
-    ).all()
+    return connection.execute(_SPEAKERS, {"chat": chat_id, "limit": limit}).all()
+
+
+_TIMES_OF_OTHERS = text("""
+    SELECT min(sent_at), max(sent_at) FROM messages
+    WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
+""")
 
 
 def times_of_others(
@@ -102,29 +111,25 @@ def times_of_others(
 ) -> tuple[datetime, datetime] | None:
     """`(first, last)` time of the chat's messages whose id has this prefix, or has it not; None: there are none."""
     row = connection.execute(
-        text("""
-            SELECT min(sent_at), max(sent_at) FROM messages
-            WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
-        """),
-        {"chat": chat_id, "prefix": prefix, "with_prefix": with_prefix},
+        _TIMES_OF_OTHERS, {"chat": chat_id, "prefix": prefix, "with_prefix": with_prefix}
     ).one()
     return None if row[0] is None else (row[0], row[1])
 
 
+_TIMES = text("""
+    SELECT named.chat_id, c.time_zone, c.language,
+        (SELECT min(sent_at) FROM messages m
+            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
+        (SELECT max(sent_at) FROM messages m
+            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS last_at
+    FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
+    WHERE named.chat_id = ANY(:chats)
+""")
+
+
 def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
     """`(chat_id, time_zone, language, first_at, last_at)` of these chats and all their messages, where they are now."""
-    return connection.execute(
-        text("""
-            SELECT named.chat_id, c.time_zone, c.language,
-                (SELECT min(sent_at) FROM messages m
-                    WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
-                (SELECT max(sent_at) FROM messages m
-                    WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS last_at
-            FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
-            WHERE named.chat_id = ANY(:chats)
-        """),
-        {"chats": list(chat_ids)},
-    ).all()
+    return connection.execute(_TIMES, {"chats": list(chat_ids)}).all()
 
 
 # One statement, so that work which moves from one kind to the next meanwhile is seen exactly once. From the work

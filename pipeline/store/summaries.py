@@ -3,12 +3,18 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
-from pipeline.store.sql import text
 from schemas.summaries import Summary
+
+_WANTING_ROLLUP = text("""
+    SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
+        AND (message_count - coalesce(summary_message_count, 0) >= :messages
+            OR token_count - coalesce(summary_token_count, 0) >= :tokens)
+    ORDER BY id
+""")
 
 
 def wanting_rollup(
@@ -16,13 +22,7 @@ def wanting_rollup(
 ) -> dict[int, str]:
     """The chat of each open session that has grown by so many messages or tokens since it was last summarized."""
     rows = connection.execute(
-        text("""
-            SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
-                AND (message_count - coalesce(summary_message_count, 0) >= :messages
-                    OR token_count - coalesce(summary_token_count, 0) >= :tokens)
-            ORDER BY id
-        """),
-        {"chats": list(chat_ids), "messages": messages, "tokens": tokens},
+        _WANTING_ROLLUP, {"chats": list(chat_ids), "messages": messages, "tokens": tokens}
     )
     return {row.id: row.chat_id for row in rows}
 
@@ -64,36 +64,38 @@ def save(connection: Connection, read: Row[Any], summary: Summary, *, model: str
     return connection.execute(_SAVE, given).rowcount == 1
 
 
+_MARK = text("""
+    UPDATE conversation_sessions SET status = :status, failure_reason = :reason
+    WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
+""")
+
+
 def mark(
     connection: Connection, session_id: int, revision: int, status: str, reason: str | None = None
 ) -> bool:
     """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
     return (
         connection.execute(
-            text("""
-                UPDATE conversation_sessions SET status = :status, failure_reason = :reason
-                WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
-            """),
-            {"id": session_id, "revision": revision, "status": status, "reason": reason},
+            _MARK, {"id": session_id, "revision": revision, "status": status, "reason": reason}
         ).rowcount
         == 1
     )
 
 
+_CARDS = text("""
+    SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
+    FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+""")
+
+
 def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
     """What is known of these sessions, for a context."""
-    return connection.execute(
-        text("""
-            SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
-            FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
-        """),
-        {"ids": list(session_ids)},
-    ).all()
+    return connection.execute(_CARDS, {"ids": list(session_ids)}).all()
+
+
+_OUTDATE = text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)")
 
 
 def outdate(connection: Connection, session_ids: Sequence[int]) -> None:
     """Let the summaries of these sessions be made anew, though nothing has changed."""
-    connection.execute(
-        text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)"),
-        {"ids": list(session_ids)},
-    )
+    connection.execute(_OUTDATE, {"ids": list(session_ids)})

@@ -10,7 +10,7 @@ from pipeline.ranking.bm25 import K1, B
 from pipeline.store.filters import Filter
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
-from pipeline.store.vectors import literal
+from pipeline.store.vectors import distance, in_space, literal
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -73,12 +73,11 @@ def nearest(
     limit: int,
 ) -> list[tuple[int, float]]:
     """`(message, cosine)` of the `limit` nearest that a filter lets through, compared exactly, nearest first."""
-    size = int(space.dimensions)
     rows = connection.execute(
         text(f"""
             WITH scope AS MATERIALIZED (
-                SELECT message_id, 1 - (embedding::halfvec({size}) <=> CAST(:query AS halfvec({size}))) AS cosine
-                FROM message_vectors WHERE space_id = {int(space.id or 0)} AND chat_id = :chat
+                SELECT message_id, 1 - ({distance(space)}) AS cosine
+                FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat
                     AND message_id IN (SELECT id FROM messages WHERE {which.conditions()}))
             SELECT message_id, cosine FROM scope ORDER BY cosine DESC, message_id DESC LIMIT :limit
         """).bindparams(*which.parameters()),
@@ -87,24 +86,24 @@ def nearest(
     return [(row[0], float(row[1])) for row in rows]
 
 
+_SCAN_FROM = text("""
+    WITH running AS (
+        SELECT started_at, sum(message_count) OVER (ORDER BY ended_at DESC, id DESC) AS held,
+            row_number() OVER (ORDER BY ended_at DESC, id DESC) AS place
+        FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
+            AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+    )
+    SELECT min(started_at) FILTER (WHERE held <= :messages OR place = 1),
+        bool_and(held <= :messages OR place = 1) FROM running
+""")
+
+
 def scan_from(connection: Connection, chat_id: str, messages: int, until: datetime | None) -> datetime | None:
     """From when on a chat's sessions hold at most so many messages, until a moment; None: that is all of them.
 
     The newest session counts whatever its size.
     """
-    row = connection.execute(
-        text("""
-            WITH running AS (
-                SELECT started_at, sum(message_count) OVER (ORDER BY ended_at DESC, id DESC) AS held,
-                    row_number() OVER (ORDER BY ended_at DESC, id DESC) AS place
-                FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
-                    AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
-            )
-            SELECT min(started_at) FILTER (WHERE held <= :messages OR place = 1),
-                bool_and(held <= :messages OR place = 1) FROM running
-        """),
-        {"chat": chat_id, "messages": messages, "until": until},
-    ).one()
+    row = connection.execute(_SCAN_FROM, {"chat": chat_id, "messages": messages, "until": until}).one()
     found: datetime | None = row[0]
     return None if row[1] is None or row[1] else found
 
@@ -168,6 +167,19 @@ def pattern(piece: str) -> str:
     return f"%{piece}%"
 
 
+_SESSIONS_ABOUT = text("""
+    SELECT id, session_key, started_at, ended_at, message_count,
+        CASE WHEN tsv @@ CAST(:any AS tsquery) THEN
+            (SELECT array_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:lexemes)) END AS words
+    FROM conversation_sessions
+    WHERE chat_id = :chat AND status <> 'merged'
+        AND (CAST(:key AS text) IS NULL OR session_key = :key)
+        AND (CAST(:session AS bigint) IS NULL OR id = :session)
+        AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+""")
+
+
 def sessions_about(
     connection: Connection,
     chat_id: str,
@@ -180,17 +192,7 @@ def sessions_about(
 ) -> Sequence[Row[Any]]:
     """All sessions of a scope, with those of the lexemes that their summaries hold."""
     return connection.execute(
-        text("""
-            SELECT id, session_key, started_at, ended_at, message_count,
-                CASE WHEN tsv @@ CAST(:any AS tsquery) THEN
-                    (SELECT array_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:lexemes)) END AS words
-            FROM conversation_sessions
-            WHERE chat_id = :chat AND status <> 'merged'
-                AND (CAST(:key AS text) IS NULL OR session_key = :key)
-                AND (CAST(:session AS bigint) IS NULL OR id = :session)
-                AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
-                AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
-        """),
+        _SESSIONS_ABOUT,
         {
             "chat": chat_id,
             "any": any_of(words),
@@ -201,6 +203,25 @@ def sessions_about(
             "until": until,
         },
     ).all()
+
+
+_NOT_SHOWN = text(f"""
+    WITH placed AS (
+        SELECT id, id = ANY(:shown) AS known, row_number() OVER (ORDER BY {ORDER}) AS place
+        FROM messages
+        WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end AND content <> ''
+    ), around AS (
+        SELECT id, known, place,
+            place - max(place) FILTER (WHERE known) OVER (ORDER BY place) AS after,
+            min(place) FILTER (WHERE known) OVER (ORDER BY place DESC) - place AS before
+        FROM placed
+    ), near AS (
+        SELECT id, count(*) OVER () AS there, place,
+            row_number() OVER (ORDER BY coalesce(least(after, before), place), place) AS turn
+        FROM around WHERE NOT known
+    )
+    SELECT array_agg(id) FILTER (WHERE turn <= :limit), coalesce(max(there), 0) FROM near
+""")
 
 
 def not_shown(
@@ -218,23 +239,7 @@ def not_shown(
     are left out.
     """
     row = connection.execute(
-        text(f"""
-            WITH placed AS (
-                SELECT id, id = ANY(:shown) AS known, row_number() OVER (ORDER BY {ORDER}) AS place
-                FROM messages
-                WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end AND content <> ''
-            ), around AS (
-                SELECT id, known, place,
-                    place - max(place) FILTER (WHERE known) OVER (ORDER BY place) AS after,
-                    min(place) FILTER (WHERE known) OVER (ORDER BY place DESC) - place AS before
-                FROM placed
-            ), near AS (
-                SELECT id, count(*) OVER () AS there, place,
-                    row_number() OVER (ORDER BY coalesce(least(after, before), place), place) AS turn
-                FROM around WHERE NOT known
-            )
-            SELECT array_agg(id) FILTER (WHERE turn <= :limit), coalesce(max(there), 0) FROM near
-        """),
+        _NOT_SHOWN,
         {
             "chat": chat_id,
             "key": session_key,

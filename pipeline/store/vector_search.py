@@ -6,14 +6,14 @@ whoever's it is. So there is none until `backscroll doctor` has found a chat tha
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection, Row, TextClause, text
 
 from pipeline.store import spaces
 from pipeline.store.scope import Scope
-from pipeline.store.sql import text
-from pipeline.store.vectors import literal
+from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
 # Above so many vectors in scope, and only if they are more than a tenth of all in the space, HNSW is faster.
@@ -37,6 +37,37 @@ class VectorHits:
     search: VectorSearch = "off"
 
 
+@lru_cache(maxsize=16)
+def _by_index(space: EmbeddingSpace) -> TextClause:
+    away, inside = distance(space), f"{in_space(space)} AND chat_id = :chat"
+    return text(f"""
+        WITH near AS MATERIALIZED (
+            SELECT message_id, {away} AS distance FROM message_vectors WHERE {inside}
+            ORDER BY {away} LIMIT :limit
+        ), times AS MATERIALIZED (
+            SELECT min(sent_at) AS began, max(sent_at) AS ended FROM message_vectors WHERE {inside}
+        ), sample AS MATERIALIZED (
+            SELECT drawn.distance FROM times CROSS JOIN generate_series(0, 19) AS step
+            CROSS JOIN LATERAL (SELECT {away} AS distance FROM message_vectors
+                WHERE {inside} AND sent_at >= began + step * (ended - began) / 20
+                ORDER BY sent_at LIMIT 10) AS drawn)
+        SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM sample), (SELECT count(*) FROM near)
+        FROM near ORDER BY distance, message_id DESC
+    """)
+
+
+@lru_cache(maxsize=16)
+def _exact(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
+    keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
+    return text(f"""
+        WITH scope AS MATERIALIZED (
+            SELECT message_id, {distance(space)} AS distance FROM message_vectors
+            WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
+        SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM scope), (SELECT count(*) FROM scope)
+        FROM scope ORDER BY distance, message_id DESC LIMIT :limit
+    """)
+
+
 def nearest(
     connection: Connection,
     scope: Scope,
@@ -46,51 +77,22 @@ def nearest(
     messages: int,
     limit: int,
 ) -> VectorHits:
-    """The `limit` messages of a scope whose vectors are nearest to the query's; `messages`: how many the chat has.
-
-    The space and its dimensions are written into the statement: as parameters they would lose the index.
-    """
-    space_id, size = int(space.id or 0), int(space.dimensions)
+    """The `limit` messages of a scope whose vectors are nearest to the query's; `messages`: how many the chat has."""
     given = {
         **scope.given(),
         "query": literal(query),
         "limit": limit,
         "effort": str(max(EFFORT * limit, LEAST_EFFORT)),
     }
-    distance = f"embedding::halfvec({size}) <=> CAST(:query AS halfvec({size}))"
-    inside = f"space_id = {space_id} AND chat_id = :chat"
-    if scope.session_key is not None:
-        inside += " AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
-    elif is_worth_an_index(messages, everywhere(connection)) and spaces.is_indexed(connection, space):
+    of_key = scope.session_key is not None
+    if (
+        not of_key
+        and is_worth_an_index(messages, everywhere(connection))
+        and spaces.is_indexed(connection, space)
+    ):
         connection.execute(_SEARCH_ON, given)
-        rows = connection.execute(
-            text(f"""
-                WITH near AS MATERIALIZED (
-                    SELECT message_id, {distance} AS distance FROM message_vectors WHERE {inside}
-                    ORDER BY {distance} LIMIT :limit
-                ), times AS MATERIALIZED (
-                    SELECT min(sent_at) AS began, max(sent_at) AS ended FROM message_vectors WHERE {inside}
-                ), sample AS MATERIALIZED (
-                    SELECT drawn.distance FROM times CROSS JOIN generate_series(0, 19) AS step
-                    CROSS JOIN LATERAL (SELECT {distance} AS distance FROM message_vectors
-                        WHERE {inside} AND sent_at >= began + step * (ended - began) / 20
-                        ORDER BY sent_at LIMIT 10) AS drawn)
-                SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM sample), (SELECT count(*) FROM near)
-                FROM near ORDER BY distance, message_id DESC
-            """),
-            given,
-        ).all()
-        return _hits(rows, "hnsw")
-    rows = connection.execute(
-        text(f"""
-            WITH scope AS MATERIALIZED (
-                SELECT message_id, {distance} AS distance FROM message_vectors WHERE {inside})
-            SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM scope), (SELECT count(*) FROM scope)
-            FROM scope ORDER BY distance, message_id DESC LIMIT :limit
-        """),
-        given,
-    ).all()
-    return _hits(rows, "exact")
+        return _hits(connection.execute(_by_index(space), given).all(), "hnsw")
+    return _hits(connection.execute(_exact(space, of_key=of_key), given).all(), "exact")
 
 
 # Vectors of other chats and tenants are passed over, and the search goes on until it has enough of this one.
@@ -117,12 +119,25 @@ def is_worth_an_index(messages: float, everywhere: float) -> bool:
     return messages > EXACT_UP_TO and messages * TIMES_AS_MANY > everywhere
 
 
+_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
+
+
 def everywhere(connection: Connection) -> float:
     """About how many vectors of messages there are, of all tenants and spaces."""
-    counted = connection.scalar(
-        text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
-    )
+    counted = connection.scalar(_EVERYWHERE)
     return max(float(counted or 0), 0.0)
+
+
+@lru_cache(maxsize=16)
+def _of_sessions(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
+    keyed = "AND session_id IN (SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key)"
+    # materialized, so that each is compared once
+    return text(f"""
+        WITH near AS MATERIALIZED (
+            SELECT session_id, {distance(space)} AS distance
+            FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
+        SELECT session_id, 1 - distance FROM near ORDER BY distance, session_id LIMIT :limit
+    """)
 
 
 def session_cosines(
@@ -134,19 +149,6 @@ def session_cosines(
     limit: int | None = None,
 ) -> dict[int, float]:
     """The cosine of every summarized session of the scope to the query, nearest first; of the `limit` nearest."""
-    size = int(space.dimensions)
-    inside = f"space_id = {int(space.id or 0)} AND chat_id = :chat"
-    if scope.session_key is not None:
-        inside += """ AND session_id IN (
-            SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key)"""
-    rows = connection.execute(
-        # materialized, so that each is compared once
-        text(f"""
-            WITH near AS MATERIALIZED (
-                SELECT session_id, embedding::halfvec({size}) <=> CAST(:query AS halfvec({size})) AS distance
-                FROM session_vectors WHERE {inside})
-            SELECT session_id, 1 - distance FROM near ORDER BY distance, session_id LIMIT :limit
-        """),
-        {**scope.given(), "query": literal(query), "limit": limit},
-    ).all()
+    statement = _of_sessions(space, of_key=scope.session_key is not None)
+    rows = connection.execute(statement, {**scope.given(), "query": literal(query), "limit": limit}).all()
     return {row[0]: float(row[1]) for row in rows}

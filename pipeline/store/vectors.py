@@ -14,10 +14,12 @@ from sqlalchemy import Connection, TextClause, text
 
 from schemas.vectors import EmbeddingSpace, Vector
 
+_EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
+
 
 def exist(connection: Connection) -> bool:
     """Whether the vector tables are there (they need pgvector)."""
-    return connection.scalar(text("SELECT to_regclass('message_vectors')")) is not None
+    return bool(connection.scalar(_EXIST))
 
 
 def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
@@ -40,6 +42,20 @@ def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int
         {"s": space.id, "ids": list(ids)},
     )
     return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
+
+
+def distance(space: EmbeddingSpace, embedding: str = "embedding", given: str = ":query") -> str:
+    """Return SQL of the cosine distance of a column to a parameter; 1 minus it is the cosine.
+
+    The number of dimensions is part of the statement: as a parameter it would lose the index.
+    """
+    size = int(space.dimensions)
+    return f"{embedding}::halfvec({size}) <=> CAST({given} AS halfvec({size}))"
+
+
+def in_space(space: EmbeddingSpace, row: str = "") -> str:
+    """Return the SQL condition that a row of a vector table is of this space."""
+    return f"{row}space_id = {int(space.id or 0)}"
 
 
 def literal(vector: Vector) -> str:
