@@ -16,18 +16,24 @@ TABLES = {
         title text NOT NULL DEFAULT '',
         time_zone text NOT NULL DEFAULT 'UTC',
         {LANGUAGE},
+        -- how many messages are placed, and their distinct lexemes added up: BM25's N and average length
         message_count bigint NOT NULL DEFAULT 0,
         lexeme_count bigint NOT NULL DEFAULT 0,
+        -- until then a history is being imported: summaries wait
         settling_until timestamptz,
+        -- off: messages are kept, and nothing is made of them
         memory boolean NOT NULL DEFAULT true,
         created_at timestamptz NOT NULL DEFAULT now(),
+        -- the chat that has its messages now, and is meant where this one is named
         moved_to text,
         PRIMARY KEY (tenant_id, chat_id),
         FOREIGN KEY (tenant_id, moved_to) REFERENCES chats ON DELETE CASCADE
     )""",
+    # who is in a chat: a trigger on `messages` notes whoever speaks there, the bots themselves aside
     "chat_members": f"""(
         tenant_id text NOT NULL,
         chat_id text NOT NULL,
+        -- empty: somebody whose name is not kept
         sender_id text NOT NULL,
         PRIMARY KEY (tenant_id, chat_id, sender_id),
         {CHAT}
@@ -52,7 +58,9 @@ TABLES = {
         {LANGUAGE},
         metadata jsonb NOT NULL DEFAULT '{{}}',
         {tsv("content")},
+        -- the external id of the message of this chat that this one answers, which need not be there
         reply_to text COLLATE "C",
+        -- a conversation of its own within the chat, such as a forum's topic
         thread text COLLATE "C",
         PRIMARY KEY (tenant_id, id),
         UNIQUE (tenant_id, chat_id, external_id),
@@ -63,13 +71,16 @@ TABLES = {
         tenant_id text NOT NULL,
         chat_id text NOT NULL,
         message_id bigint NOT NULL,
+        -- placing fails because of it: it stands aside until an operator releases it, with the reason and the request
         quarantined_at timestamptz,
         error text,
         trace_id text,
+        -- 0: live, 1: of an import; the lower one is placed and embedded first
         priority smallint NOT NULL DEFAULT 0,
         PRIMARY KEY (tenant_id, message_id),
         FOREIGN KEY (tenant_id, message_id) REFERENCES messages ON DELETE CASCADE
     ) WITH ({QUEUE})""",
+    # edits that came before their message
     "pending_changes": f"""(
         tenant_id text NOT NULL,
         chat_id text NOT NULL,
@@ -81,11 +92,13 @@ TABLES = {
         PRIMARY KEY (tenant_id, chat_id, external_id),
         {CHAT}
     )""",
+    # where an agent closed a session that it had named, in sender time
     "session_closes": f"""(
         tenant_id text NOT NULL,
         chat_id text NOT NULL,
         session_key text NOT NULL CHECK (session_key <> ''),
         closed_at timestamptz NOT NULL,
+        -- whether placing has looked if a session must be cut there
         seen boolean NOT NULL DEFAULT false,
         PRIMARY KEY (tenant_id, chat_id, session_key, closed_at),
         {CHAT}
@@ -99,13 +112,17 @@ TABLES = {
         ended_at timestamptz NOT NULL,
         message_count integer NOT NULL,
         token_count bigint NOT NULL,
+        -- the names of who spoke, sorted, so that they do not depend on the order of arrival
         participants text[] NOT NULL DEFAULT '{{}}',
         status text NOT NULL DEFAULT 'open'
             CHECK (status IN ('open', 'closed', 'summarized', 'skipped', 'failed', 'merged')),
         merged_into bigint,
+        -- since when it is a pointer to another; none: from before that was noted
         merged_at timestamptz,
         failure_reason text,
+        -- raised by every change of its messages
         revision bigint NOT NULL DEFAULT 1,
+        -- raised when sessions are joined or cut, or a text is edited: a summary of what was read before is not saved
         inner_revision bigint NOT NULL DEFAULT 0,
         summary_text text,
         topic_tags jsonb NOT NULL DEFAULT '[]',
@@ -115,6 +132,7 @@ TABLES = {
         entities jsonb NOT NULL DEFAULT '[]',
         summary_model text,
         summary_version integer,
+        -- what the session was when the stored summary was made
         summary_revision bigint,
         summary_message_count integer,
         summary_token_count bigint,
@@ -130,12 +148,14 @@ TABLES = {
         {CHAT},
         FOREIGN KEY (tenant_id, merged_into) REFERENCES conversation_sessions ON DELETE CASCADE
     )""",
+    # people; a sender that is linked to nobody is a user of its own, by its own id
     "users": f"""(
         {TENANT},
         user_id text NOT NULL CHECK (user_id <> ''),
         created_at timestamptz NOT NULL DEFAULT now(),
         PRIMARY KEY (tenant_id, user_id)
     )""",
+    # senders, and users that were merged into others; a `user_id` is never linked itself
     "user_senders": """(
         tenant_id text NOT NULL,
         sender_id text NOT NULL CHECK (sender_id <> ''),
@@ -155,6 +175,7 @@ TABLES = {
         agent_id text,
         content text NOT NULL CHECK (content <> '' AND octet_length(content) <= 65536),
         content_hash bytea NOT NULL,
+        -- 0 to 10
         importance real NOT NULL DEFAULT 1.0 CHECK (importance BETWEEN 0 AND 10),
         access_count integer NOT NULL DEFAULT 0,
         last_accessed_at timestamptz,
@@ -162,6 +183,7 @@ TABLES = {
         source text NOT NULL DEFAULT '',
         source_session_id bigint,
         source_message_ids bigint[] NOT NULL DEFAULT '{{}}',
+        -- the chat it was learned in: it is shown only to those who were there
         learned_in text,
         document_id text,
         chunk_index integer,
