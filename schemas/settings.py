@@ -1,6 +1,7 @@
 """What can be configured: `BACKSCROLL_…` in the environment, in `.env`, or in the file of `BACKSCROLL_CONFIG`.
 
-Built only at the edges (command line, workers, door) and passed in.
+Loaded only at the edges (command line, workers, HTTP API) and passed in. The docstrings are what
+`ops/guide/configuration.md` says: `backscroll dev docs` writes it.
 """
 
 import os
@@ -44,108 +45,139 @@ class Settings(BaseSettings):
         extra="ignore",
         frozen=True,
         populate_by_name=True,
+        use_attribute_docstrings=True,
     )
 
-    # Postgres as the role that sees one tenant at a time; none: the embedded one
     database_url: SecretStr | None = None
-    # Postgres as the role that claims work over all tenants
+    """Postgres, as the role that sees one tenant at a time. Unset: the embedded Postgres."""
     maintenance_database_url: SecretStr | None = None
-    # Postgres as the role that owns the tables: migrations and index builds alone
+    """The same Postgres, as the role that claims jobs over all tenants. Unset: the embedded Postgres."""
     owner_database_url: SecretStr | None = None
-    # Postgres as the role that reads all tenants, past row-level security: `backscroll backup` alone
+    """The same Postgres, as the owner of the tables: for migrations and index builds only."""
     backup_database_url: SecretStr | None = None
-    # the broker; none: the embedded one
+    """The same Postgres, as the role that reads all tenants: for `backscroll backup` only."""
     redis_url: SecretStr | None = None
-    # where the embedded Postgres and Redis, logs and the generated API key lie
+    """Redis, which Celery uses as its broker. Unset: the embedded Redis."""
     data_dir: Path = Field(default_factory=_default_data_dir)
-
-    # the HTTP API of a running Backscroll, which answers the questions of the command line; none: the embedded one's
+    """Folder of the embedded Postgres and Redis, logs, passwords and the generated API key. Default:
+    `/var/lib/backscroll` as root, else `~/.local/share/backscroll`."""
     url: Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")] | None = None
+    """HTTP API that `context`, `search` and `documents add` on the command line ask, with `BACKSCROLL_API_KEY`.
+    Unset: that of the running `backscroll up`."""
 
-    # whose data this is when nothing else says so
     tenant: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:-]+$")] = "default"
-    # what a caller of the door must send as `Authorization: Bearer …`
+    """Tenant that the HTTP API serves, and that commands use without `--tenant`."""
     api_key: SecretStr | None = None
+    """API key that callers send as `Authorization: Bearer …`. `backscroll up` generates one."""
     host: str = "127.0.0.1"
+    """Address that the HTTP API listens on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
-    # processes of the door, each with a model of its own; none: two, where there are as many cores
-    web_processes: Annotated[int, Field(ge=1, le=16)] | None = None
+    """Port of the HTTP API; 0 picks a free one."""
+    api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
+    """Processes of the HTTP API, each with an embedding model of its own (some 500 MB) and up to 25 connections to
+    Postgres. Unset: 2, on one core 1."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
+    """Port of the Flower that `backscroll up` starts; 0 picks a free one."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Log level of workers and the HTTP API."""
 
     session_memory_enabled: bool = Field(
         True, validation_alias=_named("SESSION_MEMORY_ENABLED", "CONTEXT_SESSION_MEMORY_ENABLED")
     )
+    """Whether anything is made of messages. Off: they are only stored, and contexts show recent messages only."""
     session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = Field(
         30, validation_alias=_named("SESSION_GAP_MINUTES", "CONTEXT_SESSION_GAP_MINUTES")
     )
+    """Longest pause within a session; a longer one starts the next session."""
     session_min_messages: Annotated[int, Field(ge=1, le=1000)] = Field(
         4, validation_alias=_named("SESSION_MIN_MESSAGES", "CONTEXT_SESSION_MIN_MESSAGES")
     )
+    """Fewest messages that a session must have to be summarized."""
     session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = Field(
         3, validation_alias=_named("SESSION_MAX_RETRIEVED", "CONTEXT_SESSION_MAX_RETRIEVED")
     )
+    """`sessions` of the profile `balanced`: how many earlier sessions a context shows."""
     session_summarization_enabled: bool = Field(
         True,
         validation_alias=_named("SESSION_SUMMARIZATION_ENABLED", "CONTEXT_SESSION_SUMMARIZATION_ENABLED"),
     )
+    """Whether sessions are summarized. Off: they are cut and searched only."""
     session_summary_model: str = Field(
         "extractive-v1",
         validation_alias=_named("SESSION_SUMMARY_MODEL", "CONTEXT_SESSION_SUMMARY_MODEL"),
     )
+    """Summarizer; the extractive one is the only one so far."""
     session_summary_version: Annotated[int, Field(ge=1)] = Field(
         1, validation_alias=_named("SESSION_SUMMARY_VERSION", "CONTEXT_SESSION_SUMMARY_VERSION")
     )
+    """Version of the summaries. Raise it to have a backfill summarize sessions again."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
+    """An open session is summarized after this many new messages …"""
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
+    """… or after this many new tokens, whichever comes first."""
 
-    # none: the local model when it is installed, else `deterministic`
     embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = Field(
         None, validation_alias=_named("EMBEDDING_PROVIDER", "VECTOR_EMBEDDING_PROVIDER")
     )
-    # none: the provider's own default, all-MiniLM-L6-v2 or deterministic-hash-v1
+    """`sentence-transformers` or `deterministic`; the others are not built yet and are refused. Unset: the local
+    model if it is installed, else `deterministic`."""
     embedding_model: str | None = Field(
         None, validation_alias=_named("EMBEDDING_MODEL", "VECTOR_EMBEDDING_MODEL")
     )
+    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, or
+    `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000
+    """Characters of a text that are embedded; the rest of a longer text is not."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
-    # a cross-encoder that reads the best candidates once more; none: off
+    """Texts that the model embeds at once."""
     reranker_model: str | None = None
+    """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
+    again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
 
-    # a named session without messages for so long is closed
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
+    """A session with a `session_key` is closed after this long without messages."""
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """Memories kept of one session; more are pruned."""
     memory_user_max: Annotated[int, Field(ge=1, le=100_000)] = 200
+    """Memories kept of one user; more are pruned."""
     memory_min_importance: Annotated[float, Field(ge=0, le=10)] = 0.5
+    """`min_importance` of the profile `balanced`: less important user memories are left out."""
 
     context_budget_tokens: Annotated[int, Field(ge=50, le=1_000_000)] = 2000
+    """Tokens of a context whose request has no `budget_tokens`."""
     context_history_tokens: Annotated[int, Field(ge=0, le=100_000)] = 800
-
-    # off: what was asked, shown and answered is not recorded
+    """`history_tokens` of the profile `balanced`: tokens of recent messages."""
     query_log_enabled: bool = True
-    # whether a reported answer becomes, with its question, a memory of whoever asked
+    """Whether questions, what was shown for them and their answers are recorded."""
     remember_answers: bool = False
+    """Whether a reported answer and its question become a memory of the user who asked."""
 
-    # raw messages older than so many days are pruned; none: they are kept
     retention_days: Annotated[int, Field(ge=1)] | None = None
-    # messages beyond so many in one chat are pruned, the oldest first; none: they are kept
+    """Messages older than this are pruned. Unset: all are kept."""
     retention_messages_per_chat: Annotated[int, Field(ge=1)] | None = None
-    # rows of the query log, with the answers in them, older than so many days are pruned
+    """Messages kept of one chat; the oldest beyond it are pruned. Unset: all are kept."""
     query_log_days: Annotated[int, Field(ge=1)] = 90
-    # edits whose message has not come for so many days are pruned
+    """Days after which recorded questions and answers are pruned."""
     pending_edit_days: Annotated[int, Field(ge=1)] = 30
+    """Days that an edit waits for a message that has not come yet, and that a payload which could not be accepted is
+    kept. Deletions wait for ever."""
 
     sweep_seconds: Annotated[float, Field(ge=0.2, le=3600)] = 5
+    """How often idle sessions are closed and lost wake-ups are sent again (`up --demo` without this setting: every
+    second)."""
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 120
+    """How long a worker may take for a claimed job before another worker may claim it."""
     job_max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
-    # how long after its last change a closed session is summarized
+    """Attempts after which a failing job becomes a dead letter."""
     summarize_debounce_seconds: Annotated[float, Field(ge=0, le=86_400)] = 5
-    # how long after the last imported message a chat's sessions are summarized
+    """How long a closed session waits for late messages before it is summarized."""
     settle_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
-    # what a worker's main process touches every two seconds, for health checks; none: nothing
+    """How long a chat's sessions wait after its last imported message before they are summarized."""
     worker_heartbeat_file: Path | None = None
-    # above so many messages that wait for their place the door answers 503
+    """File that a worker's main process touches every two seconds, for health checks. Unset: none."""
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
+    """Accepted messages that may wait to be placed (those of given-up chats aside); above this the HTTP API answers
+    503."""
 
 
 def load_settings(**overrides: Any) -> Settings:

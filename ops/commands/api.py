@@ -30,7 +30,7 @@ def api(
         typer.Option(
             min=1,
             max=16,
-            help="Processes (default: BACKSCROLL_WEB_PROCESSES, else two if there are as many cores).",
+            help="Processes (default: BACKSCROLL_API_PROCESSES, else two if there are as many cores).",
             show_default=False,
         ),
     ] = None,
@@ -50,7 +50,7 @@ def api(
         update={
             "host": host or settings.host,
             "port": port or settings.port,
-            "web_processes": processes or settings.web_processes,
+            "api_processes": processes or settings.api_processes,
         }
     )
     run_instead(chosen, api_command(chosen))

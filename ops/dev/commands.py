@@ -172,3 +172,12 @@ def two_hosts(
         plays = apart.measure(messages, cut, lease, status.update)
     violations = [f"{play.name}: {violation}" for play in plays for violation in play.violations]
     tell(apart.as_dict(plays), [apart.as_table(plays)], violations, as_json=as_json)
+
+
+@app.command(epilog="**Example:** backscroll dev docs")
+def docs() -> None:
+    """Write the guide's configuration page from the settings and their docstrings."""
+    from ops.dev import docs as pages
+
+    pages.PAGE.write_text(pages.configuration(), encoding="utf-8")
+    rendering.out().print(f"Wrote {pages.PAGE}", highlight=False, soft_wrap=True)

@@ -78,7 +78,7 @@ def beat_command(directory: Path) -> list[str]:
 
 def api_command(settings: Settings) -> list[str]:
     """Make the command of the HTTP API, with host, port and processes of the settings."""
-    processes = settings.web_processes or min(API_PROCESSES, cores())
+    processes = settings.api_processes or min(API_PROCESSES, cores())
     where = ("--host", settings.host, "--port", str(settings.port))
     return [*PYTHON, "workers.api", *where, "--processes", str(processes)]
 

@@ -5,7 +5,7 @@
 `build_context` is what a bot puts before its model when it must answer. `search` (`pipeline.retrieval.search`) finds
 messages or sessions in one of five modes. `more` (`pipeline.retrieval.paging`) fetches what was said around what an
 earlier
-answer showed. All three take the process's own `Database`, `Embedder` and `Settings`; see the README.
+answer showed. All three take the process's own `Database`, `Embedder` and `Settings`; see `ops/guide/bots.md`.
 """
 
 from time import monotonic

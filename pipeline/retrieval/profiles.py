@@ -193,7 +193,7 @@ PURPOSES: dict[str, str] = {
         "memories."
     ),
 }
-"""Whom each profile is for and what it shows, in a sentence: for help, descriptions and the README."""
+"""Whom each profile is for and what it shows, in a sentence: for help, descriptions and the guide."""
 WEIGHTS = {field.name for field in fields(Weights)}
 # What a weight may be, from … to; those that only add up may take away as well.
 _WEIGHT_LIMITS = {

@@ -18,7 +18,7 @@ from tests.ops.running import COMMAND, clean_environment, until
     [
         (["worker", "ingest", "accept"], "ingest@"),
         (["worker", "summarize", "--concurrency", "2"], "summarize@"),
-        (["beat"], "beat: Starting"),
+        (["beat"], "Sending due task sweep"),
         (["api"], "Application startup complete"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -35,7 +35,8 @@ def test_one_process_runs_until_term(
     }
     environment = clean_environment(
         **{name: secret.get_secret_value() for name, secret in told.items() if secret},
-        BACKSCROLL_DATA_DIR=str(tmp_path),
+        # not made yet: `backscroll up` never ran here
+        BACKSCROLL_DATA_DIR=str(tmp_path / "data"),
         BACKSCROLL_PORT=str(port),
         BACKSCROLL_EMBEDDING_PROVIDER="deterministic",
     )

@@ -1,0 +1,79 @@
+"""Write the guide's configuration page from the settings and their docstrings."""
+
+from pathlib import Path
+from typing import Any
+
+from schemas.settings import PREFIX, Settings
+
+PAGE = Path(__file__).parents[1] / "guide" / "configuration.md"
+
+SECTIONS = {
+    "database_url": "Servers and data",
+    "tenant": "HTTP API, Flower and logs",
+    "session_memory_enabled": "Sessions and summaries",
+    "embedding_provider": "Models",
+    "memory_session_ttl_minutes": "Memories",
+    "context_budget_tokens": "Contexts and the query log",
+    "retention_days": "Retention",
+    "sweep_seconds": "Jobs",
+}
+"""Heading above the setting of this name, and above those that follow it."""
+
+INTRODUCTION = f"""\
+<!-- Written by `backscroll dev docs` from schemas/settings.py: change it there. -->
+
+# Configuration
+
+A setting is a variable `{PREFIX}…` in the environment, in `.env` in the working directory, or in the file that
+`{PREFIX}CONFIG` names. The environment wins. Backscroll refuses to start with a wrong value, and says which values are
+allowed; it also refuses a `{PREFIX}…` that is no setting, and names the nearest one.
+
+`{PREFIX}VENV` and `PYTHON` tell `./ops/run` and `./ops/test` where to make the environment, and with which Python.
+What `compose.yaml` wants besides, such as passwords, is in `.env.example`.
+"""
+
+
+def configuration() -> str:
+    """Return the page as Markdown."""
+    lines = [INTRODUCTION]
+    properties = Settings.model_json_schema(by_alias=False)["properties"]
+    for name, schema in properties.items():
+        if name in SECTIONS:
+            lines += [
+                f"\n## {SECTIONS[name]}\n",
+                "| setting | default | allowed | meaning |",
+                "|---|---|---|---|",
+            ]
+        cells = (f"`{PREFIX}{name.upper()}`", _default(schema), _allowed(schema), _meaning(name))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
+
+
+def _default(schema: dict[str, Any]) -> str:
+    if "default" not in schema:
+        return "–"
+    value = schema["default"]
+    return "unset" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _allowed(schema: dict[str, Any]) -> str:
+    """Return a setting's bounds or values, or its type where it has neither."""
+    (kind,) = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]
+    if "enum" in kind:
+        return ", ".join(f"`{value}`" for value in kind["enum"])
+    signs = {"exclusiveMinimum": "> ", "minimum": "≥ ", "maximum": "≤ "}
+    bounds = [f"{sign}{kind[name]}" for name, sign in signs.items() if name in kind]
+    plain = {"boolean": "`true`, `false`", "password": "secret"}
+    kind_of = kind.get("format", "text") if kind["type"] == "string" else kind["type"]
+    return ", ".join(bounds) or plain.get(kind_of, kind_of)
+
+
+def _meaning(name: str) -> str:
+    field = Settings.model_fields[name]
+    others = [
+        f"`{choice}`"
+        for choice in getattr(field.validation_alias, "choices", ())
+        if not str(choice).startswith(PREFIX)
+    ]
+    also = f" Also read from {', '.join(others)}." if others else ""
+    return " ".join((field.description or "").split()) + also

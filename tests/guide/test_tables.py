@@ -1,0 +1,142 @@
+"""The guide's tables and numbers are those of the code: fields, limits, parameters, weights, exit codes."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from ops import exit_codes
+from pipeline.ranking import bm25
+from pipeline.ranking.model import Weights
+from pipeline.retrieval import candidates, profiles
+from pipeline.retrieval.profiles import PROFILES, PURPOSES, Parameters
+from pipeline.store import keyword_search, memories, vector_search
+from schemas.context import BlockKind, Context, DropReason
+from schemas.messages import (
+    FIRST_YEAR,
+    LANGUAGES,
+    LAST_YEAR,
+    MAX_CONTENT_BYTES,
+    MAX_METADATA_BYTES,
+    MAX_METADATA_DEPTH,
+    ChatIn,
+    MessageIn,
+)
+from schemas.payloads import ContextQuery
+from schemas.search import SearchMode, SearchQuery
+from tests.guide.pages import README, page
+
+BOTS, CONTEXT, RETRIEVAL = page("bots"), page("context"), page("retrieval")
+
+
+def names(text: str) -> list[str]:
+    """The names between backticks, in their order."""
+    return re.findall(r"`(\w+)`", text)
+
+
+def test_the_table_of_parameters_has_the_numbers_of_the_profiles() -> None:
+    (heading,) = [row[1:] for row in RETRIEVAL.rows if row[0] == "parameter"]
+    assert [name.strip("`") for name in heading] == list(PROFILES)
+    told: set[str] = set()
+    for row in RETRIEVAL.table("parameter"):
+        name = names(row[0])[0]
+        assert [float(cell) for cell in row[1:]] == [getattr(each, name) for each in PROFILES.values()], name
+        told.add(name)
+    assert told == set(Parameters.__dataclass_fields__)
+
+
+def test_the_weights_are_those_of_the_ranking() -> None:
+    stated = {row[0].strip("`"): row[1] for row in RETRIEVAL.table("weight")}
+    stated |= dict(re.findall(r"`(\w+)` (-?[\d.]*\d)", RETRIEVAL.section("## Ranking")))
+    weights = {name: getattr(Weights(), name) for name in profiles.WEIGHTS}
+    assert {name: float(stated[name]) for name in weights} == weights
+
+
+def test_the_limits_of_retrieval_are_those_of_the_code() -> None:
+    text = RETRIEVAL.sentences
+    assert f"Chats of up to {candidates.WHOLE_UP_TO:,} messages are read whole" in text
+    assert text.count(f"the {candidates.CANDIDATES_PER_ARM} ") == 2
+    neighbours = {2: "two", 3: "three", 4: "four", 5: "five"}[candidates.REACH]
+    assert f"each with {neighbours} neighbours on either side" in text
+    assert f"over {vector_search.EXACT_UP_TO:,} of them" in text
+    assert f"in more than {keyword_search.CANDIDATES:,} messages together" in text
+    assert f"(k1 = {bm25.K1}, b = {bm25.B})" in text
+    assert f"The latest {memories.SESSIONS} sessions count." in page("people-and-privacy").sentences
+    assert f"[{len(LANGUAGES)} configurations]" in text
+    assert f"[{len(LANGUAGES)} text search configurations]" in README.sentences
+
+
+def test_the_context_is_described_field_by_field() -> None:
+    assert set(Context.model_fields) == {name for row in CONTEXT.table("field") for name in names(row[0])}
+    blocks = re.search(r"Blocks come in this order.*?\n\n", CONTEXT.prose, re.DOTALL)
+    assert blocks is not None
+    assert tuple(names(blocks[0])) == get_args(BlockKind)
+    questions = {name for row in CONTEXT.table("field of a question") for name in names(row[0])}
+    assert questions == set(ContextQuery.model_fields)
+    assert set(get_args(DropReason)) <= set(names(CONTEXT.section("## Explanations")))
+
+
+def test_every_profile_is_explained_in_the_words_of_the_code() -> None:
+    told = {row[0].strip("`"): row[1] for row in CONTEXT.table("profile")}
+    assert told == PURPOSES
+    assert list(told) == list(PROFILES)
+
+
+def as_told(field: dict[str, Any]) -> tuple[str, str]:
+    """A field's type and limit as the guide writes them, from its JSON schema."""
+    kinds = [kind for kind in _flat(field) if kind.get("type") != "null"]
+    types = [str(kind.get("type")) for kind in kinds if "type" in kind]
+    if any(kind.get("format") == "date-time" for kind in kinds):
+        return "time", ""
+    if values := next((kind["enum"] for kind in kinds if "enum" in kind), None):
+        *first, last = [f"`{value}`" for value in values]
+        return f"{', '.join(first)} or {last}", ""
+    bounds = {name: value for kind in kinds for name, value in kind.items() if name.startswith(("m", "M"))}
+    limit = ""
+    if "maxLength" in bounds:
+        least = f"{bounds['minLength']}–" if "minLength" in bounds else ""
+        limit = f"{least}{bounds['maxLength']} characters"
+    if "maximum" in bounds:
+        limit = f"{bounds['minimum']}–{bounds['maximum']}"
+    return " or ".join(types), limit
+
+
+def _flat(field: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield field
+    for inner in field.get("anyOf", []):
+        yield from _flat(inner)
+
+
+# What no JSON schema says.
+LIMITS = {
+    "content": f"{MAX_CONTENT_BYTES:,} bytes",
+    "sent_at": f"years {FIRST_YEAR}–{LAST_YEAR}",
+    "metadata": f"{MAX_METADATA_BYTES:,} bytes, {MAX_METADATA_DEPTH} levels",
+}
+
+
+@pytest.mark.parametrize(("what", "model"), [("message", MessageIn), ("chat", ChatIn)])
+def test_the_fields_of_what_is_handed_over_are_those_of_the_schema(what: str, model: type[BaseModel]) -> None:
+    rows = BOTS.table(f"field of a {what}")
+    schema = model.model_json_schema()
+    assert {row[0].strip("`") for row in rows} == set(schema["properties"])
+    for name, kind, limit, purpose in rows:
+        field = name.strip("`")
+        stated, bound = as_told(schema["properties"][field])
+        assert (kind, limit) == (stated, LIMITS.get(field, bound)), field
+        assert purpose.startswith("required") == (field in schema["required"]), field
+
+
+def test_every_mode_and_filter_of_a_search_is_named() -> None:
+    assert {row[0].strip("`") for row in RETRIEVAL.table("`mode`")} == set(get_args(SearchMode))
+    section = RETRIEVAL.section("## Search")
+    assert set(SearchQuery.model_fields) - {"chat_id", "query"} <= set(names(section))
+
+
+def test_every_exit_code_is_explained() -> None:
+    of_errors = set(exit_codes.OF_ERROR.values())
+    of_results = {0, exit_codes.NOT_AS_IT_SHOULD_BE, exit_codes.ERRORS_FOUND}
+    real = of_errors | of_results | {exit_codes.DEFECT, exit_codes.INTERRUPTED}
+    assert {int(row[0]) for row in page("operating").table("code")} == real
