@@ -42,7 +42,7 @@ class DocumentFilter(Closed):
     limit: Annotated[int, Field(ge=1, le=MAX_PAGE)] = PAGE
 
 
-class Document(Frozen):
+class ListedDocument(Frozen):
     """A stored document."""
 
     document_id: str

@@ -15,7 +15,7 @@ from pipeline.store import jobs, tenants
 from pipeline.store import suppression as stones
 from pipeline.store.database import Database
 from pipeline.text import chunking
-from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
+from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.errors import NotFound
 from schemas.memories import MANUAL_IMPORTANCE
 
@@ -80,7 +80,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
     return Kept(outcome=outcome if stood else "new", chunks=len(rows), written=len(written))
 
 
-def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[Document]:
+def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[ListedDocument]:
     """List documents in the order of their ids. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return store.listing(connection, given)

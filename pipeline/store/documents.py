@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from pipeline.store import jobs
-from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
+from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.kinds import EMBED
 
 # Any constant will do; with tenant and document it makes one advisory lock for each document.
@@ -81,10 +81,10 @@ _LISTING = text("""
 """)
 
 
-def listing(connection: Connection, given: DocumentFilter) -> list[Document]:
+def listing(connection: Connection, given: DocumentFilter) -> list[ListedDocument]:
     """Documents by their ids, in order."""
     rows = connection.execute(_LISTING, {"after": given.after, "limit": given.limit})
-    return [Document(**row._mapping) for row in rows]
+    return [ListedDocument(**row._mapping) for row in rows]
 
 
 def passages(connection: Connection, document_id: str) -> list[Passage]:

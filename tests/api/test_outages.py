@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psycopg
@@ -15,9 +16,11 @@ from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import place
 from pipeline.ingest.policy import Rules
+from pipeline.operations import lookup
 from pipeline.store.database import Database
 from pipeline.store.retry import persistently
 from schemas.errors import DatabaseUnavailable, Retryable
+from schemas.listing import ChatSummary
 from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
@@ -280,3 +283,22 @@ def test_a_large_request_that_ends_midway_goes_on_where_it_ended(
         assert connection.execute(text("SELECT count(*) FROM arrivals")).scalar_one() == 1001
         counted = connection.execute(text("SELECT sum(value) FROM daily_counters")).scalar_one()
     assert counted == 1001
+
+
+def test_an_endpoint_is_run_again_when_its_transaction_was_ended_and_not_in_an_outage(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.post("/v1/messages", json=body())
+    whole, errors = lookup.chat_summary, [Retryable("a deadlock"), Retryable("another one")]
+
+    def ended_twice(*given: Any) -> ChatSummary:
+        if errors:
+            raise errors.pop()
+        return whole(*given)
+
+    monkeypatch.setattr(lookup, "chat_summary", ended_twice)
+    assert client.get(f"/v1/chats/{CHAT}").json()["chat_id"] == CHAT
+    # Given an outage, which the sender has to wait for, then it is told at once
+    errors[:] = [Retryable("not reached"), DatabaseUnavailable("away")]
+    assert problem_of(client.get(f"/v1/chats/{CHAT}"), 503)["type"].endswith("unavailable")
+    assert len(errors) == 1

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from pipeline.memories import documents
-from schemas.documents import Document, DocumentFilter, DocumentIn, Passage
+from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.limits import Frozen
 from schemas.messages import Id
 from workers.api.auth import Tenant
@@ -37,7 +37,7 @@ class DocumentReceipt(Frozen):
 class DocumentPage(Frozen):
     """Documents by id."""
 
-    documents: list[Document]
+    documents: list[ListedDocument]
 
 
 class DocumentText(Frozen):
