@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import _queries
 from sqlalchemy import text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -160,31 +159,15 @@ def test_a_first_deletion_elsewhere_while_a_message_is_stored_takes_nothing_from
     assert ingest.accept(database, TENANT, titled, [message(0)]) == Accepted(new=0, duplicates=1)
 
 
-def test_a_connection_that_ends_before_its_commit_is_answered_accepts_nothing(
-    database: Database, postgres: EmbeddedPostgres, database_name: str
-) -> None:
+def test_a_connection_that_ends_before_its_commit_is_answered_accepts_nothing(database: Database) -> None:
     ingest.accept(database, TENANT, CHAT, [message(0)])
 
-    def cut_off() -> None:
-        with (
-            psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as other,
-            database.one_trip() as driver,
-        ):
-            store.put_at_once(
-                driver,
-                TENANT,
-                CHAT,
-                [(message(1), 1)],
-                key=None,
-                hashes=(),
-                priority=jobs.LIVE,
-                trace_id=None,
-            )
-            other.execute("SELECT pg_terminate_backend(%s, 5000)", [driver.info.backend_pid])
-
-    # When Postgres ends a connection that has sent all but the end of its trip, whoever waits is told so
+    put = store.put_at_once(
+        TENANT, CHAT, [(message(1), 1)], key=None, hashes=(), priority=jobs.LIVE, trace_id=None
+    )
+    # When Postgres ends a connection after the last statement of its trip, whoever waits is told so
     with pytest.raises(DatabaseUnavailable):
-        cut_off()
+        database.one_trip([*put, ("SELECT pg_terminate_backend(pg_backend_pid())", {})])
     # Then the message is not there, and comes with the next try
     assert ingest.accept(database, TENANT, CHAT, [message(1)]) == Accepted(new=1, duplicates=0)
 
@@ -277,5 +260,21 @@ def test_what_is_given_twice_in_one_call_is_stored_once(database: Database, give
     assert (accepted.new, accepted.duplicates, accepted.kept_out) == (len(given) // 2, len(given) // 2, 0)
 
 
-def test_the_statement_of_accepting_is_read_once_and_not_for_each_message() -> None:
-    assert len(store._PUT.encode()) <= _queries.MAX_CACHED_STATEMENT_LENGTH
+def test_the_statements_of_accepting_are_read_once_and_not_for_each_message(database: Database) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    for number in range(1, 4):
+        assert ingest.accept(database, TENANT, CHAT, [message(number)]).new == 1
+    # two of the locks, one of the messages, and this one
+    found = database.one_trip([("SELECT count(*) FROM pg_prepared_statements", {})])
+    assert found == (4,)
+
+
+def test_what_one_statement_of_a_trip_fails_of_undoes_those_before_it(database: Database) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    put = store.put_at_once(
+        TENANT, CHAT, [(message(1), 1)], key=None, hashes=(), priority=jobs.LIVE, trace_id=None
+    )
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        database.one_trip([*put, ("SELECT 1 / %(zero)s", {"zero": 0})])
+    # Then the message is not there, and comes with the next try
+    assert ingest.accept(database, TENANT, CHAT, [message(1)]) == Accepted(new=1, duplicates=0)

@@ -113,9 +113,8 @@ def _accept(
     """Store a slice in one transaction; `(new, kept out)`."""
     if settle is None and not any(message.closes_session for message in given):
         key = _keys.get(tenant_id)
-        with database.one_trip() as driver:
-            put = accepting.put_at_once(
-                driver,
+        new, stored = database.one_trip(
+            accepting.put_at_once(
                 tenant_id,
                 chat,
                 _sized(given),
@@ -124,7 +123,7 @@ def _accept(
                 priority=jobs.LIVE,
                 trace_id=trace_id,
             )
-        new, stored = put.fetchone() or (0, False)
+        ) or (0, False)
         if stored:
             return int(new), 0
     return _accept_step_by_step(database, tenant_id, chat, given, settle=settle, trace_id=trace_id)

@@ -1,7 +1,6 @@
 """SQL of accepting: one trip to the server where nothing is in the way, else step by step.
 
-It goes past SQLAlchemy, whose part would be most of what a message costs, to psycopg's pipeline on the same
-connection.
+It goes past SQLAlchemy, whose part would be most of what a message costs, to psycopg on the same connection.
 """
 
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from pipeline.store.chats import SAID, Chat, said
 from pipeline.store.counters import slot
 from pipeline.store.jobs import AGAIN
 from pipeline.store.suppression import FORGETTING
+from pipeline.store.trips import Statement
 from schemas.errors import Retryable
 from schemas.kinds import INGEST
 from schemas.messages import ChatIn, MessageIn
@@ -98,8 +98,6 @@ _PUT = f"""
     )
     SELECT (SELECT count(*) FROM arrived), EXISTS (SELECT FROM allowed)
 """
-# Without what is for readers: of more than 4,096 characters psycopg reads a statement anew for each message, in 0.1 ms.
-_PUT = "\n".join(line.strip() for line in _PUT.splitlines() if not line.strip().startswith("--"))
 
 
 def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
@@ -149,7 +147,6 @@ def put(
 
 
 def put_at_once(
-    driver: "psycopg.Connection[Any]",
     tenant_id: str,
     chat: ChatIn,
     messages: Sequence[tuple[MessageIn, int]],
@@ -158,8 +155,8 @@ def put_at_once(
     hashes: Sequence[bytes],
     priority: int,
     trace_id: str | None,
-) -> "psycopg.Cursor[Any]":
-    """Send the locks of `begin` and `put`, in a trip of the database's own (`Database.one_trip`).
+) -> list[Statement]:
+    """The locks of `begin` and `put`, for a trip of the database's own (`Database.one_trip`).
 
     The row that comes back is `(new messages, whether they were stored)`. They are not when there is no such chat, it
     has another id now, or it is not as said; when the tenant's key is not `key`; when a tombstone of one of the
@@ -171,9 +168,7 @@ def put_at_once(
         "priority": priority,
         "trace": trace_id,
     }
-    driver.execute(_BEGIN, {"tenant": tenant_id, "chat": chat.chat_id})
-    driver.execute(_HOLD, {"chat": chat.chat_id})
-    return driver.execute(_PUT, given)
+    return [(_BEGIN, given), (_HOLD, given), (_PUT, given)]
 
 
 def _given(tenant_id: str, chat: ChatIn, messages: Sequence[tuple[MessageIn, int]]) -> dict[str, Any]:

@@ -7,17 +7,16 @@ No transaction is held across a call to a model or to Redis.
 """
 
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self, TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from pipeline.store import counters, vectors
+from pipeline.store import counters, trips, vectors
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.revision import REVISION
 from schemas.settings import Settings
@@ -84,14 +83,14 @@ class Database:
         with self._fitting(self._app, _transaction) as connection:
             yield connection
 
-    @contextmanager
-    def one_trip(self) -> Iterator["psycopg.Connection[Any]"]:
-        """Statements sent together, the first of which says the tenant: one transaction, committed by their end.
+    def one_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
+        """Run statements that are sent together, the first of which says the tenant: one transaction.
 
-        Nothing comes back before that, and nothing but their results. Raises as `check` does.
+        Returns the last one's first row when that is committed. Raises as `check` does.
         """
-        with self._fitting(self._app, _one_trip) as driver:
-            yield driver
+        with self._fitting(self._app, _idle) as pooled:
+            driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment]
+            return trips.send(driver, pooled.info.setdefault("prepared", {}), statements)
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:
@@ -231,28 +230,17 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def _one_trip(engine: Engine) -> Iterator["psycopg.Connection[Any]"]:
-    """A pipeline without BEGIN and COMMIT: Postgres commits where it ends, and says so with its last answer."""
+def _idle(engine: Engine) -> Iterator[PoolProxiedConnection]:
+    """A pooled connection without a transaction; closed after an error."""
     with _translating():
         pooled = engine.raw_connection()
-        driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment]
         try:
-            driver.autocommit = True
-            with driver.pipeline():
-                yield driver
-            _require_answered(driver)
-            driver.autocommit = False
+            yield pooled
         except BaseException:
             pooled.invalidate()
             raise
         finally:
             pooled.close()
-
-
-def _require_answered(driver: "psycopg.Connection[Any]") -> None:
-    """Raise when the commit was not answered: psycopg may leave the pipeline of a broken connection without a word."""
-    if driver.info.transaction_status != TransactionStatus.IDLE:
-        raise psycopg.OperationalError("the connection was lost before the commit was answered")
 
 
 @contextmanager

@@ -11,9 +11,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.errors import as_response, internal_problem, tell_defect
+from workers.logging import write_line
 from workers.signals import REQUEST_ID, request_id_of
 
-log = structlog.get_logger("backscroll.access")
+ACCESS = "backscroll.access"
+log = structlog.get_logger(ACCESS)
 
 HEADER = "X-Request-ID"
 MAX_PATH_CHARS = 200
@@ -56,8 +58,10 @@ class Access:
                 await as_response(internal_problem())(scope, receive, send_with_id)
             finally:
                 path = scope["path"]
-                (log.debug if path in QUIET else log.info)(
-                    "request",
+                write_line(
+                    ACCESS,
+                    "debug" if path in QUIET else "info",
+                    event="request",
                     method=scope["method"],
                     path=path[:MAX_PATH_CHARS],
                     status=status,

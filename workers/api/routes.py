@@ -2,10 +2,11 @@
 
 import functools
 import inspect
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Coroutine, MutableMapping
 from typing import Any
 from urllib.parse import unquote
 
+from fastapi import Request, Response
 from fastapi.params import Depends
 from fastapi.routing import APIRoute
 from starlette.routing import Match
@@ -90,3 +91,11 @@ def _retried(endpoint: Callable[..., Any]) -> Callable[..., Any]:
         return persistently(lambda: endpoint(*args, **kwargs))
 
     return retried
+
+
+class DirectRoute(ApiRoute):
+    """A route whose endpoint takes the request and returns the response, without dependencies."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the endpoint itself."""
+        return self.endpoint
