@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -257,10 +257,10 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
     placer = accept.placer(database, rules)
 
-    def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Iterator[str]:
+    def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Set[str]:
         with database.maintenance() as connection:
             connection.execute(text("UPDATE jobs SET token = token + 1000 WHERE key = 'test:1'"))
-        yield from placer(tenant_id, claims)
+        return placer(tenant_id, claims)
 
     outcome = runner.run(database, "ingest", late, policy)
     assert outcome.claimed == 3

@@ -115,7 +115,7 @@ def test_a_fault_that_befalls_every_message_blames_none(
     database: Database, settings: Settings, rules: Rules, policy: Policy
 ) -> None:
     refuse(settings, "true")
-    accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.AT_MOST)])
+    accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.BLAMED_AT_MOST)])
     while turn(database, rules, policy).claimed:
         pass
     assert aside(database) == []
@@ -133,6 +133,9 @@ def test_a_fault_of_the_database_itself_blames_none(
         pass
     assert aside(database) == []
     assert row(database, "test:1")["dead_at"] is not None
+    # nor is it taken for the death of a process
+    with database.tenant(TENANT) as connection:
+        assert connection.scalar(text("SELECT count(*) FROM jobs WHERE kind = 'suspect'")) == 0
 
 
 def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
@@ -145,3 +148,22 @@ def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
     outcome = turn(database, rules, policy)
     assert (outcome.claimed, outcome.finished, outcome.failed) == (3, 2, 1)
     assert [row(database, f"test:{n}")["attempts"] for n in range(3)] == [1, 0, 0]
+
+
+def test_a_long_history_goes_on_at_full_speed_once_the_message_at_fault_stands_aside(
+    database: Database,
+    settings: Settings,
+    rules: Rules,
+    policy: Policy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuse(settings)
+    monkeypatch.setattr(poison, "ARRIVALS_PER_TURN", 4)
+    given = [message(n, sender_name="Mallory" if n == 0 else "Ann") for n in range(30)]
+    accept.accept(database, TENANT, CHAT, given)
+    assert turn(database, rules, policy).failed == 1
+    # some are tried one by one, and the rest is placed together
+    outcome = turn(database, rules, policy)
+    assert (outcome.finished, len(aside(database))) == (1, 1)
+    assert turn(database, rules, policy).finished == 1
+    assert stored(database) == expected([m for m in given if m.sender_name == "Ann"], rules)

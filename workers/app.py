@@ -48,7 +48,7 @@ def make_app(settings: Settings) -> Celery:
     app = Celery(
         "backscroll",
         broker=settings.redis_url.get_secret_value(),
-        include=[*TASKS, "workers.signals", "workers.control"],
+        include=[*TASKS, "workers.signals"],
         amqp=Amqp,
     )
     app.conf.update(

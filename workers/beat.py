@@ -14,7 +14,10 @@ PRUNE_SECONDS = 3600.0
 
 
 class Every(interval):  # type: ignore[misc] # Celery ships no types
-    """Every so many seconds, also after the clock was set back: Celery's own would wait until it has caught up."""
+    """Every so many seconds, also after the clock was set back: Celery's own would wait until it has caught up.
+
+    Idle sessions would stay open and lost wake-ups be missed for as long: the chaos runs set clocks back by minutes.
+    """
 
     def is_due(self, last_run_at: datetime) -> schedstate:
         """Whether it is time, and in how many seconds to look again."""

@@ -103,8 +103,9 @@ AHEAD_SECONDS = 5
 def redate_unacknowledged(app: Celery) -> int:
     """Date what was taken in the future as taken now by Redis' clock; how many that were.
 
-    A worker dates what it takes by its own clock. Were that ahead when it died, what it held would come back
-    that much later. Raises `kombu.exceptions.OperationalError` when Redis is away.
+    A worker dates what it takes by its own clock. Were that ahead when it died, what it held would come back that much
+    later: a payload, which is in no table yet, by as many minutes as a chaos run sets clocks ahead. Raises
+    `kombu.exceptions.OperationalError` when Redis is away.
     """
     with app.connection_for_write() as connection:
         channel = connection.default_channel

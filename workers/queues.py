@@ -4,6 +4,7 @@ A queue and a worker for each kind of work: priorities emulated on Redis are not
 never stand before a message. Names carry the prefix `backscroll.`: a queue's name is its key in Redis.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from celery.utils.nodenames import gethostname
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError, ResponseError
 
+from schemas.errors import QueueUnavailable
 from schemas.kinds import KINDS
 
 log = structlog.get_logger(__name__)
@@ -65,8 +67,8 @@ BACKFILL = Queue(
 SWEEP = Queue(name="sweep", pool="threads", concurrency=1)
 
 QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACKFILL, SWEEP)}
-# Payloads that cannot be accepted wait here untouched; no worker serves it.
-DEAD = "backscroll.dead"
+# What events, and so Flower, show of a payload, which holds what people wrote.
+HIDDEN = {"argsrepr": "()", "kwargsrepr": "{…}"}
 
 # Says when the last sweep was, by the time that it has left; events of sweeps, which would say so, are not sent.
 SWEPT = "backscroll.swept"
@@ -98,6 +100,16 @@ def hint(app: Celery, kind: str, times: int = 1) -> None:
             app.send_task(f"backscroll.{kind}", queue=queue.full_name, retry=False)
     except (OperationalError, RedisError, OSError) as error:
         log.warning("hint_failed", kind=kind, error=str(error))
+
+
+def enqueue_payload(app: Celery, payload: str, trace_id: str | None) -> None:
+    """Queue a payload that was refused, JSON with `args` and `kwargs`, as it came. Raises `QueueUnavailable`."""
+    headers = {} if trace_id is None else {"request_id": trace_id}
+    options = HIDDEN | {"queue": ACCEPT.full_name, "headers": headers, "retry": False}
+    try:
+        app.send_task("backscroll.ingest", **json.loads(payload), **options)
+    except (OperationalError, RedisError, OSError) as error:
+        raise QueueUnavailable(f"Redis does not answer ({error}): no payload can be queued") from error
 
 
 def length(app: Celery, queue: str) -> int:

@@ -3,7 +3,6 @@
 Never made at import, and never shared over a fork: a child finds its parent's id in them and makes its own.
 """
 
-import math
 import os
 import threading
 import time
@@ -32,10 +31,6 @@ from workers import queues
 
 log = structlog.get_logger(__name__)
 
-# Within a batch what follows is hinted at no more often than so: a hint covers many rows.
-HINT_SECONDS = 0.2
-# What a dead worker left is claimed row by row: a task goes on with it for so long, not with one row alone.
-ABANDONED_SECONDS = 1.0
 # What was due, and all of it locked by others at that moment, is looked for again after so long.
 LOCKED_SECONDS = 0.05
 
@@ -116,7 +111,7 @@ def current() -> Resources:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Tell in one line that Postgres is away, or its tables too old: what is owed waits, and the sweep hints again.
+    """Log in one line that Postgres is away, or its tables too old; due work waits for the sweep.
 
     A task that failed would send its whole traceback to the worker's main process, which reads nothing while Redis is
     away as well; a time limit would then hit the child in the middle of it, and the rest be read as something else.
@@ -130,29 +125,13 @@ def waiting() -> Iterator[None]:
 
 
 def run(app: Celery, kind: str, handler: Handler) -> Outcome:
-    """Do one batch of a kind of work and hint at what follows, as it comes, and at what is left."""
+    """Do one batch of a kind of work, then wake up whoever does what follows or is left."""
     held, outcome = current(), Outcome()
-    hinted: dict[str, float] = {}
-    left: set[str] = set()
-
+    with waiting():
+        outcome = runner.run(held.database, kind, handler, held.policy(kind), held.turns)
     # what changes a session owes its summary only after a while, and the sweep finds it then
     debounced = "summarize" if held.settings.summarize_debounce_seconds and kind != "backfill" else None
-
-    def tell(follower: str) -> None:
-        if follower == debounced:
-            return
-        left.add(follower)
-        if time.monotonic() - hinted.get(follower, -math.inf) >= HINT_SECONDS:
-            queues.hint(app, follower)
-            hinted[follower] = time.monotonic()
-            left.discard(follower)
-
-    with waiting():
-        until = time.monotonic() + ABANDONED_SECONDS
-        outcome = runner.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
-        while outcome.abandoned and time.monotonic() < until:
-            outcome = runner.run(held.database, kind, handler, held.policy(kind), tell, held.turns)
-    for follower in sorted(left):
+    for follower in sorted(outcome.follows - {debounced}):
         queues.hint(app, follower)
     if outcome.more:
         if not outcome.claimed:

@@ -1,4 +1,4 @@
-"""What happens around tasks: JSON logs, a request id from the HTTP API to the last task, connections per process."""
+"""What happens around tasks: JSON logs, a request id from the API to the last task, a process's own connections."""
 
 import os
 import re
@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from billiard import active_children
+from celery.bootsteps import StartStopStep
 from celery.platforms import EX_FAILURE
 from celery.signals import (
     before_task_publish,
@@ -23,6 +24,8 @@ from celery.signals import (
     worker_ready,
 )
 
+from pipeline.operations.doctor import collect
+from pipeline.operations.doctor.postgres import SKEW_WARNING_SECONDS
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from schemas.settings import load_settings
@@ -32,10 +35,9 @@ from workers.logging import configure_logging
 log = structlog.get_logger(__name__)
 
 REQUEST_ID = "request_id"
-# It goes into logs, task headers and the database, where no other character may be misread.
-_ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
-# A worker that is told to end gives its tasks their time; closing pools and connections then takes a moment,
-# unless a thread or a Redis that is away holds it up for ever.
+# It goes into logs, task headers and the database: nothing that could be mistaken there.
+ACCEPTABLE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+# Closing pools and connections takes a moment.
 CLOSING_SECONDS = 10.0
 
 
@@ -47,7 +49,7 @@ def current_request_id() -> str | None:
 
 def request_id_of(*given: object) -> str:
     """The first acceptable id of those that a sender gave, or a new one."""
-    fitting = (each for each in given if isinstance(each, str) and _ACCEPTABLE_REQUEST_ID.fullmatch(each))
+    fitting = (each for each in given if isinstance(each, str) and ACCEPTABLE_REQUEST_ID.fullmatch(each))
     return next(fitting, None) or uuid.uuid4().hex
 
 
@@ -83,10 +85,12 @@ def _drop_inherited(**_: Any) -> None:
 
 @worker_ready.connect
 def _tell_what_it_waits_for(**_: Any) -> None:
-    """Say at the start why nothing will be done: no task may come to tell it."""
+    """Log at the start why nothing will be done, as no task may come to log it, and that this clock is wrong."""
     database = Database.from_settings(load_settings())
     try:
         database.check()
+        if abs(skew := collect.skew_seconds(database)) > SKEW_WARNING_SECONDS:
+            log.warning("clock_differs", database_ahead_seconds=round(skew), remedy="keep time by NTP")
     except BackscrollError as error:
         log.warning("worker_waits", error=str(error))
     finally:
@@ -106,30 +110,24 @@ def _heartbeat_file() -> Path | None:
     return load_settings().worker_heartbeat_file
 
 
+class EndsWhenBroken(StartStopStep):  # type: ignore[misc] # Celery ships no types
+    """A time limit for the closing of a worker whose main loop has failed, so that its supervisor starts it again.
+
+    Closing may wait without end for children to whom nobody listens any more. A worker that was told to end has no
+    such limit: who told it kills it after a grace period.
+    """
+
+    def close(self, parent: Any) -> None:
+        """Begin the time if the worker ends because of a failure."""
+        if parent.exitcode == EX_FAILURE:
+            watchdog = threading.Timer(CLOSING_SECONDS, _end_now)
+            watchdog.daemon = True
+            watchdog.start()
+
+
 @worker_init.connect
-def _bound_shutdown(sender: Any, **_: Any) -> None:
-    # Celery has no signal between the tasks' time and the closing, which waits for threads without end.
-    give_time, stop = sender.wait_for_soft_shutdown, sender.stop
-
-    def give_time_then_watch() -> None:
-        give_time()
-        _watch()
-
-    def watch_when_broken(in_sighandler: bool = False, exitcode: int | None = None) -> None:
-        # its main loop has failed: nobody reads what children have to say, and closing may wait for just that
-        if exitcode == EX_FAILURE:
-            _watch()
-        stop(in_sighandler=in_sighandler, exitcode=exitcode)
-
-    sender.wait_for_soft_shutdown = give_time_then_watch
-    sender.stop = watch_when_broken
-
-
-def _watch() -> None:
-    """From now on closing may take `CLOSING_SECONDS`."""
-    watchdog = threading.Timer(CLOSING_SECONDS, _end_now)
-    watchdog.daemon = True
-    watchdog.start()
+def _add_step(sender: Any, **_: Any) -> None:
+    sender.app.steps["worker"].add(EndsWhenBroken)
 
 
 def _end_now() -> None:

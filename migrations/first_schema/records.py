@@ -4,6 +4,18 @@ from migrations.first_schema.columns import QUEUE, TENANT
 
 TABLES = {
     # Its fillfactor and indexes keep "raise wanted" an update in place (HOT).
+    # dead letters: payloads from the queue that could not be accepted
+    "refused_payloads": """(
+        tenant_id text NOT NULL REFERENCES tenants ON DELETE CASCADE,
+        -- the first digits of a hash of the payload: the same one refused twice is one row
+        key text COLLATE "C" NOT NULL,
+        -- `{"args": […], "kwargs": {…}}` of the task: JSON in ASCII, as jsonb takes no NUL and no half surrogate pair
+        payload text NOT NULL,
+        error text NOT NULL,
+        trace_id text,
+        refused_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (tenant_id, key)
+    )""",
     # background jobs; schemas/kinds.py names their kinds
     "jobs": f"""(
         {TENANT},

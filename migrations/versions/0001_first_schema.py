@@ -23,6 +23,7 @@ MAINTENANCE = {
     "backfills": "SELECT",
     "daily_counters": "SELECT",
     "jobs": "SELECT, UPDATE",
+    "refused_payloads": "SELECT (tenant_id, key, error, trace_id, refused_at)",
     "chats": "SELECT (tenant_id, chat_id, kind, platform, message_count, settling_until, memory)",
     "conversation_sessions": (
         "SELECT (tenant_id, id, chat_id, session_key, started_at, ended_at, message_count, status, revision, "

@@ -194,8 +194,6 @@ def _ask_redis(settings: Settings) -> Broker:
         used_bytes=int(memory["used_memory"]),
         max_bytes=int(memory["maxmemory"]),
         unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
-        refused=queues.refused,
-        clocks=queues.clocks,
     )
 
 

@@ -88,7 +88,7 @@ def list_(
     cells = [
         (
             *(item.tenant_id, item.kind, item.key, "–" if item.attempts is None else item.attempts),
-            *(rendering.moment(item.since), item.trace_id or "–", rendering.preview(_why(item), 200)),
+            *(rendering.moment(item.since), item.trace_id or "–", rendering.preview(item.error or "", 200)),
         )
         for item in items
     ]
@@ -115,7 +115,7 @@ def show(call: Call, kind: KindArgument, key: MaybeKeyArgument = None) -> None:
     with opened_backlog(call.data_dir, call.tenant) as backlog:
         item = backlog.find(name, of)
         chat, text = backlog.chat_of(item), backlog.text_of(item)
-    age = None if item.since is None else (datetime.now(UTC) - item.since).total_seconds()
+    age = (datetime.now(UTC) - item.since).total_seconds()
     facts = {
         "tenant": item.tenant_id,
         "job": f"{item.kind} {item.key}",
@@ -125,7 +125,7 @@ def show(call: Call, kind: KindArgument, key: MaybeKeyArgument = None) -> None:
         "due": rendering.moment(item.due_at),
         "attempts": "–" if item.attempts is None else str(item.attempts),
         "request": item.trace_id or "–",
-        "error": _why(item) or "–",
+        "error": item.error or "–",
     }
     call.answer(
         asdict(item) | {"chat_id": chat} | ({} if text is None else {"payload": json.loads(text)}),
@@ -188,15 +188,15 @@ def drop(
     dropped: replay it, or forget the messages. A payload's messages are stored nowhere else: `--all` drops none
     without `--kind payload`.
     """
-    from schemas.kinds import DROPPABLE
+    from pipeline.jobs.dead_letters import DROPPABLE
 
     wanted = _filter(state, of_kind, error, older_than)
     kind, key = _named(kind, key)
     with opened_backlog(call.data_dir, call.tenant) as backlog:
         items = _selected(backlog, kind, key, wanted, everything=everything)
-        if kind is not None and kind not in (possible := DROPPABLE | {PAYLOAD}):
+        if kind is not None and kind not in DROPPABLE:
             raise InvalidInput(
-                f"jobs of the kind {kind} cannot be dropped, only {', '.join(sorted(possible))}: replay the job, "
+                f"jobs of the kind {kind} cannot be dropped, only {', '.join(sorted(DROPPABLE))}: replay the job, "
                 "or forget what it is about",
                 field="kind",
             )
@@ -218,17 +218,6 @@ def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
     if kind is not None and key is None and ":" in kind:
         kind, _, key = kind.partition(":")
     return kind, key
-
-
-def _why(item: Item) -> str:
-    """Return a job's error, and for a payload what it is."""
-    from pipeline.jobs.dead_letters import Payload
-
-    if not isinstance(item, Payload):
-        return item.error or ""
-    return (
-        f"version {item.version or 'unknown'}, {item.messages:,} messages: {item.error or 'no reason noted'}"
-    )
 
 
 def _selected(

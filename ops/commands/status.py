@@ -176,11 +176,6 @@ def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
             answered = Text(", ".join(serving[name])) if serving[name] else Text("none answers", style="red")
             rendering.row(table, name, waiting, answered)
     yield table
-    if queues.refused:
-        yield Text(
-            f"{queues.refused:,} payloads could not be accepted: see `backscroll jobs list --kind payload`",
-            style="red",
-        )
 
 
 def _counters(found: Status) -> Iterator[RenderableType]:

@@ -1,16 +1,15 @@
-"""All jobs, and from the queue what could not be accepted, as one list."""
+"""Pending jobs and dead letters as one list."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ops import connection
-from ops.console import rendering
 from schemas.errors import InvalidInput, NotFound, QueueUnavailable
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
 from schemas.settings import Settings
@@ -21,23 +20,15 @@ if TYPE_CHECKING:
     from pipeline.jobs.dead_letters import Changed, Filter, Item
     from pipeline.store.database import Database
 
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
 
 class JobBacklog:
-    """The jobs of one tenant, or of all tenants if there is a maintenance role and `tenant` is None.
+    """The jobs of one tenant, or of all tenants if there is a maintenance role and `tenant` is None."""
 
-    `default_tenant`: the tenant of a payload that names none.
-    """
-
-    def __init__(
-        self, settings: Settings, database: Database, *, tenant: str | None, default_tenant: str
-    ) -> None:
+    def __init__(self, settings: Settings, database: Database, *, tenant: str | None) -> None:
         everybody = tenant is None and settings.maintenance_database_url is not None
         self._scope = None if everybody else settings.tenant
         self._settings = settings
         self._database = database
-        self._default_tenant = default_tenant
 
     @cached_property
     def _queue(self) -> Celery:
@@ -51,32 +42,10 @@ class JobBacklog:
             self._queue.close()
 
     def listing(self, wanted: Filter, limit: int | None = None) -> tuple[list[Item], int]:
-        """List the jobs selected, the longest in their state first, and count them without the limit.
-
-        Without Redis there are no payloads, and it says so; raises `QueueUnavailable` if payloads are asked for.
-        """
+        """List the jobs selected, the longest in their state first, and count them without the limit."""
         from pipeline.jobs import dead_letters
 
-        items, total = dead_letters.listing(self._database, self._scope, wanted, limit)
-        letters = self._payloads(wanted)
-        both = sorted([*items, *letters], key=lambda item: item.since or _LONG_AGO)
-        return both[:limit], total + len(letters)
-
-    def _payloads(self, wanted: Filter) -> Sequence[Item]:
-
-        if wanted.kind not in {None, PAYLOAD} or wanted.state not in {None, "dead"}:
-            return []
-        from workers import letters
-
-        try:
-            return letters.listing(self._queue, self._scope, self._default_tenant, wanted)
-        except QueueUnavailable as error:
-            if wanted.kind == PAYLOAD:
-                raise
-            rendering.err().print(
-                f"{error}. Payloads that could not be accepted are left out.", markup=False, style="yellow"
-            )
-            return []
+        return dead_letters.listing(self._database, self._scope, wanted, limit)
 
     def find(self, kind: str, key: str) -> Item:
         """Find one job. Raises `NotFound`, and `InvalidInput` if several tenants have it."""
@@ -102,65 +71,42 @@ class JobBacklog:
         return dead_letters.chat_of(self._database, item)
 
     def text_of(self, item: Item) -> str | None:
-        """Read a payload as JSON; None for other jobs."""
-
-        if item.kind != PAYLOAD:
-            return None
-        from workers import letters
-
-        return letters.read(self._queue, item.key)
-
-    def replay(self, items: Sequence[Item]) -> Changed:
-        """Make jobs due again, and wake the workers."""
+        """Read a payload as JSON for people; None for other jobs."""
         from pipeline.jobs import dead_letters
 
-        work, payloads = _parted(items)
-        changed = dead_letters.replay(self._database, work)
+        stored = dead_letters.payload_of(self._database, item)
+        if stored is None:
+            return None
+        # JSON may hold half of a surrogate pair, which no terminal takes
+        return json.dumps(json.loads(stored), ensure_ascii=False, indent=2).encode(errors="replace").decode()
+
+    def replay(self, items: Sequence[Item]) -> Changed:
+        """Make jobs due again, and wake the workers. Raises `QueueUnavailable` if a payload cannot be queued."""
+        from pipeline.jobs import dead_letters
+        from workers import queues
+
+        changed = dead_letters.replay(
+            self._database, items, lambda *payload: queues.enqueue_payload(self._queue, *payload)
+        )
         kinds = {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}
         connection.wake(self._settings, *sorted(kinds & set(KINDS)))
-        if not payloads:
-            return changed
-        from workers import letters
-
-        return _with(changed, payloads, letters.replay(self._queue, {item.key for item in payloads}))
+        return changed
 
     def drop(self, items: Sequence[Item], *, payloads_too: bool) -> Changed:
         """Drop jobs for good; payloads, whose messages are stored nowhere else, only with `payloads_too`."""
         from pipeline.jobs import dead_letters
 
-        work, payloads = _parted(items)
-        changed = dead_letters.drop(self._database, work)
-        if not payloads or not payloads_too:
-            return _with(changed, payloads, set())
-        from workers import letters
-
-        return _with(changed, payloads, letters.drop(self._queue, {item.key for item in payloads}))
+        kept = [item for item in items if item.kind == PAYLOAD and not payloads_too]
+        changed = dead_letters.drop(self._database, [item for item in items if item not in kept])
+        return dead_letters.Changed(items=changed.items, left=changed.left + kept)
 
 
 @contextmanager
 def opened_backlog(data_dir: Path | None, tenant: str | None) -> Iterator[JobBacklog]:
     """Open the backlog of a deployment for a block. Raises as `ops.connection` does."""
     with connection.opened(data_dir, tenant) as (settings, database):
-        # not settings.tenant, the command line's: workers put payloads that name no tenant here
-        default = connection.configured(data_dir).tenant
-        backlog = JobBacklog(settings, database, tenant=tenant, default_tenant=default)
+        backlog = JobBacklog(settings, database, tenant=tenant)
         try:
             yield backlog
         finally:
             backlog.close()
-
-
-def _parted(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-    """Separate jobs from payloads."""
-
-    payloads = [item for item in items if item.kind == PAYLOAD]
-    return [item for item in items if item.kind != PAYLOAD], payloads
-
-
-def _with(changed: Changed, payloads: Sequence[Item], done: set[str]) -> Changed:
-    from pipeline.jobs.dead_letters import Changed
-
-    return Changed(
-        items=changed.items + [item for item in payloads if item.key in done],
-        left=changed.left + [item for item in payloads if item.key not in done],
-    )

@@ -6,7 +6,7 @@ made of it; killed at any point, it goes on with what is left. At its end it loo
 by vector (`probes.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,7 +16,7 @@ from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, identities, jobs, receipts
+from pipeline.store import chat_moves, chats, identities, jobs, receipts, refused
 from pipeline.store import erasure as store
 from pipeline.store import suppression as stones
 from pipeline.store.database import Database
@@ -30,7 +30,8 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     Raises `DatabaseUnavailable`; then nothing was done.
     """
     known: dict[str, Any] = subject.model_dump(exclude_none=True, exclude={"confirm"})
-    called = [subject.names]
+    asked = subject.names
+    called = [asked]
     with database.tenant(tenant_id) as connection:
         # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
         stones.lock(connection, tenant_id, subject.chat_id, alone=True)
@@ -52,8 +53,15 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         hashes = [suppression.hash_of(key, subject.kind, *names) for names in called]
         stones.put(connection, tenant_id, subject.kind, hashes, None if ever else until)
         receipt_id = receipts.insert(connection, tenant_id, subject.kind, known, stone, until)
+        _drop_payloads(connection, receipt_id, {asked, *called})
         jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
+
+
+def _drop_payloads(connection: Connection, receipt_id: int, names: Iterable[tuple[str, ...]]) -> None:
+    """Delete the refused payloads that mention the subject by one of its names, and count them."""
+    if gone := refused.forget(connection, list(zip(*names, strict=True))):
+        receipts.add(connection, receipt_id, {"payloads": gone})
 
 
 def _where_it_is(connection: Connection, tenant_id: str, subject: Subject) -> Subject:
@@ -76,6 +84,7 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
         chats.require_unmoved(chats.get(connection, chat_id))
         stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
         receipt_id = receipts.insert(connection, tenant_id, "removal", known, stone, store.clock(connection))
+        _drop_payloads(connection, receipt_id, [(chat_id,)])
         jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
 

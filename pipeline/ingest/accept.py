@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
+from sqlalchemy import Connection
 
-from pipeline.ingest import chat_moves, suspects
+from pipeline.ingest import chat_moves, poison
 from pipeline.ingest import place as placing
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
@@ -21,6 +22,7 @@ from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
 from pipeline.store.database import Database
+from pipeline.store.messages import Arrival
 from pipeline.store.retry import persistently
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
@@ -210,64 +212,55 @@ def _without_recalled(message: MessageIn) -> MessageIn:
 def placer(database: Database, rules: Rules, max_attempts: int = 5) -> runner.Handler:
     """The handler of `ingest` work: each claim is a chat whose arrivals are placed.
 
-    Chats that come together are placed together. One that failed before is placed alone, and one whose process died
-    message by message: a message that killed `max_attempts` processes stands aside.
+    Chats that come together are placed together. One whose placing failed before, or whose process died, is placed
+    message by message: a message that cannot be placed, or that ended `max_attempts` processes, stands aside.
     """
 
-    def alone(tenant_id: str, claim: Claim) -> suspects.Put:
-        return lambda connection, arrival: set(
-            placing.place(
-                connection,
-                tenant_id,
-                {claim.key: claim.trace_id},
-                rules,
-                failed_before=True,
-                only=arrival.message_id,
-            ).follows
-        )
-
-    def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         fresh = [claim for claim in claims if claim.attempts == 1 and not claim.abandoned]
-        turns = [
-            fresh[start : start + placing.CHATS_AT_ONCE]
-            for start in range(0, len(fresh), placing.CHATS_AT_ONCE)
-        ]
+        follows: set[str] = set()
+        for start in range(0, len(fresh), placing.CHATS_AT_ONCE):
+            follows |= _turn(database, tenant_id, fresh[start : start + placing.CHATS_AT_ONCE], rules)
         # last, so that what they fail of takes nothing with it
-        turns += [[claim] for claim in claims if claim.attempts > 1 or claim.abandoned]
-        for turn in turns:
-            if turn[0].abandoned:
-                put = alone(tenant_id, turn[0])
-                follows, all_tried = suspects.place_each(database, tenant_id, turn[0], max_attempts, put)
-                yield from follows
-                if not all_tried:
-                    continue
-            yield from _turn(database, tenant_id, turn, rules)
+        for claim in claims:
+            if claim not in fresh:
+                put = partial(_place_one, claim, rules)
+                owed, all_tried = poison.place_each(database, tenant_id, claim, max_attempts, put)
+                follows |= owed
+                if all_tried:
+                    follows |= _turn(database, tenant_id, [claim], rules)
+        return follows
 
     return handle
 
 
-def _turn(database: Database, tenant_id: str, claims: Sequence[Claim], rules: Rules) -> Iterator[str]:
-    """Place chats together; in a conflict one by one, and what is in conflict even then is put off."""
+def _place_one(claim: Claim, rules: Rules, connection: Connection, arrival: Arrival) -> frozenset[str]:
+    traces = {claim.key: claim.trace_id}
+    return placing.place(connection, claim.tenant_id, traces, rules, only=arrival.message_id).follows
+
+
+def _turn(database: Database, tenant_id: str, claims: Sequence[Claim], rules: Rules) -> frozenset[str]:
+    """Place chats together; in a conflict one by one, and put off what is in conflict even then."""
     try:
         follows, left = _place(database, tenant_id, claims, rules)
     except Retryable as error:
         if len(claims) == 1 or isinstance(error, OUTAGES):
             raise
         follows, left = frozenset(), list(claims)
-    yield from follows
     if left:
         time.sleep(LOCKED_SECONDS)
     for claim in left:
         try:
-            follows, locked = _place(database, tenant_id, [claim], rules)
+            owed, locked = _place(database, tenant_id, [claim], rules)
         except OUTAGES:
             raise
         except Retryable as error:
             log.info("placing_put_off", chat_id=claim.key, error=str(error))
-            follows, locked = frozenset(), [claim]
-        yield from follows
+            owed, locked = frozenset(), [claim]
+        follows |= owed
         if locked:
             _put_off(database, claim)
+    return follows
 
 
 def _put_off(database: Database, claim: Claim) -> None:
@@ -290,13 +283,8 @@ def _place(
 ) -> tuple[frozenset[str], list[Claim]]:
     """Place the chats of these claims and finish them: `(kinds owed now, claims whose chat is locked)`."""
     with database.tenant(tenant_id) as connection:
-        placed = placing.place(
-            connection,
-            tenant_id,
-            {claim.key: claim.trace_id for claim in claims},
-            rules,
-            failed_before=claims[0].attempts > 1,
-        )
+        traces = {claim.key: claim.trace_id for claim in claims}
+        placed = placing.place(connection, tenant_id, traces, rules)
         done = [claim for claim in claims if claim.key not in placed.locked]
         runner.finish(connection, [claim for claim in done if claim.key not in placed.more])
         runner.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)

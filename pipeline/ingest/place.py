@@ -12,10 +12,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from pipeline.ingest import poison, session_ranges, sessionize
+from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.policy import Rules
 from pipeline.ingest.session_ranges import Rewrite
-from pipeline.store import chats, counters, jobs, messages, sessions
+from pipeline.store import chats, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chats import Chat
 from pipeline.store.jobs import Owed
@@ -48,49 +48,31 @@ def place(
     traces: Mapping[str, str | None],
     rules: Rules,
     *,
-    failed_before: bool = False,
     only: int | None = None,
 ) -> Placed:
     """Place what has arrived in these chats, or `only` this message.
 
     `traces` are the requests that brought the messages, of several the last one's, by chat: what is owed carries them
-    on. A chat that has `failed_before` comes alone: single arrivals that cannot be placed stand aside, and the others
-    are placed.
+    on.
     """
     free = chats.lock_free(connection, list(traces))
     missing = [chat_id for chat_id in traces if chat_id not in free]
     locked = frozenset(chats.existing(connection, missing)) if missing else frozenset()
     if not free:
         return Placed(locked=locked, more=frozenset(), follows=frozenset())
-    waiting, more = (
+    arrived, more = (
         messages.arrivals(connection, list(free), ARRIVALS_AT_ONCE)
         if only is None
         else (messages.arrival(connection, only), frozenset[str]())
     )
     remembered = {chat_id for chat_id, chat in free.items() if rules.for_chat(chat).memory}
-
-    def put_some(some: Sequence[Arrival]) -> None:
-        put(connection, tenant_id, free, [a for a in some if a.chat_id in remembered], rules)
-
-    arrived: Sequence[Arrival] = waiting
-    if failed_before and remembered:
-        [chat_id] = free
-        arrived = poison.place_around(connection, chat_id, waiting, put_some, trace_id=traces[chat_id])
-        counters.add(connection, tenant_id, {"messages_quarantined": len(waiting) - len(arrived)})
-    else:
-        put_some(waiting)
+    put(connection, tenant_id, free, [a for a in arrived if a.chat_id in remembered], rules)
     _leave_the_queue(connection, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
         session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, rules)
 
     owed = [
-        Owed(
-            kind="embed",
-            key=f"message:{a.message_id}",
-            lane=a.chat_id,
-            priority=a.priority,
-            trace_id=traces[a.chat_id],
-        )
+        Owed(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
         for a in arrived
         if a.has_text and a.chat_id in remembered
     ]

@@ -1,28 +1,39 @@
-"""Places what can be placed of a chat's arrivals, and finds the ones to blame when placing fails.
+"""Places a chat's arrivals one by one after placing them together has failed, and finds those to blame.
 
-What fails is halved until single arrivals are left that fail on their own; those stand aside with their reason,
-and the rest of the chat goes on. All of it happens in the transaction that places: savepoints undo a half that
-failed, so that a message is placed exactly once or not at all.
+An error blames an arrival by what it says. A process that dies says nothing, so each arrival is noted before it is
+tried: one that is found noted was tried by a process that died. Those are tried last, so that the others are placed
+first. Who is to blame stands aside as a dead letter with the reason, and the rest of the chat goes on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Set
 
 import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.jobs.runner import reason_of
-from pipeline.store import messages
+from pipeline.jobs.runner import Claim, finish, reason_of
+from pipeline.store import counters, messages, suspects
+from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
+from schemas.errors import LeaseLost
 
 log = structlog.get_logger(__name__)
 
-AT_MOST = 10
+LEASE_SECONDS = 5.0
+"""While a single arrival is tried, which takes milliseconds: its chat waits no longer if that kills."""
+
+ARRIVALS_PER_TURN = 500
+"""Arrivals tried in one turn: some ten seconds."""
+
+BLAMED_AT_MOST = 10
 """When more arrivals than these fail in one turn, the fault is not theirs: the chat waits, nothing stands aside."""
 
 # Classes of SQLSTATE that speak of the row: data, constraints, limits, and what a trigger raises. All others
 # (connections, locks, space, missing tables) would befall any message.
 _OF_THE_ROW = ("22", "23", "54", "P0")
+
+Put = Callable[[Connection, Arrival], Set[str]]
+"""Places one arrival; returns the kinds of work that are owed now."""
 
 
 def blames_the_row(error: Exception) -> bool:
@@ -32,38 +43,64 @@ def blames_the_row(error: Exception) -> bool:
     return isinstance(error, (ArithmeticError, ValueError))
 
 
-def place_around(
-    connection: Connection,
-    chat_id: str,
-    arrived: Sequence[Arrival],
-    put: Callable[[Sequence[Arrival]], None],
-    *,
-    trace_id: str | None = None,
-) -> list[Arrival]:
-    """Place what can be placed with `put`; the arrivals that were. The others are in quarantine.
+def place_each(
+    database: Database, tenant_id: str, claim: Claim, max_attempts: int, put: Put
+) -> tuple[set[str], bool]:
+    """Try each arrival of the chat alone, in a transaction of its own; `(kinds owed now, whether all were tried)`.
 
-    Raises what `put` raises when no single arrival is to blame for it, and when more than `AT_MOST` are.
+    When there are more than one turn takes, the claim is due at once: after an error its arrivals are placed together
+    again, after a death one by one until all were tried. After a death the chat's own attempts begin anew: they are
+    counted for each arrival, the try of all together as one of each. Raises `LeaseLost`, and what `put` raises when no
+    arrival is to blame for it or too many are.
     """
-    refused = 0
-
-    def attempt(some: Sequence[Arrival]) -> list[Arrival]:
-        nonlocal refused
+    follows: set[str] = set()
+    blamed: dict[int, str] = {}
+    with database.tenant(tenant_id) as connection:
+        arrived, _ = messages.arrivals(connection, [claim.key], ARRIVALS_PER_TURN + 1)
+        tries = suspects.tries(connection, [arrival.key for arrival in arrived])
+    waiting = sorted(arrived, key=lambda arrival: tries.get(arrival.key, 0))
+    for arrival in waiting[:ARRIVALS_PER_TURN]:
+        died = tries.get(arrival.key, 0)
+        if died >= max_attempts - 1:
+            reason = f"the process that placed it died each time, {died + 1} tries"
+            _set_aside(database, tenant_id, claim, {arrival.message_id: reason})
+            continue
+        with database.tenant(tenant_id) as connection:
+            _hold(connection, claim, LEASE_SECONDS)
+            suspects.note(connection, tenant_id, arrival.key)
         try:
-            with connection.begin_nested():
-                put(some)
+            with database.tenant(tenant_id) as connection:
+                follows |= put(connection, arrival)
+                suspects.acquit(connection, tenant_id, arrival.key)
         except Exception as error:
-            if not blames_the_row(error):
+            with database.tenant(tenant_id) as connection:
+                suspects.acquit(connection, tenant_id, arrival.key)
+            if not blames_the_row(error) or len(blamed) == BLAMED_AT_MOST:
                 raise
-            if len(some) > 1:
-                middle = len(some) // 2
-                return attempt(some[:middle]) + attempt(some[middle:])
-            refused += 1
-            if refused > AT_MOST:
-                raise
-            reason = reason_of(error)
-            messages.quarantine(connection, chat_id, some[0].message_id, reason, trace_id)
-            log.warning("arrival_quarantined", chat_id=chat_id, message_id=some[0].message_id, error=reason)
-            return []
-        return list(some)
+            blamed[arrival.message_id] = reason_of(error)
+    _set_aside(database, tenant_id, claim, blamed)
+    if len(waiting) <= ARRIVALS_PER_TURN:
+        return follows, True
+    with database.tenant(tenant_id) as connection:
+        if claim.abandoned:
+            _hold(connection, claim, 0)
+        else:
+            finish(connection, [claim], again_in=0)
+    return follows, False
 
-    return attempt(arrived) if arrived else []
+
+def _hold(connection: Connection, claim: Claim, seconds: float) -> None:
+    if not suspects.hold(connection, claim.tenant_id, claim.key, claim.token, seconds, anew=claim.abandoned):
+        raise LeaseLost(f"the placing of {claim.key} was claimed by somebody else")
+
+
+def _set_aside(database: Database, tenant_id: str, claim: Claim, blamed: dict[int, str]) -> None:
+    """Put arrivals into quarantine, each with its reason."""
+    if not blamed:
+        return
+    with database.tenant(tenant_id) as connection:
+        for message_id, reason in blamed.items():
+            messages.quarantine(connection, claim.key, message_id, reason, claim.trace_id)
+            suspects.acquit(connection, tenant_id, f"message:{message_id}")
+            log.warning("arrival_quarantined", chat_id=claim.key, message_id=message_id, error=reason)
+        counters.add(connection, tenant_id, {"messages_quarantined": len(blamed)})

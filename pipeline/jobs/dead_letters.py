@@ -1,22 +1,24 @@
 """What an operator may do with jobs: list pending and dead ones, replay them, drop them.
 
-Arrivals in quarantine are dead letters too, of the kind `arrival`; those of the kind `payload` lie in the queue. What
+Arrivals in quarantine are dead letters too, of the kind `arrival`, and refused payloads, of the kind `payload`. What
 was accepted is never given up: messages are placed or forgotten, so only work that makes something of them can be
-dropped.
+dropped, and payloads, which were not.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, islice
 
 from sqlalchemy import Connection
 
-from pipeline.store import backfills, job_admin, jobs
+from pipeline.store import backfills, job_admin, jobs, refused
 from pipeline.store.database import Database
 from pipeline.store.jobs import Owed
-from schemas.kinds import ARRIVAL, BACKFILL, DROPPABLE, INGEST, SUMMARIZE
+from schemas import kinds
+from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
 
+DROPPABLE = kinds.DROPPABLE | {PAYLOAD}
 DROPPED = "dropped by an operator"
 # Rows changed in one transaction.
 AT_ONCE = 1000
@@ -30,26 +32,16 @@ class Item:
     kind: str
     key: str
     state: str
-    # tries that failed or are under way; none: they are not counted, as for an arrival
+    # tries that failed or are under way; none: they are not counted, as for an arrival or a payload
     attempts: int | None
-    # since when it has been dead, or else owed; none: nobody knows, as of what was put into a queue by hand
-    since: datetime | None
-    pending_since: datetime | None
+    # since when it has been dead, or else owed
+    since: datetime
+    pending_since: datetime
     # when it may be tried, or when the lease of whoever tries it ends
     due_at: datetime | None
     error: str | None
     # the request that asked for it
     trace_id: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Payload(Item):
-    """What a bot has queued and could not be accepted; it lies in Redis, and is given up as soon as it is there."""
-
-    # as it calls itself; none: nothing that looks like a version
-    version: str | None
-    # how many it holds
-    messages: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +97,30 @@ def chat_of(database: Database, item: Item) -> str | None:
         return job_admin.chat_of(connection, item.kind, item.key)
 
 
-def replay(database: Database, items: Sequence[Item]) -> Changed:
-    """Make jobs due at once with all their attempts, dead or not, and let arrivals out of quarantine.
+def payload_of(database: Database, item: Item) -> str | None:
+    """What a refused payload says, as JSON; None: it is none, or is gone."""
+    if item.kind != PAYLOAD:
+        return None
+    with database.tenant(item.tenant_id) as connection:
+        return refused.read(connection, item.key)
 
-    This alone revives a chat whose `ingest` was given up.
+
+def replay(database: Database, items: Sequence[Item], enqueue: Callable[[str, str | None], None]) -> Changed:
+    """Make work due at once with all its attempts, dead or not, and let arrivals out of quarantine.
+
+    This alone revives a chat whose `ingest` was given up. `enqueue(payload, trace id)` queues a refused payload as it
+    came; it is deleted once it is queued, and stays if `enqueue` raises.
     """
     changed: set[tuple[str, str, str]] = set()
     for tenant_id, kind, keys in _batches(items):
+        for key in keys if kind == PAYLOAD else ():
+            # one in a transaction: it may be large
+            with database.tenant(tenant_id) as connection:
+                if taken := refused.take(connection, key):
+                    enqueue(*taken)
+                    changed.add((tenant_id, kind, key))
+        if kind == PAYLOAD:
+            continue
         with database.tenant(tenant_id) as connection:
             done = (
                 _release(connection, tenant_id, keys)
@@ -138,9 +147,12 @@ def drop(database: Database, items: Sequence[Item]) -> Changed:
                 )
             for key in keys if kind == BACKFILL.name else ():
                 backfills.set_state(connection, int(key), "cancelled", error=DROPPED)
-            changed.update(
-                (tenant_id, kind, key) for key in job_admin.give_up(connection, kind, keys, DROPPED)
+            gone = (
+                [key for key in keys if refused.take(connection, key)]
+                if kind == PAYLOAD
+                else job_admin.give_up(connection, kind, keys, DROPPED)
             )
+            changed.update((tenant_id, kind, key) for key in gone)
     return _changed(items, changed)
 
 

@@ -1,15 +1,14 @@
-"""Claim what is owed, do it, finish it: the one shell that every kind of background work runs in.
+"""Claim due rows of the table `work`, do them and finish them: what every kind of background work runs in.
 
-What is owed stands in the table `jobs`, a row for each (kind, key). Whoever changes data raises `wanted` in
-the same transaction. A worker claims rows under a lease, does the slow part outside any transaction, and
-finishes in the transaction that saves the result, fenced by the claim's token: a worker that was too slow
-cannot overwrite what its successor did. A queued task only says "look here"; losing all of them costs the
-time until the next sweep.
+A change raises `wanted` of a row (kind, key) in its own transaction. A worker claims rows under a lease, does the slow
+part outside any transaction, and finishes in the transaction that saves the result, fenced by the claim's token: a
+worker that was too slow cannot overwrite what its successor did. Losing every queued task costs the time until the
+next sweep.
 """
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -70,17 +69,12 @@ class Outcome:
     failed: int = 0
     # there may be more: the batch was full, or somebody had a lock on what was due
     more: bool = False
-    # it was a single row that a dead worker had left; the rest of that batch may wait
-    abandoned: bool = False
     # kinds that are owed something now
     follows: frozenset[str] = frozenset()
 
 
-Handler = Callable[[str, Sequence[Claim]], Iterable[str]]
-"""Does the work of one tenant's claims and finishes them; gives the kinds that are owed something now.
-
-A generator gives them as they come: what follows from the first claim need not wait for the last one.
-"""
+Handler = Callable[[str, Sequence[Claim]], Set[str]]
+"""Do the work of one tenant's claims and finish them; return the kinds that are owed something now."""
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
@@ -100,18 +94,14 @@ def run(
     kind: str,
     handler: Handler,
     policy: Policy,
-    tell: Callable[[str], None] = lambda _kind: None,
     turns: MutableMapping[str, Turn] | None = None,
 ) -> Outcome:
     """Claim a batch of a kind and let `handler` do it, tenant by tenant.
 
-    `tell` hears of each kind that is owed something as soon as the handler gives it. `turns` keeps by kind who
-    was served last, so that the next claim goes on behind.
-
-    What the handler raises releases its claims: to be tried again with a growing delay, or given up when
-    the error is permanent or the attempts are used up. When it fails for several at once, each is done alone,
-    so that one bad row takes no other with it. Nothing is raised for the rows themselves; an error
-    of the ledger's own statements (Postgres is away) is.
+    `turns` keeps by kind who was served last, so that the next claim goes on behind. What the handler raises releases
+    its claims, to be tried again with a growing delay, or given up when the error is permanent or the attempts are used
+    up. When it fails for several at once, each is done alone, so that one bad row takes no other with it. Only errors
+    of the statements here (Postgres is away) are raised.
     """
     with database.maintenance() as connection:
         claimed = store_claims.claim(
@@ -129,20 +119,16 @@ def run(
     share = Counter(claim.tenant_id for claim in claims)
     claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
     follows: set[str] = set()
-
-    def follow(owed: str) -> None:
-        follows.add(owed)
-        tell(owed)
-
     finished = failed = 0
     for tenant_id, group in groupby(claims, key=lambda c: c.tenant_id):
         mine = list(group)
         try:
-            lost = _do(database, tenant_id, mine, handler, policy, follow)
+            owed, lost = _do(database, tenant_id, mine, handler, policy)
         except BaseException:
             # The process is being stopped: what it held goes back, untried.
             give_back(database, claims, policy)
             raise
+        follows |= owed
         finished += len(mine) - lost
         failed += lost
     if claims:
@@ -152,32 +138,25 @@ def run(
         finished=finished,
         failed=failed,
         more=claimed.more,
-        abandoned=bool(claims) and claims[0].abandoned,
         follows=frozenset(follows),
     )
 
 
 def _do(
-    database: Database,
-    tenant_id: str,
-    claims: Sequence[Claim],
-    handler: Handler,
-    policy: Policy,
-    follow: Callable[[str], None],
-) -> int:
-    """Let the handler do one tenant's claims, calling `follow` with what is owed then; how many failed."""
+    database: Database, tenant_id: str, claims: Sequence[Claim], handler: Handler, policy: Policy
+) -> tuple[Set[str], int]:
+    """Let the handler do one tenant's claims; `(kinds that are owed something now, how many failed)`."""
     try:
-        for owed in handler(tenant_id, claims):
-            follow(owed)
+        return handler(tenant_id, claims), 0
     except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
         # An outage befalls all of them alike.
         if len(claims) > 1 and not isinstance(error, Retryable):
             left = _still_ours(database, claims)
             log.info("batch_taken_apart", kind=claims[0].kind, rows=len(left), error=reason_of(error))
-            return sum(_do(database, tenant_id, [claim], handler, policy, follow) for claim in left)
+            done = [_do(database, tenant_id, [claim], handler, policy) for claim in left]
+            return set[str]().union(*(owed for owed, _ in done)), sum(lost for _, lost in done)
         _release(database, claims, error, policy)
-        return len(claims)
-    return 0
+        return set(), len(claims)
 
 
 def _still_ours(database: Database, claims: Sequence[Claim]) -> list[Claim]:

@@ -5,7 +5,7 @@ is complete is what the database says: nothing it asked for is owed any more.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -93,15 +93,17 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
 def backfiller(database: Database, current: Current) -> runner.Handler:
     """Make the handler of `backfill` jobs: each claim is a backfill that does one window."""
 
-    def handle(tenant_id: str, claims: Sequence[Claim]) -> Iterator[str]:
+    def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
+        follows: set[str] = set()
         for claim in claims:
             until = time.monotonic() + TURN_SECONDS
             going_on = True
             while going_on:
                 going_on = time.monotonic() < until
                 with database.tenant(tenant_id) as connection:
-                    follows, going_on = _window(connection, tenant_id, claim, current, going_on=going_on)
-                yield from follows
+                    owed, going_on = _window(connection, tenant_id, claim, current, going_on=going_on)
+                follows |= owed
+        return follows
 
     return handle
 

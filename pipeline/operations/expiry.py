@@ -18,7 +18,7 @@ class Retention:
     memories_per_user: int
     # the query log, by when was asked
     query_log_age: timedelta
-    # edits whose message has not come, by when they came
+    # edits whose message has not come, and payloads that were refused, by when they came
     pending_edit_age: timedelta
     # figures by day, receipts of forgetting and backfills that are done: what is kept of the service itself
     record_age: timedelta = timedelta(days=400)
@@ -33,6 +33,10 @@ class Retention:
         datetime.datetime(2026, 5, 1, 0, 0)
         """
         return None if self.message_age is None else now - self.message_age
+
+    def oldest_refused(self, now: datetime) -> datetime:
+        """Payloads refused before this have expired: they hold messages, which may expire sooner."""
+        return now - min(self.pending_edit_age, self.message_age or self.pending_edit_age)
 
     def in_words(self) -> dict[str, str]:
         """Describe each rule in a sentence, for dry runs and logs."""
@@ -49,6 +53,8 @@ class Retention:
             "memories_over_user_cap": f"memories beyond the {self.memories_per_user} that matter most of a user",
             "query_log": f"questions, and answers to them, older than {self.query_log_age.days} days",
             "pending_edits": f"edits whose message has not come for {self.pending_edit_age.days} days",
+            "refused_payloads": f"payloads that were refused over {self.pending_edit_age.days} days ago, or before the "
+            "messages that are kept",
             "merged_sessions": "pointers of sessions that were joined into others over a month ago",
             "session_closes": "closed sessions' ends, over a month ago, before which no message is left",
             "forget_receipts": f"receipts of what was forgotten over {self.record_age.days} days ago",

@@ -123,6 +123,12 @@ def prune(
         ),
         ("query_log", "query_log", store.QUERY_LOG, {"before": now - keep.query_log_age}),
         ("pending_edits", "pending_changes", store.PENDING_EDITS, {"before": now - keep.pending_edit_age}),
+        (
+            "refused_payloads",
+            "refused_payloads",
+            store.REFUSED_PAYLOADS,
+            {"before": keep.oldest_refused(now)},
+        ),
         ("merged_sessions", "conversation_sessions", store.MERGED_SESSIONS, {}),
         ("session_closes", "session_closes", store.SESSION_CLOSES, {}),
         ("forget_receipts", "forget_receipts", store.RECEIPTS, {"before": now - keep.record_age}),

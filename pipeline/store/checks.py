@@ -110,7 +110,20 @@ _WORK = text(f"""
 
 def work(connection: Connection) -> Sequence[Row[Any]]:
     """By kind: rows that are due and claimed by nobody, for how long at most, and those given up."""
-    return connection.execute(_WORK).all()
+    return connection.execute(
+        text("""
+            SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
+                coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at <= now()
+                    AND claimed IS NULL)), 0)::float8 AS late_seconds,
+                count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead
+            FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
+            UNION ALL
+            SELECT 'arrival', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
+            UNION ALL
+            SELECT 'payload', 0, 0, count(*) FROM refused_payloads HAVING count(*) > 0
+            ORDER BY kind
+        """)
+    ).all()
 
 
 def sample(connection: Connection, limit: int) -> list[str]:

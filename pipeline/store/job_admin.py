@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from schemas.kinds import ARRIVAL, INGEST
+from schemas.kinds import ARRIVAL, INGEST, PAYLOAD
 
-# Work that is owed or given up, and arrivals in quarantine as dead letters of a kind of their own.
+# Work that is owed or given up; arrivals in quarantine and refused payloads are dead letters of kinds of their own.
 _ITEMS = f"""
     SELECT tenant_id, kind, key, attempts, due_at, last_error AS error, trace_id,
         CASE WHEN dead_at IS NOT NULL THEN 'dead' WHEN claimed IS NOT NULL THEN 'running'
@@ -18,6 +18,9 @@ _ITEMS = f"""
     SELECT tenant_id, '{ARRIVAL}', 'message:' || message_id, NULL, NULL, error, trace_id, 'dead', quarantined_at,
         quarantined_at
     FROM arrivals WHERE quarantined_at IS NOT NULL
+    UNION ALL
+    SELECT tenant_id, '{PAYLOAD}', key, NULL, NULL, error, trace_id, 'dead', refused_at, refused_at
+    FROM refused_payloads
 """
 
 _LISTING = text(f"""
@@ -64,7 +67,10 @@ _TOTALS = text("""
         count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
         count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
         extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
-    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind ORDER BY kind
+    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
+    UNION ALL
+    SELECT 'payload', 0, 0, 0, count(*), NULL FROM refused_payloads HAVING count(*) > 0
+    ORDER BY kind
 """)
 
 

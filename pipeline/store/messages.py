@@ -39,6 +39,11 @@ class Arrival(NamedTuple):
     # whether there is anything to embed
     has_text: bool
 
+    @property
+    def key(self) -> str:
+        """What it is called as a piece of work."""
+        return f"message:{self.message_id}"
+
 
 # Of each chat the first by the index, dealt round so that no chat takes the room of the others.
 _ARRIVALS = text("""

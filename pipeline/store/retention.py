@@ -74,10 +74,14 @@ PENDING_EDITS = """
     SELECT tenant_id, chat_id, external_id FROM pending_changes WHERE received_at < :before
     ORDER BY chat_id, external_id LIMIT :batch
 """
+REFUSED_PAYLOADS = """
+    SELECT tenant_id, key FROM refused_payloads WHERE refused_at < :before ORDER BY refused_at LIMIT :batch
+"""
 # What a row is known by, where that is not its `id`.
 _KEYS = {
     "query_log": ("tenant_id", "context_id"),
     "pending_changes": ("tenant_id", "chat_id", "external_id"),
+    "refused_payloads": ("tenant_id", "key"),
     "session_closes": ("tenant_id", "chat_id", "session_key", "closed_at"),
     "daily_counters": ("tenant_id", "day", "name", "slot"),
 }

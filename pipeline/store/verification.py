@@ -1,5 +1,6 @@
 """SQL of looking for what was forgotten: by its text and by its vector."""
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -41,8 +42,24 @@ _COUNT_TEXT = text("""
 
 
 def count_text(connection: Connection, content: str) -> int:
-    """In how many rows a text stands word for word: summaries, memories, waiting edits, the query log, errors."""
-    return int(connection.execute(_COUNT_TEXT, {"content": content}).scalar_one())
+    """In how many rows of derived or waiting data a text stands word for word."""
+    return int(
+        connection.execute(
+            text("""
+                SELECT (SELECT count(*) FROM conversation_sessions
+                        WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
+                    + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
+                    + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
+                    + (SELECT count(*) FROM query_log
+                        WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
+                    + (SELECT count(*) FROM jobs WHERE position(:content IN last_error) > 0)
+                    + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
+                    + (SELECT count(*) FROM refused_payloads WHERE position(:json IN payload || error) > 0)
+                    + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
+            """),
+            {"content": content, "json": json.dumps(content)[1:-1]},
+        ).scalar_one()
+    )
 
 
 def count_vector(

@@ -8,16 +8,22 @@ from typing import Any
 import pytest
 import redis as redis_client
 from celery import Celery
+from sqlalchemy import text
 
+from pipeline.erasure import forget
+from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import Filter
+from pipeline.operations import retention
 from pipeline.store.database import Database
+from schemas.forgetting import Subject
 from schemas.settings import Settings
 from tests.commands.conftest import Run
 from tests.commands.test_work import kill, talk
 from tests.conftest import TENANT
-from workers import letters
+from workers import resources
 from workers.app import make_app
-from workers.queues import ACCEPT, DEAD
+from workers.queues import ACCEPT
+from workers.resources import Resources
 
 SECRET = "chrysanthemum"
 Refuse = Callable[..., None]
@@ -30,20 +36,25 @@ def payload(version: object = 2, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def broker(settings: Settings) -> Iterator["redis_client.Redis"]:
-    """Redis, without anything that waits in these queues."""
+    """Redis, without anything that waits in this queue."""
     assert settings.redis_url is not None
     with redis_client.Redis.from_url(settings.redis_url.get_secret_value()) as client:
-        client.delete(DEAD, ACCEPT.full_name)
+        client.delete(ACCEPT.full_name)
         yield client
-        client.delete(DEAD, ACCEPT.full_name)
+        client.delete(ACCEPT.full_name)
 
 
 @pytest.fixture
-def app(settings: Settings, broker: "redis_client.Redis") -> Iterator[Celery]:
+def app(
+    settings: Settings, broker: "redis_client.Redis", monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Celery]:
+    held = Resources(settings)
+    monkeypatch.setattr(resources, "_current", held)
     made = make_app(settings)
     made.loader.import_default_modules()
     yield made
     made.close()
+    held.database.close()
 
 
 @pytest.fixture
@@ -52,8 +63,10 @@ def refuse(app: Celery) -> Refuse:
     return lambda *args, **fields: app.tasks["backscroll.ingest"](*args, **fields)
 
 
-def lengths(broker: "redis_client.Redis") -> tuple[Any, Any]:
-    return broker.llen(DEAD), broker.llen(ACCEPT.full_name)
+def refused(database: Database, tenant: str = TENANT) -> list[str]:
+    """What the tenant's refused payloads say."""
+    with database.tenant(tenant) as connection:
+        return list(connection.scalars(text("SELECT payload FROM refused_payloads ORDER BY refused_at")))
 
 
 def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
@@ -62,11 +75,9 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     refuse(**payload())
     listed = run("jobs", "list", "--state", "dead", "--json")
     (item,) = listed.json["jobs"]
-    assert (item["kind"], item["state"], item["version"], item["messages"]) == ("payload", "dead", "2", 2)
-    assert item["tenant_id"] == TENANT
-    assert "v: Input should be 1" in item["error"]
+    assert (item["kind"], item["state"], item["tenant_id"]) == ("payload", "dead", TENANT)
+    assert item["error"].startswith("version 2, 2 messages: v: Input should be 1")
     assert item["since"]
-    assert item["trace_id"]
     for_people = run("jobs", "list").out
     for expected in (item["key"], "version 2, 2 messages", "v: Input should be 1"):
         assert expected in for_people
@@ -74,54 +85,75 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     assert SECRET in run("jobs", "show", f"payload:{item['key']}").out
     shown = run("jobs", "show", "payload", item["key"], "--json").json
     assert shown["payload"] == {"args": [], "kwargs": payload()}
-    assert "1 payloads could not be accepted" in run("status").out
-    assert "jobs replay --all --kind payload" in run("doctor").out
+    (status,) = run("status", "--json").json["jobs"]
+    assert (status["kind"], status["dead"]) == ("payload", 1)
+    assert "1 pieces of payload were given up" in run("doctor").out
+
+
+def test_the_same_payload_refused_twice_is_one_dead_letter(refuse: Refuse, database: Database) -> None:
+    for _ in range(2):
+        refuse(**payload())
+    assert len(refused(database)) == 1
 
 
 def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_worker_dies(
-    run: Run, refuse: Refuse, broker: "redis_client.Redis", app: Celery
+    run: Run, refuse: Refuse, broker: "redis_client.Redis", app: Celery, database: Database
 ) -> None:
-    given = payload(note="пётр 😀", size=12345678901234567890, empty=[], nothing={})
+    given = payload(note="пётр 😀\0", size=12345678901234567890, empty=[], nothing={}, half="\ud83d")
     refuse(**given)
-    (before,) = map(json.loads, broker.lrange(DEAD, 0, -1))
     (item,) = run("jobs", "list", "--json").json["jobs"]
+    for options in ([], ["--json"]):
+        assert run("jobs", "show", f"payload:{item['key']}", *options).code == 0
     done = run("jobs", "replay", f"payload:{item['key']}", "--json").json
     assert [each["key"] for each in done["replayed"]] == [item["key"]]
-    assert lengths(broker) == (0, 1)
-    (after,) = map(json.loads, broker.lrange(ACCEPT.full_name, 0, -1))
-    assert after["body"] == before["body"]
-    del before["headers"]["refused"]
-    assert after["headers"] == before["headers"]
+    (queued,) = map(json.loads, broker.lrange(ACCEPT.full_name, 0, -1))
+    assert (queued["headers"]["argsrepr"], queued["headers"]["kwargsrepr"]) == ("()", "{…}")
     # Given a worker that takes it and goes away without a word
     with app.connection_for_read() as connection:
         taken = connection.SimpleQueue(ACCEPT.full_name).get(timeout=5)
-        assert taken.payload[1] == given
+        assert taken.payload[:2] == [[], given]
     # Then it is there for another, and not among the dead letters
-    assert lengths(broker) == (0, 1)
+    assert (broker.llen(ACCEPT.full_name), refused(database)) == (1, [])
     assert run("jobs", "replay", f"payload:{item['key']}").code == 3
 
 
-def test_of_two_who_replay_the_same_one_does(
-    refuse: Refuse, broker: "redis_client.Redis", app: Celery
-) -> None:
+def test_of_two_who_replay_the_same_one_does(refuse: Refuse, database: Database) -> None:
     for number in range(25):
         refuse(**payload(number=number))
-    keys = {letter.key for letter in letters.listing(app, None, TENANT, Filter())}
-    assert len(keys) == 25
+    items, _ = dead_letters.listing(database, None, Filter())
+    assert len(items) == 25
+    queued: list[str] = []
     with ThreadPoolExecutor(2) as pool:
-        done = list(pool.map(lambda _: letters.replay(app, keys), range(2)))
-    assert lengths(broker) == (0, 25)
-    assert sum(map(len, done)) == 25
+        done = list(
+            pool.map(
+                lambda _: dead_letters.replay(database, items, lambda given, _trace: queued.append(given)),
+                range(2),
+            )
+        )
+    assert len(set(queued)) == len(queued) == 25
+    assert sum(len(each.items) for each in done) == 25
 
 
-def test_a_full_redis_loses_none(run: Run, refuse: Refuse, broker: "redis_client.Redis") -> None:
+def test_a_full_redis_loses_none(
+    run: Run, refuse: Refuse, broker: "redis_client.Redis", database: Database
+) -> None:
     refuse(**payload())
     broker.config_set("maxmemory", "1mb")
     try:
         run("jobs", "replay", "--all", "--yes")
     finally:
         broker.config_set("maxmemory", "0")
-    assert sum(lengths(broker)) == 1
+    assert broker.llen(ACCEPT.full_name) + len(refused(database)) == 1
+
+
+def test_without_redis_payloads_are_shown_and_none_is_replayed(
+    run: Run, refuse: Refuse, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(**payload())
+    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
+    assert run("jobs", "list", "--json").json["total"] == 1
+    assert run("jobs", "replay", "--all", "--yes").code == 1
+    assert len(refused(database)) == 1
 
 
 def test_payloads_are_chosen_by_error_age_and_tenant(run: Run, refuse: Refuse) -> None:
@@ -131,7 +163,6 @@ def test_payloads_are_chosen_by_error_age_and_tenant(run: Run, refuse: Refuse) -
     refuse(payload())
     listed = run("jobs", "list", "--kind", "payload", "--json").json["jobs"]
     assert [item["tenant_id"] for item in listed] == [TENANT, "acme", TENANT, TENANT]
-    assert [item["version"] for item in listed] == ["2", "1", "2", None]
     for options, expected in (
         (["--error", "CHAT_ID"], 1),
         (["--older-than", "1h"], 0),
@@ -145,7 +176,7 @@ def test_payloads_are_chosen_by_error_age_and_tenant(run: Run, refuse: Refuse) -
 
 
 def test_payloads_and_work_are_one_list_and_only_named_payloads_are_dropped(
-    run: Run, refuse: Refuse, database: Database, broker: "redis_client.Redis"
+    run: Run, refuse: Refuse, database: Database
 ) -> None:
     talk(database)
     kill(database, "ingest")
@@ -159,32 +190,52 @@ def test_payloads_and_work_are_one_list_and_only_named_payloads_are_dropped(
     refuse(**payload())
     (item,) = run("jobs", "list", "--kind", "payload", "--json").json["jobs"]
     assert run("jobs", "drop", f"payload:{item['key']}", "--yes").code == 0
-    assert lengths(broker) == (0, 0)
+    assert refused(database) == []
 
 
-def test_whatever_else_lies_in_the_queue_is_shown_and_never_queued(
-    run: Run, refuse: Refuse, broker: "redis_client.Redis"
+@pytest.mark.parametrize(
+    "subject",
+    [
+        Subject(kind="message", chat_id="test:1", external_id="2"),
+        Subject(kind="user", sender_id="test:7"),
+        Subject(kind="user", sender_id="8"),
+        Subject(kind="chat", chat_id="test:1"),
+        Subject(kind="tenant", confirm=TENANT),
+    ],
+    ids=lambda subject: f"{subject.kind}-{subject.sender_id}",
+)
+def test_forgetting_takes_the_refused_payloads_that_mention_the_forgotten(
+    refuse: Refuse, database: Database, subject: Subject
 ) -> None:
-    refuse(**payload(text="half \ud83d of a pair"))
-    for junk in (b"{}", b"\xff", b"[1, 2]", b'{"body": "!", "headers": {}, "properties": {}}'):
-        broker.lpush(DEAD, junk)
-    listed = run("jobs", "list", "--json").json["jobs"]
-    assert [item["error"] for item in listed].count("not a task of a bot") == 4
-    for item in listed:
-        for options in ([], ["--json"]):
-            assert run("jobs", "show", f"payload:{item['key']}", *options).code == 0
-    done = run("jobs", "replay", "--all", "--yes", "--json").json
-    assert (len(done["replayed"]), len(done["left"])) == (1, 4)
-    assert lengths(broker) == (4, 1)
+    # Given one that is about the forgotten, and others of other chats, people and tenants
+    refuse(**payload(note={"sender_id": 8}))
+    other = {
+        "chat": "test:10",
+        "messages": [{"sender_id": "test:70", "external_id": "20"}, {"sender_id": 80}],
+    }
+    refuse(v=2, **other)
+    refuse(**payload(tenant="acme"))
+    receipt = forget.start(database, TENANT, subject)
+    assert receipt.counts["payloads"] == (2 if subject.kind == "tenant" else 1)
+    assert len(refused(database)) == (0 if subject.kind == "tenant" else 1)
+    assert len(refused(database, "acme")) == 1
 
 
-def test_without_redis_the_ledgers_dead_letters_are_shown_and_it_says_so(
-    run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("message_days", "left"), [(None, 1), (3, 0)])
+def test_refused_payloads_expire_with_the_messages_in_them(
+    refuse: Refuse, database: Database, settings: Settings, message_days: int | None, left: int
 ) -> None:
-    talk(database)
-    kill(database, "ingest")
-    monkeypatch.setenv("BACKSCROLL_REDIS_URL", "redis://127.0.0.1:1/0")
-    listed = run("jobs", "list", "--json")
-    assert listed.json["total"] == 1
-    assert "Redis does not answer" in listed.err
-    assert run("jobs", "list", "--kind", "payload").code == 1
+    refuse(**payload(number=1))
+    refuse(**payload(number=2))
+    with database.tenant(TENANT) as connection:
+        for number, days in ((1, 40), (2, 5)):
+            connection.execute(
+                text(
+                    "UPDATE refused_payloads SET refused_at = now() - make_interval(days => :days) "
+                    "WHERE strpos(payload, :number) > 0"
+                ),
+                {"days": days, "number": f'"number": {number}'},
+            )
+    keep = retention.retention_of(settings.model_copy(update={"retention_days": message_days}))
+    assert retention.prune(database, TENANT, keep)["refused_payloads"] == 2 - left
+    assert len(refused(database)) == left

@@ -277,7 +277,17 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.tenants.set_setting.name": lambda a: a.text,
     "value": lambda a: a.text,
     "claim": lambda a: a.claims[0],
-    "ingest.suspects.place_each.put": lambda _: lambda _connection, _arrival: set(),
+    "ingest.poison.place_each.put": lambda _: lambda _connection, _arrival: set(),
+    # refused payloads
+    **{
+        f"store.refused.{function}.key": lambda a: a.name("refused_payloads", "key")
+        for function in ("keep", "read", "take")
+    },
+    "payload: str": lambda a: a.text,
+    "store.refused.forget.names": lambda a: [a.names("messages", "sender_id")],
+    "suspect": lambda a: f"message:{a.known.one('arrivals', 'message_id')}",
+    "suspects": lambda a: [f"message:{each}" for each in a.ids("arrivals", "message_id")],
+    "jobs.dead_letters.replay.enqueue": lambda _: lambda _payload, _trace_id: None,
     # the query log
     "context_id": lambda a: a.name("query_log", "context_id"),
     "context": lambda a: Context(

@@ -172,6 +172,7 @@ class Caller:
             for kind, key in [
                 *((row["kind"], row["key"]) for row in self.known.rows["jobs"]),
                 *(("arrival", f"message:{row['message_id']}") for row in self.known.rows["arrivals"]),
+                *(("payload", row["key"]) for row in self.known.rows["refused_payloads"]),
                 *(("backfill", str(row["id"])) for row in self.known.rows["backfills"]),
             ]
         ]

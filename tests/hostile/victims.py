@@ -1,5 +1,6 @@
 """Tenants with something in every table, and a word in every text of theirs that nobody else may ever see."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from pipeline.memories.statements import remember
 from pipeline.operations import backfill
 from pipeline.operations.backfill import Current
 from pipeline.people import identities, suppression
-from pipeline.store import jobs, sessions
+from pipeline.store import jobs, refused, sessions
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
@@ -111,6 +112,7 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> Non
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
     with database.tenant(tenant) as connection:
         jobs.raise_wanted(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
+        refused.keep(connection, tenant, f"{tenant}-payload", json.dumps({"text": word}), "odd", None)
 
 
 def plant(superuser_url: str) -> None:

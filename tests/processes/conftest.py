@@ -1,6 +1,5 @@
 """A whole deployment in processes: a Redis, a worker of each queue and, where a story asks for it, the clock."""
 
-import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -200,12 +199,9 @@ class Deployment:
         return [json.loads(line) for line in self.workers[name].logs().splitlines() if line.startswith("{")]
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """The arguments `{"args": …, "kwargs": …}` of the payloads that were laid aside, the oldest first."""
-        found = []
-        for raw in reversed(self.redis.lrange("backscroll.dead", 0, -1)):
-            args, kwargs, _ = json.loads(base64.b64decode(json.loads(raw)["body"]))
-            found.append({"args": args, "kwargs": kwargs})
-        return found
+        """The arguments `{"args": …, "kwargs": …}` of the payloads that were refused, the oldest first."""
+        rows = self.query("SELECT payload FROM refused_payloads ORDER BY refused_at")
+        return [json.loads(row.payload) for row in rows]
 
 
 def talk(count: int, *, word: str = "lighthouse") -> list[dict[str, Any]]:

@@ -10,14 +10,14 @@ from typing import Any
 
 from celery import Celery
 
-from ops.console import broker
+from ops.commands import broker
+from pipeline.jobs import dead_letters as owed
 from pipeline.jobs.dead_letters import Filter
 from tests.api.conftest import served
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SWEEP_SECONDS, Deployment, clock, talk
-from workers import letters
-from workers.queues import QUEUES, SWEPT
+from workers.queues import QUEUES, SWEPT, enqueue_payload
 
 
 def test_what_a_bot_without_our_code_enqueues_is_remembered_by_hints_alone(deployment: Deployment) -> None:
@@ -30,7 +30,7 @@ def test_what_a_bot_without_our_code_enqueues_is_remembered_by_hints_alone(deplo
     assert set(deployment.vectors_of("test:bot").values()) == {1}
 
 
-def test_payloads_that_cannot_be_read_lie_untouched_among_the_dead_letters(deployment: Deployment) -> None:
+def test_payloads_that_cannot_be_read_are_dead_letters_as_they_came(deployment: Deployment) -> None:
     chat, good = "test:dead", talk(1)[0]
     unreadable: list[dict[str, Any]] = [
         {"v": 2, "chat": chat, "messages": [good]},
@@ -52,7 +52,19 @@ def test_payloads_that_cannot_be_read_lie_untouched_among_the_dead_letters(deplo
     assert "messages.0.external_id" in refused[1]
     deployment.send(chat, talk(5))
     deployment.wait_for(chat, 5)
-    deployment.redis.delete("backscroll.dead")
+    drop_dead_letters(deployment)
+
+
+def test_a_payload_to_be_refused_while_postgres_is_away_is_refused_when_it_is_back(
+    deployment: Deployment,
+) -> None:
+    unreadable = {"v": 3, "chat": "test:later", "messages": talk(1)}
+    with deployment.postgres_away():
+        deployment.send_payload(unreadable)
+        until(lambda: "accept_waits" in deployment.workers["accept"].logs(), "it waits", SECONDS)
+    until(lambda: deployment.dead_letters() != [], "a dead letter", SECONDS)
+    assert [letter["kwargs"] for letter in deployment.dead_letters()] == [unreadable]
+    drop_dead_letters(deployment)
 
 
 def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deployment) -> None:
@@ -71,9 +83,10 @@ def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deploymen
     assert "odd" in failed["error"]
     assert "kaleidoscope" not in json.dumps(failed)
     # When the reason is gone, the letter is put back as it is
-    [letter] = letters.listing(deployment.app, None, TENANT, Filter())
-    assert (letter.error, letter.messages) == (failed["error"], 1)
-    assert letters.replay(deployment.app, {letter.key}) == {letter.key}
+    [letter], _ = owed.listing(deployment.database, TENANT, Filter())
+    assert letter.error == f"version 1, 1 messages: {failed['error']}"
+    again = owed.replay(deployment.database, [letter], lambda *given: enqueue_payload(deployment.app, *given))
+    assert again.items == [letter]
     deployment.send("test:odd", talk(5, word="kaleidoscope"))
     deployment.wait_for("test:odd", 5)
 
@@ -138,7 +151,7 @@ def test_neither_logs_nor_events_nor_inspection_tell_what_was_said(deployment: D
     assert secret not in str(seen)
     for name in QUEUES:
         assert secret not in deployment.workers[name].container._container.log.read_text()
-    deployment.redis.delete("backscroll.dead")
+    drop_dead_letters(deployment)
 
 
 def test_workers_run_as_they_were_meant_to(deployment: Deployment) -> None:
@@ -166,12 +179,6 @@ def test_workers_run_as_they_were_meant_to(deployment: Deployment) -> None:
             assert len(pool["processes"]) == queue.concurrency
 
 
-def test_every_worker_tells_its_clock(deployment: Deployment) -> None:
-    told = broker.look(deployment.settings, workers=True)
-    assert {name.partition("@")[0] for name in told.clocks} == set(QUEUES)
-    assert set(told.clocks.values()) == {0.0}
-
-
 class Trap:
     """Unpickled, it leaves a file behind."""
 
@@ -193,6 +200,11 @@ def test_a_pickle_is_refused_without_a_look_into_it(deployment: Deployment, tmp_
     deployment.send("test:pickle", talk(5))
     deployment.wait_for("test:pickle", 5)
     assert not trap.exists()
+
+
+def drop_dead_letters(deployment: Deployment) -> None:
+    items, _ = owed.listing(deployment.database, TENANT, Filter())
+    owed.drop(deployment.database, items)
 
 
 @contextmanager

@@ -1,8 +1,10 @@
-"""A worker that cannot go on ends, so that whoever started it starts it again."""
+"""A worker that cannot go on ends, so that whoever started it starts it again; one whose clock is wrong says so."""
 
 from pathlib import Path
 
-from ops.local import processes
+from ops.chaos import skewed
+
+from ops import processes
 from schemas.settings import Settings
 from tests.ops.running import until
 from tests.processes.nodes import Process
@@ -21,5 +23,18 @@ def test_a_worker_whose_main_loop_failed_ends_although_closing_would_take_for_ev
         until(lambda: worker.status != "running", "it has ended", CLOSING_SECONDS + 30)
         assert worker.exit_code == 1
         assert b"shutdown_hung" in worker.logs()
+    finally:
+        worker.end()
+
+
+def test_a_worker_whose_clock_differs_from_the_databases_logs_it_at_its_start(
+    settings: Settings, tmp_path: Path
+) -> None:
+    command = [skewed.__name__ if part == "workers" else part for part in processes.worker_command(["sweep"])]
+    environment = processes.environment(settings) | {skewed.SHIFT: "90"}
+    worker = Process("sweep", command, tmp_path, environment)
+    try:
+        until(lambda: b"clock_differs" in worker.logs(), "it says so", 60)
+        assert b'"database_ahead_seconds": -90' in worker.logs()
     finally:
         worker.end()

@@ -10,7 +10,6 @@ import pytest
 from tests.ops.running import until
 from tests.processes.conftest import SECONDS, SOFT_SECONDS, Deployment, talk
 from workers import queues
-from workers.signals import CLOSING_SECONDS
 
 pytestmark = pytest.mark.usefixtures("beat")
 
@@ -214,16 +213,3 @@ def test_a_task_in_hand_while_redis_goes_and_comes_back_does_not_end_its_worker(
     until(lambda: deployment.redis.hlen("unacked") == 0, "everything acknowledged", SECONDS)
     assert worker.container.status == "running"
     assert "Unrecoverable" not in worker.logs()
-
-
-def test_a_worker_told_to_end_ends_even_if_a_thread_hangs_and_redis_is_away(deployment: Deployment) -> None:
-    chat, worker = "test:hung", deployment.workers["summarize"]
-    deployment.accept_and_place(chat, talk(10))
-    with stuck(deployment, "summarize", "conversation_sessions"):
-        deployment.broker.kill()
-        worker.kill("SIGTERM")
-        until(lambda: worker.container.status == "exited", "ended", SOFT_SECONDS + 2 * CLOSING_SECONDS)
-    assert "shutdown_hung" in worker.logs()
-    deployment.broker.restart()
-    worker.restart()
-    deployment.wait_for(chat, 10)

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
+from ops.embedded.postgres import EmbeddedPostgres
+from ops.processes import ROOT
 
-from ops.local.embedded.postgres import EmbeddedPostgres
-from ops.local.processes import ROOT
+from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import Filter
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes import venom
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk
-from workers import letters
 
 TRIES = 3
 CHAT, OTHER = "test:poison", "test:beside"
@@ -102,5 +102,6 @@ def test_a_payload_that_kills_stands_aside_as_it_came_and_others_are_accepted(po
     assert killed == [TRIES]
     until(lambda: poisoned.progress("test:after-the-pill").messages == 5, "others are accepted", SECONDS)
     assert poisoned.progress("test:pill").messages == 0
-    [dead] = letters.listing(poisoned.app, None, TENANT, Filter())
-    assert dead.error == f"its process ended {TRIES} times"
+    [dead], _ = dead_letters.listing(poisoned.database, TENANT, Filter(kind="payload"))
+    assert dead.error == f"version 1, 3 messages: its process ended {TRIES} times"
+    assert poisoned.query("SELECT 1 FROM jobs WHERE starts_with(key, 'payload:')") == []

@@ -1,26 +1,36 @@
 """`backscroll.ingest`: accept the messages of a payload, or place what has been accepted."""
 
+import json
 import time
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from typing import Any, TypeVar
 
 import structlog
 from celery import Task, shared_task
 from celery.worker.request import Request
-from kombu.exceptions import OperationalError
+from pydantic import TypeAdapter, ValidationError
 
 from pipeline.ingest import accept as pipeline_ingest
+from pipeline.store import refused, suspects, tenants
+from pipeline.store.database import Database
 from schemas.errors import InvalidInput, Retryable, SettingsError
-from schemas.payloads import QueuedIngest, parse_payload
-from workers import letters, queues, resources, tries
+from schemas.messages import clean_text
+from schemas.payloads import QueuedIngest, TenantId, parse_payload
+from workers import resources
+from workers.queues import HIDDEN, hint
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 WAIT_SECONDS = 2.0
-HIDDEN = {"argsrepr": "()", "kwargsrepr": "{…}"}
-"""What events, and so Flower, show of a payload, which holds what people wrote."""
+ERROR_CHARS = 500
+KEY_DIGITS = 16
+_tenant = TypeAdapter(TenantId)
 
 
 class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
@@ -36,52 +46,48 @@ class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
         return told
 
 
-# A payload is not owed in the database before it is accepted: this task alone goes back when its worker dies.
+# A payload is in no table before it is accepted: this task alone goes back to the queue when its worker dies.
 @shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, Request=PayloadRequest)
 def ingest(self: Task, *args: Any, **payload: Any) -> None:
-    """With messages: store them, waiting while Postgres is away or not upgraded. Without: place what waits."""
+    """Store the messages of a payload, waiting while Postgres is away or not upgraded; without one place arrivals.
+
+    A payload that cannot be accepted, or that has ended its process too often, is refused: it becomes a dead letter.
+    """
+    held = resources.current()
     if not args and not payload:
-        resources.run(self.app, "ingest", resources.current().placer)
+        resources.run(self.app, "ingest", held.placer)
         return
+    refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:
-        # positional ones are refused, and go the same way
+        # positional arguments are refused whatever they hold
         parsed = parse_payload(QueuedIngest, args or payload)
     except InvalidInput as error:
-        log.warning("payload_refused", error=str(error), queue=queues.DEAD)
-        _lay_aside(self, args, payload, str(error))
+        log.warning("payload_refused", error=str(error))
+        refuse(str(error))
         return
-    held = resources.current()
-    while True:
-        if tries.begin(self.app, self.request.id) > held.settings.job_max_attempts:
-            log.error("payload_kills", tries=held.settings.job_max_attempts, queue=queues.DEAD)
-            _lay_aside(self, args, payload, f"its process ended {held.settings.job_max_attempts} times")
-            return
-        try:
-            accepted = pipeline_ingest.accept(
-                held.database,
-                parsed.tenant or held.settings.tenant,
-                parsed.chat,
-                parsed.messages,
-                trace_id=current_request_id(),
-            )
-            break
-        except (Retryable, SettingsError) as error:
-            # its sender is not to blame
-            log.warning("accept_waits", error=str(error))
-            tries.end(self.app, self.request.id)
-            time.sleep(WAIT_SECONDS)
-        except Exception as error:  # noqa: BLE001 - a task that fails is acknowledged, and its messages would be lost
-            # Neither the whole error nor its usual traceback: Postgres quotes the row that it does not take.
-            told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            log.error(  # noqa: TRY400
-                "accept_failed",
-                error=told,
-                frames=traceback.format_tb(error.__traceback__),
-                queue=queues.DEAD,
-            )
-            _lay_aside(self, args, payload, told)
-            return
-    tries.end(self.app, self.request.id)
+    tenant_id, suspect = parsed.tenant or held.settings.tenant, f"payload:{self.request.id}"
+    again = bool(self.request.delivery_info.get("redelivered"))
+    # The first delivery of one that comes again is not counted, and ended its process if any did.
+    tries = _after_outages(partial(_begin, held.database, tenant_id, suspect)) if again else 0
+    if tries >= held.settings.job_max_attempts:
+        log.error("payload_kills", tries=tries)
+        refuse(f"its process ended {tries} times", suspect=(tenant_id, suspect))
+        return
+    trace_id = current_request_id()
+    accept = partial(
+        pipeline_ingest.accept, held.database, tenant_id, parsed.chat, parsed.messages, trace_id=trace_id
+    )
+    try:
+        accepted = _after_outages(accept)
+    except Exception as error:  # noqa: BLE001 - a task that fails is acknowledged, and its messages would be lost
+        # Neither the whole error nor its usual traceback: Postgres quotes the row that it does not take.
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        frames = traceback.format_tb(error.__traceback__)
+        log.error("accept_failed", error=reason, frames=frames)  # noqa: TRY400
+        refuse(reason, suspect=(tenant_id, suspect))
+        return
+    if again:
+        _after_outages(partial(_acquit, held.database, tenant_id, suspect))
     log.info(
         "accepted",
         chat_id=parsed.chat.chat_id,
@@ -90,17 +96,59 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         kept_out=accepted.kept_out,
     )
     if accepted.new:
-        queues.hint(self.app, "ingest")
+        hint(self.app, "ingest")
 
 
-def _lay_aside(task: Task, args: Sequence[Any], payload: dict[str, Any], reason: str) -> None:
-    """Put a payload among the dead letters as it came; it is not acknowledged before it lies there."""
-    options = HIDDEN | {"queue": queues.DEAD, "headers": letters.refusal(reason)}
+def _after_outages(act: Callable[[], T]) -> T:
+    """Do this as soon as Postgres is there and upgraded: until then the payload is in no other place."""
     while True:
         try:
-            task.app.send_task(task.name, args=args, kwargs=payload, **options)
-        except OperationalError as error:
-            log.warning("dead_letter_waits", error=str(error))
+            return act()
+        except (Retryable, SettingsError) as error:
+            # its sender is not to blame
+            log.warning("accept_waits", error=str(error))
             time.sleep(WAIT_SECONDS)
-        else:
-            return
+
+
+def _begin(database: Database, tenant_id: str, suspect: str) -> int:
+    """Count a try of a payload that may end its process; how many there were, with this one."""
+    with database.tenant(tenant_id) as connection:
+        tenants.ensure(connection, tenant_id)
+        return suspects.note(connection, tenant_id, suspect)
+
+
+def _acquit(database: Database, tenant_id: str, suspect: str) -> None:
+    with database.tenant(tenant_id) as connection:
+        suspects.acquit(connection, tenant_id, suspect)
+
+
+def _refuse(
+    database: Database,
+    default_tenant: str,
+    task: dict[str, Any],
+    reason: str,
+    suspect: tuple[str, str] | None = None,
+) -> None:
+    """Make a dead letter of a payload, for a reason that quotes nobody; it is not acknowledged before that.
+
+    One that names no tenant, or none that can be, belongs to `default_tenant`.
+    """
+    payload = task["kwargs"]
+    try:
+        tenant_id = _tenant.validate_python(payload.get("tenant"))
+    except ValidationError:
+        tenant_id = default_tenant
+    version, messages = payload.get("v", 1), payload.get("messages")
+    size = len(messages) if isinstance(messages, list) else int(isinstance(messages, dict))
+    named = version if isinstance(version, int) else "unknown"
+    error = clean_text(f"version {named}, {size} messages: {reason}")[:ERROR_CHARS]
+    text = json.dumps(task)
+    key = sha256(text.encode()).hexdigest()[:KEY_DIGITS]
+
+    def keep() -> None:
+        with database.tenant(tenant_id) as connection:
+            refused.keep(connection, tenant_id, key, text, error, current_request_id())
+        if suspect is not None:
+            _acquit(database, *suspect)
+
+    _after_outages(keep)

@@ -21,9 +21,6 @@ class Broker:
     max_bytes: int = 0
     # tasks that wait, by queue, where no worker answers
     unserved: Mapping[str, int] | None = None
-    refused: int = 0
-    # seconds by which the clock of each worker is ahead of this machine's
-    clocks: Mapping[str, float] | None = None
 
 
 def findings(broker: Broker) -> Iterator[Finding]:
@@ -60,15 +57,6 @@ def findings(broker: Broker) -> Iterator[Finding]:
             what=f"Redis is {broker.used_bytes / broker.max_bytes:.0%} full",
             why="When it is full no task can be queued.",
             remedy="Raise maxmemory, and see whether a queue has no worker.",
-        )
-    if broker.refused:
-        yield Finding(
-            check="payloads",
-            severity="warning",
-            what=f"{broker.refused:,} payloads of bots could not be accepted",
-            why="Their messages are not stored.",
-            remedy="See why (`backscroll jobs list --kind payload`), mend or upgrade what is to blame, then "
-            "`backscroll jobs replay --all --kind payload`.",
         )
     for queue, tasks in (broker.unserved or {}).items():
         yield Finding(

@@ -33,7 +33,6 @@ def diagnose(facts: Facts) -> list[Finding]:
         *(embedding.findings(facts.spaces) if facts.spaces else ()),
         *(broker.findings(facts.broker) if facts.broker else ()),
         *postgres.clock(facts.skew_seconds),
-        *postgres.worker_clocks((facts.broker and facts.broker.clocks) or {}, facts.skew_seconds),
         *stored.work(facts.work),
         *stored.tenants(facts.tenants),
     ]

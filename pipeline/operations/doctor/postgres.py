@@ -1,6 +1,6 @@
 """Diagnose Postgres: its logins, version, tables and clock."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.operations.doctor.finding import Finding
@@ -161,19 +161,3 @@ def clock(skew: float | None) -> Iterator[Finding]:
             why="Times of senders more than 5 minutes ahead are not believed, and sessions are cut by them.",
             remedy="Let both keep time by NTP.",
         )
-
-
-def worker_clocks(ahead: Mapping[str, float], skew: float | None) -> Iterator[Finding]:
-    """The clocks of workers, in seconds ahead of this machine's, of which the database's is `skew` ahead."""
-    for worker, seconds in ahead.items():
-        off = seconds - (skew or 0.0)
-        if abs(off) > SKEW_WARNING_SECONDS:
-            yield Finding(
-                check="clock",
-                severity="error" if abs(off) > SKEW_ERROR_SECONDS else "warning",
-                what=f"the clock of the worker {worker} is {abs(off):.0f} s "
-                f"{'ahead of' if off > 0 else 'behind'} the database's",
-                why="Nothing is lost, as leases and due times are the database's; but tasks in hand look overdue "
-                "and are delivered twice, and its logs tell wrong times.",
-                remedy="Let its machine keep time by NTP.",
-            )
