@@ -8,10 +8,10 @@ from schemas.messages import Id
 from schemas.payloads import ContextQuery
 from schemas.querylog import AnswerIn, AnswerReceipt
 from schemas.search import MoreQuery, MoreResult, SearchQuery, SearchResult
+from workers.api.api_route import ApiRoute
 from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import responses
-from workers.api.routes import ApiRoute
 from workers.api.state import Api
 
 router = APIRouter(tags=["contexts"], route_class=ApiRoute)

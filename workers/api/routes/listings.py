@@ -22,9 +22,9 @@ from schemas.listing import (
     SessionPage,
 )
 from schemas.messages import Id
+from workers.api.api_route import ApiRoute
 from workers.api.auth import Tenant
 from workers.api.errors import responses
-from workers.api.routes import ApiRoute
 from workers.api.state import Api
 
 router = APIRouter(tags=["overview"], route_class=ApiRoute)

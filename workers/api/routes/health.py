@@ -12,7 +12,7 @@ from redis.retry import Retry
 from schemas.errors import Retryable, SchemaOutdated, SettingsError
 from schemas.limits import Frozen
 from schemas.settings import Settings
-from workers.api.routes import ApiRoute
+from workers.api.api_route import ApiRoute
 from workers.api.state import Api
 
 log = structlog.get_logger(__name__)

@@ -9,10 +9,10 @@ from pipeline.memories import documents
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
 from schemas.limits import Frozen
 from schemas.messages import Id
+from workers.api.api_route import ApiRoute
 from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.routes import ApiRoute
 from workers.api.state import Api
 
 router = APIRouter(tags=["documents"], route_class=ApiRoute)

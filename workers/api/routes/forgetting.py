@@ -18,10 +18,10 @@ from schemas.forgetting import Receipt, Subject
 from schemas.limits import Frozen
 from schemas.messages import ChatIn, Id
 from schemas.payloads import MemorySwitch, NewId
+from workers.api.api_route import ApiRoute
 from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.routes import ApiRoute
 from workers.api.state import Api, ApiState
 
 router = APIRouter(tags=["forgetting"], route_class=ApiRoute)
