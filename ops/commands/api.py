@@ -16,14 +16,9 @@ app = typer.Typer(rich_markup_mode="markdown")
     epilog="**Example:** BACKSCROLL_API_KEY=… BACKSCROLL_DATABASE_URL=… backscroll api --host 0.0.0.0"
 )
 def api(
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on (default: BACKSCROLL_HOST).", show_default=False)
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (default: BACKSCROLL_HOST).")] = None,
     port: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=65535, help="Port to listen on (default: BACKSCROLL_PORT).", show_default=False
-        ),
+        int | None, typer.Option(min=1, max=65535, help="Port to listen on (default: BACKSCROLL_PORT).")
     ] = None,
     processes: Annotated[
         int | None,
@@ -31,7 +26,6 @@ def api(
             min=1,
             max=16,
             help="Processes (default: BACKSCROLL_API_PROCESSES, else two if there are as many cores).",
-            show_default=False,
         ),
     ] = None,
     data_dir: DataDirOption = None,

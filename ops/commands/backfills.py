@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, on_data
+from ops.console.command import Call, ListByDefault, with_options
 from ops.console.options import DryRunOption, InChatOption, read_time
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
@@ -46,31 +46,22 @@ def backfills() -> None:
     epilog="**Examples:** backscroll backfills start embed --dry-run · backscroll backfills start summarize "
     "--since 2026-01-01 --rate 5 · backscroll backfills start sessionize --chat telegram:-100420 --wait"
 )
-@on_data
+@with_options
 def start(
     call: Call,
-    kind: Annotated[BackfillKind, typer.Argument(help="What to do again.", show_default=False)],
+    kind: Annotated[BackfillKind, typer.Argument(help="What to do again.")],
     chat: InChatOption = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            help="Sent or ended from this time on, as in 2026-01-31; UTC unless it has an offset.",
-            show_default=False,
-        ),
+        typer.Option(help="Sent or ended from this time on, as in 2026-01-31; UTC unless it has an offset."),
     ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Sent or ended before this time.", show_default=False)
-    ] = None,
+    until: Annotated[str | None, typer.Option(help="Sent or ended before this time.")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Redo what exists, too, not only what is missing.")
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="Rows at most (default: all).", show_default=False)
-    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows at most (default: all).")] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in each step.")] = 100,
-    rate: Annotated[
-        float | None, typer.Option(help="Rows per second at most (default: no limit).", show_default=False)
-    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Rows per second at most (default: no limit).")] = None,
     dry_run: DryRunOption = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, with progress.")] = False,
 ) -> None:
@@ -115,7 +106,7 @@ def start(
 
 
 @app.command("list", epilog="**Example:** backscroll backfills list --json")
-@on_data
+@with_options
 def list_(call: Call) -> None:
     """List the newest backfills."""
     from pipeline.store import backfills as store
@@ -136,7 +127,7 @@ def list_(call: Call) -> None:
 
 
 @app.command(epilog="**Examples:** backscroll backfills status 3 · backscroll backfills status 3 --watch")
-@on_data
+@with_options
 def status(
     call: Call,
     backfill_id: IdArgument,
@@ -149,7 +140,7 @@ def status(
 
 
 @app.command(epilog="**Example:** backscroll backfills pause 3")
-@on_data
+@with_options
 def pause(
     call: Call,
     backfill_id: IdArgument,
@@ -159,7 +150,7 @@ def pause(
 
 
 @app.command(epilog="**Example:** backscroll backfills resume 3")
-@on_data
+@with_options
 def resume(
     call: Call,
     backfill_id: IdArgument,
@@ -169,7 +160,7 @@ def resume(
 
 
 @app.command(epilog="**Example:** backscroll backfills cancel 3")
-@on_data
+@with_options
 def cancel(
     call: Call,
     backfill_id: IdArgument,

@@ -19,7 +19,7 @@ app = typer.Typer(rich_markup_mode="markdown")
     "backscroll backup latest.dump --overwrite"
 )
 def backup(
-    file: Annotated[Path, typer.Argument(help="File to write.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File to write.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,

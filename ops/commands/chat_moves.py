@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ops.console import receipts, rendering
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from ops.console.options import ChatArgument, YesOption
 from schemas.errors import InvalidInput, NotFound
 from schemas.payloads import NewId, parse_payload
@@ -22,11 +22,11 @@ MERGE_EXAMPLE = "**Example:** backscroll chats merge whatsapp:bc whatsapp:bookcl
 EXAMPLE_CHARS = 80
 
 
-@on_data
+@with_options
 def rename(
     call: Call,
     chat: ChatArgument,
-    to: Annotated[str, typer.Argument(metavar="NEW", help="The chat's new id.", show_default=False)],
+    to: Annotated[str, typer.Argument(metavar="NEW", help="The chat's new id.")],
     yes: YesOption = False,
 ) -> None:
     """Give a chat a new id, as when a group becomes a supergroup.
@@ -38,11 +38,11 @@ def rename(
     _move(call, chat, to, yes=yes, is_new=True)
 
 
-@on_data
+@with_options
 def merge(
     call: Call,
-    chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat to remove.", show_default=False)],
-    into: Annotated[str, typer.Argument(metavar="INTO", help="The chat to keep.", show_default=False)],
+    chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat to remove.")],
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The chat to keep.")],
     keep_copies: Annotated[
         bool,
         typer.Option("--keep-copies", help="Merge although both have the same messages, which appear twice."),

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ops.commands import chat_moves
 from ops.console import receipts, rendering
-from ops.console.command import Call, ListByDefault, on_data, require_seen
+from ops.console.command import Call, ListByDefault, require_seen, with_options
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
@@ -34,7 +34,7 @@ def chats() -> None:
 
 
 @app.command("list", epilog="**Example:** backscroll chats list --json")
-@on_data
+@with_options
 def list_(call: Call) -> None:
     """List the chats, the latest active first, in their local time."""
     from pipeline.store import chats as store
@@ -58,7 +58,7 @@ def list_(call: Call) -> None:
 
 
 @app.command(epilog="**Example:** backscroll chats show telegram:-100420")
-@on_data
+@with_options
 def show(call: Call, chat: ChatArgument) -> None:
     """Show a chat: its settings, who speaks, its sessions by status, and the latest sessions."""
     from pipeline.operations import lookup
@@ -122,7 +122,7 @@ def show(call: Call, chat: ChatArgument) -> None:
     epilog="**Examples:** backscroll chats remove whatsapp:bookclub --dry-run · "
     "backscroll chats remove whatsapp:bookclub --yes"
 )
-@on_data
+@with_options
 def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
     """Remove a chat with everything that was made of it, so that it can be imported again.
 
@@ -151,13 +151,11 @@ def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: Y
 @app.command(
     epilog="**Examples:** backscroll chats memory telegram:-100420 off · backscroll chats memory telegram:-100420 on"
 )
-@on_data
+@with_options
 def memory(
     call: Call,
     chat: ChatArgument,
-    state: Annotated[
-        Literal["on", "off"], typer.Argument(help="Whether the chat is remembered.", show_default=False)
-    ],
+    state: Annotated[Literal["on", "off"], typer.Argument(help="Whether the chat is remembered.")],
 ) -> None:
     """Switch a chat's memory on or off.
 
@@ -185,13 +183,12 @@ def memory(
     epilog="**Examples:** backscroll chats members telegram:-100420 · "
     "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12"
 )
-@on_data
+@with_options
 def members(
     call: Call,
     chat: ChatArgument,
     named: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A member; repeat it for all but the bots.", show_default=False),
+        list[str] | None, typer.Option("--set", help="A member; repeat it for all but the bots.")
     ] = None,
     unseen: UnseenOption = False,
 ) -> None:
@@ -224,15 +221,12 @@ def members(
     epilog="**Examples:** backscroll chats language whatsapp:Familie german · "
     "backscroll chats language app:1 simple"
 )
-@on_data
+@with_options
 def language(
     call: Call,
     chat: ChatArgument,
     to: Annotated[
-        str,
-        typer.Argument(
-            metavar="LANGUAGE", help="One of Postgres's text search configurations.", show_default=False
-        ),
+        str, typer.Argument(metavar="LANGUAGE", help="One of Postgres's text search configurations.")
     ],
 ) -> None:
     """Set the language of a chat, and rebuild its keyword search.

@@ -92,8 +92,7 @@ def roles(
     passwords_file: Annotated[
         Path | None,
         typer.Option(
-            help="JSON with a password for each of owner, app, maintenance, backup (default: random ones).",
-            show_default=False,
+            help="JSON with a password for each of owner, app, maintenance, backup (default: random ones)."
         ),
     ] = None,
 ) -> None:
@@ -104,7 +103,7 @@ def roles(
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
-    from ops.local.embedded.roles import LOGIN_ROLES, RoleNames, provision
+    from ops.local.embedded.roles import LOGIN_ROLES, provision, role_name
 
     if passwords_file is None:
         passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
@@ -125,7 +124,7 @@ def roles(
         ) from None
     made = provision(superuser_url, passwords=passwords, database=database)
     for role, setting in SETTING_OF.items():
-        url = role_url(server, getattr(RoleNames(), role), passwords[role], database)
+        url = role_url(server, role_name(role), passwords[role], database)
         print(f"BACKSCROLL_{setting}DATABASE_URL={url}")
     vectors = (
         f"pgvector {made.vector_version}" if made.vector_version else "without pgvector: only keyword search"

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ops import connection
 from ops.console import broker, rendering
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline.clients.factory import default_provider, make_embedder, space_by_name
 from pipeline.operations.doctor.broker import Broker
@@ -42,7 +42,7 @@ _REDIS_SECONDS = 2.0
     epilog="**Exit codes:** 0 nothing found · 5 warnings · 6 errors; with `--fix` of what is left. "
     "**Examples:** backscroll doctor · backscroll doctor --fix · backscroll doctor --model --json"
 )
-@on_data
+@with_options
 def doctor(
     call: Call,
     fix: Annotated[
@@ -153,15 +153,13 @@ def _login(setting: str, url: SecretStr) -> Login:
 @contextmanager
 def _connected(url: SecretStr) -> Iterator[Connection]:
     """Connect in autocommit, as the role of this URL."""
-    from sqlalchemy import create_engine, pool
+    from ops.local import migrate
 
-    driver = "postgresql+psycopg://" + url.get_secret_value().partition("://")[2]
-    engine = create_engine(driver, poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
-    try:
-        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as opened:
-            yield opened
-    finally:
-        engine.dispose()
+    with (
+        migrate.connected(url.get_secret_value()) as engine,
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as opened,
+    ):
+        yield opened
 
 
 def _ask_redis(settings: Settings) -> Broker:

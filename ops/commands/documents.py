@@ -8,7 +8,7 @@ import typer
 
 from ops.console import rendering
 from ops.console.backend import backend
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from ops.console.options import AfterOption, LocalOption
 from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
 from schemas.errors import InvalidInput
@@ -18,7 +18,7 @@ from schemas.payloads import parse_payload
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 STDIN = "-"
-DocumentArgument = Annotated[str, typer.Argument(metavar="ID", help="The document's id.", show_default=False)]
+DocumentArgument = Annotated[str, typer.Argument(metavar="ID", help="The document's id.")]
 
 
 @app.callback(
@@ -33,24 +33,15 @@ def documents() -> None:
     epilog="**Examples:** backscroll documents add handbook.md · backscroll documents add rules.txt --id rules "
     "--language german · pdftotext lease.pdf - | backscroll documents add - --id lease"
 )
-@on_data
+@with_options
 def add(
     call: Call,
-    file: Annotated[
-        Path,
-        typer.Argument(help="Plain text or Markdown in UTF-8; - for standard input.", show_default=False),
-    ],
+    file: Annotated[Path, typer.Argument(help="Plain text or Markdown in UTF-8; - for standard input.")],
     document_id: Annotated[
-        str | None,
-        typer.Option(
-            "--id", help="Id to cite and replace it by (default: the file's name).", show_default=False
-        ),
+        str | None, typer.Option("--id", help="Id to cite and replace it by (default: the file's name).")
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option(
-            help="Where it comes from, such as a URL (default: the file's path).", show_default=False
-        ),
+        str | None, typer.Option(help="Where it comes from, such as a URL (default: the file's path).")
     ] = None,
     language: Annotated[str, typer.Option(help="Language of its keyword search.")] = DEFAULT_LANGUAGE,
     local: LocalOption = False,
@@ -84,7 +75,7 @@ def add(
 
 
 @app.command("list", epilog="**Example:** backscroll documents list --json")
-@on_data
+@with_options
 def list_(
     call: Call,
     after: AfterOption = None,
@@ -106,7 +97,7 @@ def list_(
 
 
 @app.command(epilog="**Example:** backscroll documents show handbook")
-@on_data
+@with_options
 def show(call: Call, document_id: DocumentArgument) -> None:
     """Show a document's chunks as they are found and cited."""
     from pipeline.memories import documents as pipeline_documents
@@ -120,7 +111,7 @@ def show(call: Call, document_id: DocumentArgument) -> None:
 
 
 @app.command(epilog="**Example:** backscroll documents remove handbook")
-@on_data
+@with_options
 def remove(call: Call, document_id: DocumentArgument) -> None:
     """Remove a document with its chunks and their vectors; it may be added again."""
     from pipeline.memories import documents as pipeline_documents

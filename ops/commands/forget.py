@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ops.console import receipts as console_receipts
 from ops.console import rendering
-from ops.console.command import Call, on_data, require_seen
+from ops.console.command import Call, require_seen, with_options
 from ops.console.options import ChatArgument, DryRunOption, SenderArgument, UnseenOption, YesOption
 from schemas.forgetting import Subject
 from schemas.payloads import parse_payload
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetOptions:
+    """The options of every command that forgets messages."""
+
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+    unseen: UnseenOption = False
 
 
 @app.callback(
@@ -35,63 +45,48 @@ def forget() -> None:
 
 
 @app.command(epilog="**Example:** backscroll forget message telegram:-100420 1041 --yes")
-@on_data
+@with_options
 def message(
     call: Call,
     chat: ChatArgument,
-    external_id: Annotated[str, typer.Argument(help="The platform's id.", show_default=False)],
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    unseen: UnseenOption = False,
+    external_id: Annotated[str, typer.Argument(help="The platform's id.")],
+    options: ForgetOptions,
 ) -> None:
     """Forget one message."""
     given = {"kind": "message", "chat_id": chat, "external_id": external_id}
-    _forget(call, given, dry_run=dry_run, yes=yes, unseen=unseen)
+    _forget(call, given, options)
 
 
 @app.command(epilog="**Example:** backscroll forget user telegram:11 --yes")
-@on_data
-def user(
-    call: Call,
-    sender: SenderArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    unseen: UnseenOption = False,
-) -> None:
+@with_options
+def user(call: Call, sender: SenderArgument, options: ForgetOptions) -> None:
     """Forget all that a user has said until now, in every chat, and what is known of them."""
-    _forget(call, {"kind": "user", "sender_id": sender}, dry_run=dry_run, yes=yes, unseen=unseen)
+    _forget(call, {"kind": "user", "sender_id": sender}, options)
 
 
 @app.command(epilog="**Example:** backscroll forget chat telegram:-100420 --dry-run")
-@on_data
-def chat(
-    call: Call,
-    chat: ChatArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    unseen: UnseenOption = False,
-) -> None:
+@with_options
+def chat(call: Call, chat: ChatArgument, options: ForgetOptions) -> None:
     """Forget a chat with all that was said in it until now."""
-    _forget(call, {"kind": "chat", "chat_id": chat}, dry_run=dry_run, yes=yes, unseen=unseen)
+    _forget(call, {"kind": "chat", "chat_id": chat}, options)
 
 
 @app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --confirm acme")
-@on_data
+@with_options
 def tenant_(
     call: Call,
     dry_run: DryRunOption = False,
     confirm: Annotated[
-        str | None,
-        typer.Option(help="The tenant's name, instead of asking for it.", metavar="NAME", show_default=False),
+        str | None, typer.Option(help="The tenant's name, instead of asking for it.", metavar="NAME")
     ] = None,
 ) -> None:
     """Forget everything of a tenant, whose name must be confirmed; receipts and the suppression list are kept."""
     given = {"kind": "tenant"} | ({} if confirm is None else {"confirm": confirm})
-    _forget(call, given, dry_run=dry_run, yes=confirm is not None, unseen=True)
+    _forget(call, given, ForgetOptions(dry_run=dry_run, unseen=True))
 
 
 @app.command(epilog="**Example:** backscroll forget receipts --json")
-@on_data
+@with_options
 def receipts(call: Call) -> None:
     """List the newest receipts: how much was forgotten and when, not whom."""
     from pipeline.store import receipts as store
@@ -112,15 +107,15 @@ def receipts(call: Call) -> None:
     call.answer({"receipts": found}, rendering.rows(headings, cells, right=("receipt", "messages")))
 
 
-def _forget(call: Call, given: dict[str, str], *, dry_run: bool, yes: bool, unseen: bool) -> None:
+def _forget(call: Call, given: dict[str, str], options: ForgetOptions) -> None:
     from pipeline.erasure import forget as pipeline_forget
 
     subject = parse_payload(Subject, given)
     with call.opened() as (settings, database):
-        require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=unseen)
+        require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=options.unseen)
         planned = pipeline_forget.plan(database, settings.tenant, subject)
         counts = ", ".join(f"{count:,} {name}" for name, count in planned.items())
-        if dry_run:
+        if options.dry_run:
             call.answer({"dry_run": True, "would_forget": planned}, f"Would forget {counts}.")
             return
         if subject.kind == "tenant":
@@ -130,7 +125,7 @@ def _forget(call: Call, given: dict[str, str], *, dry_run: bool, yes: bool, unse
                 subject = subject.model_copy(update={"confirm": typer.prompt(question, err=True)})
             pipeline_forget.check_confirmed(settings.tenant, subject)
         else:
-            call.confirm(f"Forget {counts}, for good?", yes=yes)
+            call.confirm(f"Forget {counts}, for good?", yes=options.yes)
         receipt = pipeline_forget.start(database, settings.tenant, subject)
         receipt = console_receipts.finished(database, settings, receipt)
     console_receipts.answer(call, receipt, "forgotten")

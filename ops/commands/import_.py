@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ops import connection
 from ops.console import import_report, rendering
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from ops.console.waiting import await_memory
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
 from ops.sources.exports import SeveralExports
@@ -37,38 +39,27 @@ app = typer.Typer(rich_markup_mode="markdown")
     "backscroll import result.json · backscroll import slack-export/ --wait · "
     "backscroll import history.jsonl --strict --json"
 )
-@on_data
+@with_options
 def import_(
     call: Call,
     ctx: typer.Context,
-    path: Annotated[
-        Path, typer.Argument(metavar="FILE|FOLDER|ZIP", help="Export to import.", show_default=False)
-    ],
+    path: Annotated[Path, typer.Argument(metavar="FILE|FOLDER|ZIP", help="Export to import.")],
     format: Annotated[  # noqa: A002 - the option's name
-        Format | None, typer.Option(help="Format (default: detected).", show_default=False)
+        Format | None, typer.Option(help="Format (default: detected).")
     ] = None,
-    chat: Annotated[
-        str | None, typer.Option(help="The chat's id, if the file does not hold it.", show_default=False)
-    ] = None,
-    title: Annotated[str | None, typer.Option(help="The chat's title.", show_default=False)] = None,
+    chat: Annotated[str | None, typer.Option(help="The chat's id, if the file does not hold it.")] = None,
+    title: Annotated[str | None, typer.Option(help="The chat's title.")] = None,
     tz: Annotated[
         str | None,
         typer.Option(
-            help="Zone of times without one, and of the chat, as in Europe/Lisbon (default: the chat's, else UTC).",
-            show_default=False,
+            help="Zone of times without one, and of the chat, as in Europe/Lisbon (default: the chat's, else UTC)."
         ),
     ] = None,
     date_order: Annotated[
-        DateOrder | None,
-        typer.Option(help="Order of WhatsApp's dates (default: detected).", show_default=False),
+        DateOrder | None, typer.Option(help="Order of WhatsApp's dates (default: detected).")
     ] = None,
-    kind: Annotated[
-        ChatKind | None,
-        typer.Option(help="Kind of the chats (default: from the file).", show_default=False),
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option(help="Language of keyword search, as in english.", show_default=False)
-    ] = None,
+    kind: Annotated[ChatKind | None, typer.Option(help="Kind of the chats (default: from the file).")] = None,
+    language: Annotated[str | None, typer.Option(help="Language of keyword search, as in english.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Write nothing if a line is broken (reads the file twice).")
     ] = False,
@@ -160,45 +151,31 @@ def _stored_zone(database: Database, tenant_id: str, chat_id: str) -> str | None
     return chat.time_zone if chat else None
 
 
-class _Bar:
-    """A progress bar of the bytes read, with the rate of messages and the time left."""
+@contextmanager
+def _bar(source: Source, what: str, console: Console, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Show a bar of the bytes read, with the messages per second; yields what moves it, given the messages so far."""
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(), DownloadColumn()),
+        *(TextColumn("{task.fields[rate]}"), TimeRemainingColumn()),
+    )
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        task = progress.add_task(what, total=source.size, rate="")
 
-    def __init__(self, source: Source, description: str, console: Console, *, shown: bool) -> None:
-        self._source = source
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not shown,
-        )
-        self._task: TaskID = self._progress.add_task(description, total=source.size, rate="")
-        self._began = time.monotonic()
+        def move(messages: int) -> None:
+            rate = messages / max(time.monotonic() - began, 1e-9)
+            shown_rate = f"{rate:,.0f} messages/s" if messages else ""
+            progress.update(task, completed=source.position, rate=shown_rate)
 
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def move(self, messages: int = 0) -> None:
-        """Show how far the source has been read, and how many messages there were."""
-        rate = messages / max(time.monotonic() - self._began, 1e-9)
-        self._progress.update(
-            self._task, completed=self._source.position, rate=f"{rate:,.0f} messages/s" if messages else ""
-        )
+        yield move
 
 
 def _check(source: Source, report: import_report.ImportReport, shown: bool) -> None:
     """Read everything once. Raises `InvalidInput` if a line is broken."""
-    with _Bar(source, "checking", report.console, shown=shown) as bar:
+    with _bar(source, "checking", report.console, shown=shown) as move:
         for item in source.records():
             report.show(source.name, item)
-            bar.move()
+            move(0)
     if report.broken:
         one = report.broken == 1
         raise InvalidInput(
@@ -222,17 +199,17 @@ def _import(
     try:
         with (
             connection.wake_ups(settings, report.console) as wake_up,
-            _Bar(source, "importing", report.console, shown=shown) as bar,
+            _bar(source, "importing", report.console, shown=shown) as move,
         ):
             for event in events:
                 report.show(source.name, event)
                 tally.add(event)
                 _warn_of_times(event, report)
-                bar.move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
+                move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
                 if isinstance(event, history.Stored) and event.new:
-                    wake_up.send("ingest")
+                    wake_up("ingest")
                 if isinstance(event, history.Stored) and event.moved:
-                    wake_up.send("summarize")
+                    wake_up("summarize")
     except import_report.TwoReadings:
         raise
     except (KeyboardInterrupt, BackscrollError) as error:

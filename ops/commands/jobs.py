@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,7 +12,7 @@ import typer
 
 from ops.console import rendering
 from ops.console.backlog import JobBacklog, opened_backlog
-from ops.console.command import Call, ListByDefault, on_data
+from ops.console.command import Call, ListByDefault, with_options
 from ops.console.options import YesOption, read_seconds
 from schemas.errors import InvalidInput
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
@@ -25,36 +25,59 @@ app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 JobState = Literal["dead", "pending", "running", "retrying"]
 NAMED_AT_MOST = 5
 
-KindArgument = Annotated[
-    str, typer.Argument(metavar="KIND", help="Kind of the job, or KIND:KEY as one word.")
-]
 MaybeKindArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="KIND", help="Kind of the job, or KIND:KEY as one word.", show_default=False),
+    str | None, typer.Argument(metavar="KIND", help="Kind of the job, or KIND:KEY as one word.")
 ]
-MaybeKeyArgument = Annotated[
-    str | None, typer.Argument(metavar="KEY", help="Key of the job.", show_default=False)
-]
-StateOption = Annotated[JobState, typer.Option("--state", help="Only jobs in this state.")]
+MaybeKeyArgument = Annotated[str | None, typer.Argument(metavar="KEY", help="Key of the job.")]
 KindOption = Annotated[
-    str | None,
-    typer.Option("--kind", help=f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}.", show_default=False),
+    str | None, typer.Option("--kind", help=f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}.")
 ]
-ErrorOption = Annotated[
-    str | None, typer.Option("--error", help="Only jobs whose error contains this.", show_default=False)
-]
-OlderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--older-than", help="Only jobs in that state for longer: 90s, 30min, 2h, 7d.", show_default=False
-    ),
-]
-AllOption = Annotated[bool, typer.Option("--all", help="All jobs that the options below select.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterOptions:
+    """The options that select jobs."""
+
+    state: Annotated[JobState, typer.Option("--state", help="Only jobs in this state.")] = "dead"
+    of_kind: KindOption = None
+    error: Annotated[str | None, typer.Option("--error", help="Only jobs whose error contains this.")] = None
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", help="Only jobs in that state for longer: 90s, 30min, 2h, 7d."),
+    ] = None
+
+    def filter(self) -> Filter:
+        """Make the filter of jobs. Raises `InvalidInput` for what is no duration."""
+        from pipeline.jobs.dead_letters import Filter
+
+        older = None if self.older_than is None else read_seconds(self.older_than)
+        return Filter(state=self.state, kind=self.of_kind, error=self.error, older_than_seconds=older)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeOptions(FilterOptions):
+    """The arguments and options of a command that changes jobs."""
+
+    kind: MaybeKindArgument = None
+    key: MaybeKeyArgument = None
+    everything: Annotated[bool, typer.Option("--all", help="All jobs that the other options select.")] = False
+    yes: YesOption = False
+
+    def select(self, backlog: JobBacklog) -> tuple[str | None, list[Item]]:
+        """Find the one job named, and its kind, or with `--all` those that the options select."""
+        kind, key = _named(self.kind, self.key)
+        if self.everything == (kind is not None) or (kind is None) != (key is None):
+            raise InvalidInput(
+                "say which job: KIND and KEY of one, or --all with --state, --kind, --error, …"
+            )
+        if kind is not None and key is not None:
+            return kind, [backlog.find(kind, key)]
+        return None, backlog.listing(self.filter())[0]
 
 
 @app.callback(
     epilog='**Examples:** backscroll jobs list · backscroll jobs replay --all --error "timed out" · '
-    "backscroll jobs drop summarize session:42",
+    "backscroll jobs drop summarize session:42"
 )
 def jobs() -> None:
     """List, show, replay and drop jobs.
@@ -71,20 +94,16 @@ def jobs() -> None:
     epilog="**Examples:** backscroll jobs list --kind embed --older-than 2h · backscroll jobs list --state "
     "retrying --json",
 )
-@on_data
+@with_options
 def list_(
     call: Call,
-    state: StateOption = "dead",
-    kind: KindOption = None,
-    error: ErrorOption = None,
-    older_than: OlderOption = None,
+    options: FilterOptions,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs at most.")] = 50,
 ) -> None:
     """List jobs, the longest in their state first; by default the dead ones."""
-
-    wanted = _filter(state, kind, error, older_than)
+    state, kind = options.state, options.of_kind
     with opened_backlog(call.data_dir, call.tenant) as backlog:
-        items, total = backlog.listing(wanted, limit)
+        items, total = backlog.listing(options.filter(), limit)
     cells = [
         (
             *(item.tenant_id, item.kind, item.key, "–" if item.attempts is None else item.attempts),
@@ -106,8 +125,8 @@ def list_(
 @app.command(
     epilog="**Examples:** backscroll jobs show summarize session:42 --json · backscroll jobs show payload:3f9a2c11d0e4"
 )
-@on_data
-def show(call: Call, kind: KindArgument, key: MaybeKeyArgument = None) -> None:
+@with_options
+def show(call: Call, kind: MaybeKindArgument, key: MaybeKeyArgument = None) -> None:
     """Show everything about one job; for a payload its text, too, which no other command shows."""
     name, of = _named(kind, key)
     if name is None or of is None:
@@ -139,29 +158,17 @@ def show(call: Call, kind: KindArgument, key: MaybeKeyArgument = None) -> None:
     epilog="**Examples:** backscroll jobs replay ingest telegram:-100420 · backscroll jobs replay --all "
     "--kind summarize --older-than 2h --yes"
 )
-@on_data
-def replay(
-    call: Call,
-    kind: MaybeKindArgument = None,
-    key: MaybeKeyArgument = None,
-    everything: AllOption = False,
-    state: StateOption = "dead",
-    of_kind: KindOption = None,
-    error: ErrorOption = None,
-    older_than: OlderOption = None,
-    yes: YesOption = False,
-) -> None:
+@with_options
+def replay(call: Call, options: ChangeOptions) -> None:
     """Make jobs due at once, with all their attempts; messages that were set aside are placed again.
 
     Select one job by KIND and KEY, or with `--all` those that the options select. Nothing is done twice. A chat whose
     placing was given up continues only after this; a payload is queued again as it came.
     """
-    wanted = _filter(state, of_kind, error, older_than)
-    kind, key = _named(kind, key)
     with opened_backlog(call.data_dir, call.tenant) as backlog:
-        items = _selected(backlog, kind, key, wanted, everything=everything)
+        kind, items = options.select(backlog)
         if kind is None and items:
-            call.confirm(f"Replay {len(items):,} jobs?", yes=yes)
+            call.confirm(f"Replay {len(items):,} jobs?", yes=options.yes)
         changed = backlog.replay(items)
     _answer(call, changed, "replayed", "due now")
 
@@ -170,18 +177,8 @@ def replay(
     epilog="**Examples:** backscroll jobs drop summarize session:42 · backscroll jobs drop --all --kind embed "
     '--error "rejected"'
 )
-@on_data
-def drop(
-    call: Call,
-    kind: MaybeKindArgument = None,
-    key: MaybeKeyArgument = None,
-    everything: AllOption = False,
-    state: StateOption = "dead",
-    of_kind: KindOption = None,
-    error: ErrorOption = None,
-    older_than: OlderOption = None,
-    yes: YesOption = False,
-) -> None:
+@with_options
+def drop(call: Call, options: ChangeOptions) -> None:
     """Drop jobs for good: no summary, no vector, until a change or a backfill makes them due again.
 
     A session that waited for its summary is then **failed** and says why; a backfill is cancelled. Placing cannot be
@@ -190,10 +187,8 @@ def drop(
     """
     from pipeline.jobs.dead_letters import DROPPABLE
 
-    wanted = _filter(state, of_kind, error, older_than)
-    kind, key = _named(kind, key)
     with opened_backlog(call.data_dir, call.tenant) as backlog:
-        items = _selected(backlog, kind, key, wanted, everything=everything)
+        kind, items = options.select(backlog)
         if kind is not None and kind not in DROPPABLE:
             raise InvalidInput(
                 f"jobs of the kind {kind} cannot be dropped, only {', '.join(sorted(DROPPABLE))}: replay the job, "
@@ -201,16 +196,9 @@ def drop(
                 field="kind",
             )
         if items:
-            call.confirm(f"Drop {len(items):,} jobs for good?", yes=yes)
-        changed = backlog.drop(items, payloads_too=PAYLOAD in {kind, of_kind})
+            call.confirm(f"Drop {len(items):,} jobs for good?", yes=options.yes)
+        changed = backlog.drop(items, payloads_too=PAYLOAD in {kind, options.of_kind})
     _answer(call, changed, "dropped", "dropped for good")
-
-
-def _filter(state: str, kind: str | None, error: str | None, older_than: str | None) -> Filter:
-    from pipeline.jobs.dead_letters import Filter
-
-    older = None if older_than is None else read_seconds(older_than)
-    return Filter(state=state, kind=kind, error=error, older_than_seconds=older)
 
 
 def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
@@ -218,17 +206,6 @@ def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
     if kind is not None and key is None and ":" in kind:
         kind, _, key = kind.partition(":")
     return kind, key
-
-
-def _selected(
-    backlog: JobBacklog, kind: str | None, key: str | None, wanted: Filter, *, everything: bool
-) -> list[Item]:
-    """Find the one job named, or with `--all` those that the options select."""
-    if everything == (kind is not None) or (kind is None) != (key is None):
-        raise InvalidInput("say which job: KIND and KEY of one, or --all with --state, --kind, --error, …")
-    if kind is not None and key is not None:
-        return [backlog.find(kind, key)]
-    return backlog.listing(wanted)[0]
 
 
 def _answer(call: Call, changed: Changed, done: str, now: str) -> None:

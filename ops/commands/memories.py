@@ -8,7 +8,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, on_data, require_seen
+from ops.console.command import Call, require_seen, with_options
 from ops.console.options import AfterOption, UnseenOption
 from schemas.memories import (
     MANUAL_IMPORTANCE,
@@ -42,36 +42,27 @@ def memories() -> None:
     "backscroll memories add 'Answers briefly.' --agent helper --type persona · "
     "backscroll memories add 'The form is missing.' --session 30 --expires 2026-06-01T00:00:00Z"
 )
-@on_data
+@with_options
 def add(
     call: Call,
-    content: Annotated[str, typer.Argument(help="The statement.", show_default=False)],
-    user: Annotated[
-        str | None, typer.Option(help="About this user, as in telegram:11.", show_default=False)
-    ] = None,
+    content: Annotated[str, typer.Argument(help="The statement.")],
+    user: Annotated[str | None, typer.Option(help="About this user, as in telegram:11.")] = None,
     agent: Annotated[
-        str | None,
-        typer.Option(help="About this agent; with --user, what it knows of the user.", show_default=False),
+        str | None, typer.Option(help="About this agent; with --user, what it knows of the user.")
     ] = None,
-    session: Annotated[int | None, typer.Option(help="Only about this session.", show_default=False)] = None,
+    session: Annotated[int | None, typer.Option(help="Only about this session.")] = None,
     chat: Annotated[
         str | None,
         typer.Option(
-            help="Learned in this chat: shown only to those who were there (default: to everybody).",
-            show_default=False,
+            help="Learned in this chat: shown only to those who were there (default: to everybody)."
         ),
     ] = None,
     kind: Annotated[str, typer.Option("--type", help=f"One of {TYPES}.")] = "manual",
     importance: Annotated[
         float | None,
-        typer.Option(
-            help=f"From 0 to 10 (default: {MANUAL_IMPORTANCE:g} for the type manual, else 1).",
-            show_default=False,
-        ),
+        typer.Option(help=f"From 0 to 10 (default: {MANUAL_IMPORTANCE:g} for the type manual, else 1)."),
     ] = None,
-    expires: Annotated[
-        str | None, typer.Option(help="Expires then, as in 2026-06-01T00:00:00Z.", show_default=False)
-    ] = None,
+    expires: Annotated[str | None, typer.Option(help="Expires then, as in 2026-06-01T00:00:00Z.")] = None,
     unseen: UnseenOption = False,
 ) -> None:
     """Remember a statement: about a session, a user or an agent if one is named, else about the organization.
@@ -116,17 +107,13 @@ def add(
 @app.command(
     "list", epilog="**Examples:** backscroll memories list --scope user · backscroll memories list --json"
 )
-@on_data
+@with_options
 def list_(
     call: Call,
-    scope: Annotated[str | None, typer.Option(help=f"One of {SCOPES}.", show_default=False)] = None,
-    user: Annotated[
-        str | None, typer.Option(help="About this user, by any of their ids.", show_default=False)
-    ] = None,
-    agent: Annotated[str | None, typer.Option(help="About this agent.", show_default=False)] = None,
-    chat: Annotated[
-        str | None, typer.Option(help="Only those that may be shown in this chat.", show_default=False)
-    ] = None,
+    scope: Annotated[str | None, typer.Option(help=f"One of {SCOPES}.")] = None,
+    user: Annotated[str | None, typer.Option(help="About this user, by any of their ids.")] = None,
+    agent: Annotated[str | None, typer.Option(help="About this agent.")] = None,
+    chat: Annotated[str | None, typer.Option(help="Only those that may be shown in this chat.")] = None,
     after: AfterOption = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_PAGE, help="Memories at most.")] = PAGE,
 ) -> None:
@@ -162,10 +149,10 @@ def list_(
 
 
 @app.command(epilog="**Example:** backscroll memories remove 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d")
-@on_data
+@with_options
 def remove(
     call: Call,
-    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="The memory's id.", show_default=False)],
+    memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="The memory's id.")],
 ) -> None:
     """Remove a memory; it may be added again. What must not come back is removed by `backscroll forget`."""
     from pipeline.memories import statements as pipeline_memories

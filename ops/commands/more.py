@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ops.console import questions, rendering
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from schemas.search import MAX_LIMIT, MoreQuery
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -15,17 +15,15 @@ app = typer.Typer(rich_markup_mode="markdown")
     epilog="**Examples:** backscroll more 30 · backscroll more 30 --shown 812 --shown 815 --limit 20 · "
     "backscroll more 30 --chat telegram:-100420 --json"
 )
-@on_data
+@with_options
 def more(
     call: Call,
     session: Annotated[int, typer.Argument(help="The session's number, as answers show it.")],
     chat: Annotated[
-        str | None,
-        typer.Option(help="The session's chat (default: found by its number).", show_default=False),
+        str | None, typer.Option(help="The session's chat (default: found by its number).")
     ] = None,
     shown: Annotated[
-        list[int] | None,
-        typer.Option(help="Number of a message already shown; repeatable.", show_default=False),
+        list[int] | None, typer.Option(help="Number of a message already shown; repeatable.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Messages at most.")] = 10,
 ) -> None:

@@ -3,7 +3,7 @@
 import typer
 
 from ops.console import rendering
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from ops.console.options import DryRunOption
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -12,7 +12,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 @app.command(
     epilog="**Examples:** backscroll prune --dry-run · BACKSCROLL_RETENTION_DAYS=365 backscroll prune"
 )
-@on_data
+@with_options
 def prune(call: Call, dry_run: DryRunOption = False) -> None:
     """Delete what has expired: messages by age and number (off by default), memories, old pointers.
 

@@ -6,7 +6,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, on_data
+from ops.console.command import Call, ListByDefault, with_options
 from ops.console.options import InChatOption
 from schemas.payloads import parse_payload
 from schemas.querylog import AnswerIn
@@ -30,7 +30,7 @@ def queries() -> None:
 
 
 @app.command("list", epilog="**Example:** backscroll queries list --chat telegram:-100420 --limit 5")
-@on_data
+@with_options
 def list_(
     call: Call,
     chat: InChatOption = None,
@@ -69,11 +69,11 @@ def list_(
     epilog="**Examples:** backscroll queries answer ctx_1f2e 'On 4 May.' · "
     "backscroll queries answer ctx_1f2e 'On 4 May.' --used message:812 --remember"
 )
-@on_data
+@with_options
 def answer(
     call: Call,
-    context_id: Annotated[str, typer.Argument(help="The context's id.", show_default=False)],
-    text: Annotated[str, typer.Argument(help="What was answered.", show_default=False)],
+    context_id: Annotated[str, typer.Argument(help="The context's id.")],
+    text: Annotated[str, typer.Argument(help="What was answered.")],
     used: Annotated[
         list[str] | None,
         typer.Option(help="An item that the answer is based on, as in message:812; repeatable."),
@@ -83,7 +83,6 @@ def answer(
         typer.Option(
             "--remember/--no-remember",
             help="Keep question and answer as a memory of who asked (default: BACKSCROLL_REMEMBER_ANSWERS).",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ops.console.command import Call, on_data, require_seen
+from ops.console.command import Call, require_seen, with_options
 from ops.console.options import SenderArgument, UnseenOption
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
@@ -20,13 +20,11 @@ def remember() -> None:
 @app.command(
     epilog="**Examples:** backscroll remember user telegram:11 · backscroll remember user telegram:11 off"
 )
-@on_data
+@with_options
 def user(
     call: Call,
     sender: SenderArgument,
-    switch: Annotated[
-        Literal["on", "off"] | None, typer.Argument(help="Default: show the state.", show_default=False)
-    ] = None,
+    switch: Annotated[Literal["on", "off"] | None, typer.Argument(help="Default: show the state.")] = None,
     unseen: UnseenOption = False,
 ) -> None:
     """Show or switch whether a user's messages are kept.

@@ -19,7 +19,7 @@ app = typer.Typer(rich_markup_mode="markdown")
     "backscroll restore backscroll.dump --replace"
 )
 def restore(
-    file: Annotated[Path, typer.Argument(help="File that `backscroll backup` wrote.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File that `backscroll backup` wrote.")],
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a database that has messages: they are deleted.")
     ] = False,

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from ops.console import questions, rendering
 from ops.console.backend import backend
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from ops.console.options import ChatOption, LocalOption, SessionKeyOption
 from schemas.errors import InvalidInput
 from schemas.search import MAX_LIMIT, SearchQuery, SearchResult, SessionHit
@@ -23,10 +23,10 @@ TEXT_CHARS = 400
     "backscroll search boiler --mode topic --since 2026-01-01 --limit 100 · "
     "backscroll search 'who pays?' --mode contextual --role user --json"
 )
-@on_data
+@with_options
 def search(
     call: Call,
-    words: Annotated[str, typer.Argument(help="What to look for.", show_default=False)],
+    words: Annotated[str, typer.Argument(help="What to look for.")],
     chat: ChatOption = None,
     mode: Annotated[
         str,
@@ -36,38 +36,29 @@ def search(
         ),
     ] = "hybrid",
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Hits at most.")] = 10,
-    user: Annotated[str | None, typer.Option(help="Only messages of this user.", show_default=False)] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="Only messages of this agent, or to it.", show_default=False)
-    ] = None,
-    session: Annotated[
-        int | None, typer.Option(help="Only this session, by its number.", show_default=False)
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="Only messages of this user.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Only messages of this agent, or to it.")] = None,
+    session: Annotated[int | None, typer.Option(help="Only this session, by its number.")] = None,
     session_key: SessionKeyOption = None,
     role: Annotated[
-        list[str] | None,
-        typer.Option(help="`user`, `assistant`, `system` or `tool`; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="`user`, `assistant`, `system` or `tool`; repeatable.")
     ] = None,
     sender: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this sender, as in telegram:11; repeatable.", show_default=False),
+        list[str] | None, typer.Option(help="Only this sender, as in telegram:11; repeatable.")
     ] = None,
     since: Annotated[
         str | None,
         typer.Option(
-            help="From this time on, as in 2026-01-31; the chat's time zone unless it has an offset.",
-            show_default=False,
+            help="From this time on, as in 2026-01-31; the chat's time zone unless it has an offset."
         ),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time.", show_default=False)] = None,
+    until: Annotated[str | None, typer.Option(help="Before this time.")] = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=TEXT", help="Only messages with this metadata; repeatable.", show_default=False
-        ),
+        typer.Option(metavar="NAME=TEXT", help="Only messages with this metadata; repeatable."),
     ] = None,
     min_similarity: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Leave out what is less similar.", show_default=False)
+        float | None, typer.Option(min=0, max=1, help="Leave out what is less similar.")
     ] = None,
     local: LocalOption = False,
 ) -> None:

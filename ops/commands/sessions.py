@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, on_data
+from ops.console.command import Call, ListByDefault, with_options
 from ops.console.options import InChatOption
 from schemas.sessions import Message
 
@@ -40,13 +40,11 @@ def sessions() -> None:
 @app.command(
     "list", epilog="**Example:** backscroll sessions list --chat telegram:-100420 --status summarized"
 )
-@on_data
+@with_options
 def list_(
     call: Call,
     chat: InChatOption = None,
-    status: Annotated[
-        Status | None, typer.Option(help="Only this status (default: any).", show_default=False)
-    ] = None,
+    status: Annotated[Status | None, typer.Option(help="Only this status (default: any).")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sessions at most, the latest.")] = 20,
 ) -> None:
     """List the latest sessions, in their chat's local time."""
@@ -79,7 +77,7 @@ def list_(
 @app.command(
     epilog="**Examples:** backscroll sessions show 12 · backscroll sessions show 12 --no-messages --json"
 )
-@on_data
+@with_options
 def show(
     call: Call,
     session: Annotated[int, typer.Argument(metavar="ID", help="The session's number.")],

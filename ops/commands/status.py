@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ops.console import broker, rendering
 from ops.console.broker import QueueStatus
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from ops.local import stack
 from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.settings import Settings
@@ -29,7 +29,7 @@ app = typer.Typer(rich_markup_mode="markdown")
     epilog="**Examples:** backscroll status · backscroll status --watch · backscroll status --workers --json · "
     "backscroll status --memory"
 )
-@on_data
+@with_options
 def status(
     call: Call,
     watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until Ctrl-C.")] = False,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ops.console.command import Call, on_data
+from ops.console.command import Call, with_options
 from pipeline.people.visibility import Policy, policy_of
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
@@ -22,10 +22,10 @@ def tenant_() -> None:
 
 
 @app.command(epilog="**Examples:** backscroll tenant audience · backscroll tenant audience chat")
-@on_data
+@with_options
 def audience(
     call: Call,
-    policy: Annotated[Policy | None, typer.Argument(help="Default: show it.", show_default=False)] = None,
+    policy: Annotated[Policy | None, typer.Argument(help="Default: show it.")] = None,
 ) -> None:
     """Show or set who sees what was learned in another chat: `strict` (the default), `tenant` or `chat`.
 

@@ -43,16 +43,10 @@ def up(
         bool, typer.Option("--exit", help="Stop when everything has started (and the demo is done).")
     ] = False,
     port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help="HTTP port (default 8420; 0 picks a free one).", show_default=False
-        ),
+        int | None, typer.Option(min=0, max=65535, help="HTTP port (default 8420; 0 picks a free one).")
     ] = None,
     flower_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help="Flower's port (default 8421; 0 picks a free one).", show_default=False
-        ),
+        int | None, typer.Option(min=0, max=65535, help="Flower's port (default 8421; 0 picks a free one).")
     ] = None,
     flower: Annotated[bool, typer.Option("--flower/--no-flower", help="Start Flower to watch tasks.")] = True,
     data_dir: DataDirOption = None,

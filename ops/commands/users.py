@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from ops.console import rendering
-from ops.console.command import Call, on_data, require_seen
+from ops.console.command import Call, require_seen, with_options
 from ops.console.options import AfterOption, SenderArgument, UnseenOption
 from schemas.payloads import parse_payload
 from schemas.users import User, UserAddress
@@ -21,9 +21,7 @@ app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 1000
 
-UserArgument = Annotated[
-    str, typer.Argument(help="The user's id: any name you choose, or a sender's id.", show_default=False)
-]
+UserArgument = Annotated[str, typer.Argument(help="The user's id: any name you choose, or a sender's id.")]
 
 
 @app.callback(
@@ -38,7 +36,7 @@ def users() -> None:
 
 
 @app.command(epilog="**Example:** backscroll users link telegram:11 ann")
-@on_data
+@with_options
 def link(call: Call, sender: SenderArgument, user: UserArgument, unseen: UnseenOption = False) -> None:
     """Link a sender to a user, whomever they were linked to before. The user may be new; the sender must be known."""
     from pipeline.operations import lookup
@@ -54,7 +52,7 @@ def link(call: Call, sender: SenderArgument, user: UserArgument, unseen: UnseenO
 
 
 @app.command(epilog="**Example:** backscroll users unlink slack:U1")
-@on_data
+@with_options
 def unlink(call: Call, sender: SenderArgument) -> None:
     """Make a sender a user of their own again; what was learned under their id goes with them."""
     from pipeline.people import identities as pipeline_users
@@ -65,11 +63,11 @@ def unlink(call: Call, sender: SenderArgument) -> None:
 
 
 @app.command(epilog="**Example:** backscroll users merge anna ann")
-@on_data
+@with_options
 def merge(
     call: Call,
     user: UserArgument,
-    into: Annotated[str, typer.Argument(help="The user to merge into.", show_default=False)],
+    into: Annotated[str, typer.Argument(help="The user to merge into.")],
     unseen: UnseenOption = False,
 ) -> None:
     """Merge a user, with all their senders, into another; either id names the person then."""
@@ -85,7 +83,7 @@ def merge(
 
 
 @app.command(epilog="**Example:** backscroll users show telegram:11")
-@on_data
+@with_options
 def show(call: Call, user: UserArgument) -> None:
     """Show the person to whom an id belongs."""
     from pipeline.people import identities as pipeline_users
@@ -96,7 +94,7 @@ def show(call: Call, user: UserArgument) -> None:
 
 
 @app.command("list", epilog="**Example:** backscroll users list --json")
-@on_data
+@with_options
 def list_(call: Call, after: AfterOption = None) -> None:
     """List the users that have linked senders, up to 1,000 at once."""
     from pipeline.people import identities as pipeline_users

@@ -20,12 +20,10 @@ app = typer.Typer(rich_markup_mode="markdown")
 )
 def worker(
     queue: Annotated[
-        list[str] | None,
-        typer.Argument(help="One or more of the queues above (default: all but embed)."),
+        list[str] | None, typer.Argument(help="One or more of the queues above (default: all but embed).")
     ] = None,
     concurrency: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes or threads (default: as the queues need).", show_default=False),
+        int | None, typer.Option(min=1, help="Processes or threads (default: as the queues need).")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
