@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from pipeline.store import backfills, job_admin, jobs, refused
 from pipeline.store.database import Database
-from pipeline.store.jobs import Owed
+from pipeline.store.jobs import Job
 from schemas import kinds
 from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
 
@@ -160,7 +160,7 @@ def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> lis
     """Let arrivals out of quarantine and enqueue their chats' placing; returns the keys of those in it."""
     released = job_admin.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
     chats = sorted({chat_id for _, chat_id in released})
-    jobs.raise_all(connection, tenant_id, (Owed(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
+    jobs.raise_all(connection, tenant_id, (Job(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
     return [f"message:{message_id}" for message_id, _ in released]
 
 

@@ -31,7 +31,7 @@ from pipeline.ranking.model import Weights
 from pipeline.retrieval import candidates, scope, session_ranking
 from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.messages import Arrival
-from pipeline.store.ranges import Begun, Shape, Window
+from pipeline.store.ranges import NewSession, Shape, Window
 from pipeline.store.visibility import Seen
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
@@ -195,7 +195,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         )
     ],
     "begun": lambda a: [
-        Begun(
+        NewSession(
             chat_id=a.chat_id,
             session_key=a.name("session_closes", "session_key"),
             language="english",
@@ -317,7 +317,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
     "owed": lambda a: [
-        jobs.Owed(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
+        jobs.Job(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
         for key in a.names("jobs", "key")
     ],
     "closing": lambda _: True,
