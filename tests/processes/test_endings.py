@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ops.chaos import skewed
 
-from ops import processes
+from ops.local import processes
 from schemas.settings import Settings
 from tests.ops.running import until
 from tests.processes.nodes import Process

@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 30.0
 
 
 class Errands:
-    """Errands, each with its turn among so many faults; sweeps find their work."""
+    """Errands, each with its turn among the faults; sweeps find their work."""
 
     def __init__(self, cast: Cast, faults: int) -> None:
         self._cast = cast

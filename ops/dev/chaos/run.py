@@ -3,7 +3,6 @@
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,8 @@ from ops.dev.chaos import disk, meanwhile, plan, quiet, traffic
 from ops.dev.chaos.cast import PAYLOAD_TENANT, Cast
 from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.faults import Faults
-from ops.dev.chaos.report import ChaosReport, Payloads, Recovered
-from ops.dev.observe import wait
-
-Say = Callable[[str], None]
+from ops.dev.chaos.report import ChaosReport
+from ops.dev.observe import Say, wait
 
 # In which one fault's share of the messages is sent, or the fault comes anyway.
 SHARE_SECONDS = 20.0
@@ -45,7 +42,7 @@ class QueueHistory:
 
 
 def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> ChaosReport:
-    """Drive so many messages through `kills` kills and half as many other faults.
+    """Drive messages through `kills` kills and half as many other faults.
 
     To be called by the main thread. Raises what starting the cast raises. The logs are kept, in the folder that the
     report names, when something was found.
@@ -117,6 +114,8 @@ def _afflict(
         if fault.alone or number == len(faults) - 1:
             _recover(cast, fault.kind, report, outage=outage)
             outage = False
+    # where there were few faults some have not had their turn
+    errands.run(len(faults))
     report.backfills, report.forgotten = errands.backfills, errands.forgotten
     report.midway = maker.midway
     return history
@@ -129,9 +128,10 @@ def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> Non
     if starting is None or took is None:
         report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
         return
-    bound, taken = report.bound(outage=outage), round(took.taken, 2)
+    bound = report.bound(outage=outage)
+    taken, done = (round(each, 2) for each in took)
     report.recovered.append(
-        Recovered(fault=kind, starting=round(starting, 2), taken=taken, done=round(took.done, 2), bound=bound)
+        {"fault": kind, "starting": round(starting, 2), "taken": taken, "done": done, "bound": bound}
     )
     if taken > bound:
         report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
@@ -166,9 +166,12 @@ def _judge(
     report.changed = driver.changed
     missing = [at for key, at in driver.queued.items() if key not in found.stored]
     forgotten = sum(history.may_have_held(at) for at in missing)
-    report.payloads = Payloads(
-        queued=len(driver.queued),
-        stored=len(found.stored) - report.stored,
-        lost_with_redis_data=forgotten,
-        lost_in_flight=len(missing) - forgotten,
-    )
+    report.payloads = {
+        # taken by Redis
+        "queued": len(driver.queued),
+        "stored": len(found.stored) - report.stored,
+        # queued before Redis was emptied
+        "lost_with_redis_data": forgotten,
+        # taken out of the queue by a worker or a connection that was killed before it could note so
+        "lost_in_flight": len(missing) - forgotten,
+    }

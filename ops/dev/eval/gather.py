@@ -128,7 +128,7 @@ def measured(
     weights: Weights | None = None,
     parameters: Parameters | None = None,
 ) -> QuestionShares:
-    """How a question goes, with the weights and parameters that it was asked with unless told otherwise."""
+    """Measure a question, by default with the weights and parameters that it was asked with."""
     found = gathered.ranked(weights or gathered.asked.weights)
     where, evidence = gathered.filled, gathered.question.evidence
     turns = [hit.candidate.external_id for hit in found.ranked]
