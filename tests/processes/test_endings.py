@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from ops.chaos import skewed
-
+from ops.dev.chaos import skewed
 from ops.local import processes
 from schemas.settings import Settings
 from tests.ops.running import until
