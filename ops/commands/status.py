@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
@@ -20,7 +20,6 @@ from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from pipeline.operations.status import Counts, Status
-    from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -45,11 +44,16 @@ def status(
     Jobs are those of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set, everything else is of one
     tenant. With `--watch --json` there is an object on each line. Works without Redis, and says so.
     """
+    from pipeline.operations import status as pipeline_status
+
     with call.opened() as (settings, database):
         sizes = _memory(settings) if memory else None
 
+        everybody = settings.maintenance_database_url is not None
+
         def look() -> tuple[Status, QueueStatus]:
-            return _collect(database, settings), broker.look(settings, workers=workers)
+            found = pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
+            return found, broker.look(settings, workers=workers)
 
         def shown() -> RenderableType:
             try:
@@ -64,7 +68,7 @@ def status(
             found, queues = look()
             sized = {} if sizes is None else {"memory_bytes": sizes}
             call.answer(
-                _as_json(found, queues) | sized,
+                asdict(found) | {"backfills": found.backfills, "redis": queues} | sized,
                 Group(*_parts(found, queues)),
                 *([] if sizes is None else [_sizes(sizes)]),
             )
@@ -91,17 +95,6 @@ def _sizes(sizes: dict[str, int]) -> RenderableType:
     every = sizes | {"all": sum(sizes.values())}
     cells = [(kind, rendering.size(count)) for kind, count in every.items()]
     return rendering.rows(("process", "memory"), cells, title="\nMemory", right=("memory",))
-
-
-def _collect(database: Database, settings: Settings) -> Status:
-    from pipeline.operations import status as pipeline_status
-
-    everybody = settings.maintenance_database_url is not None
-    return pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
-
-
-def _as_json(found: Status, queues: QueueStatus) -> dict[str, Any]:
-    return asdict(found) | {"backfills": found.backfills, "redis": queues}
 
 
 def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
