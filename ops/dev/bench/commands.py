@@ -7,7 +7,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.rendering import JsonOption
+from ops.console.options import JsonOption
 from ops.dev.telling import tell
 
 app = typer.Typer(
