@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from ops import connection
-from ops.commands.worker import run_instead
+from ops.commands.serve.worker import run_instead
 from ops.console.options import DataDirOption
 from schemas.errors import SettingsError
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.text import Text
 
-from ops.commands import chat_moves
+from ops.commands.data import chat_moves
 from ops.console import receipts, rendering
 from ops.console.command import Call, ListByDefault, require_seen, with_options
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption

@@ -3,7 +3,7 @@
 import typer
 
 from ops import connection
-from ops.commands.worker import run_instead
+from ops.commands.serve.worker import run_instead
 from ops.console.options import DataDirOption
 
 app = typer.Typer(rich_markup_mode="markdown")
