@@ -13,7 +13,7 @@ BlockKind = Literal[
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "decayed", "covered", "below_minimum", "audience"]
 
 
-class Item(BaseModel):
+class BlockItem(BaseModel):
     """One thing that a block shows."""
 
     model_config = ConfigDict(frozen=True)
@@ -43,7 +43,7 @@ class Block(BaseModel):
     tokens: int
     chars: int
     text: str
-    items: list[Item] = Field(default_factory=list)
+    items: list[BlockItem] = Field(default_factory=list)
 
 
 class ChatMessage(BaseModel):

@@ -37,7 +37,7 @@ class AnswerIn(BaseModel):
         return value
 
 
-class Answered(BaseModel):
+class AnswerOutcome(BaseModel):
     """What became of a reported answer."""
 
     # `known`: there was one already, and the first one stands; `kept_out`: something that the context showed, or

@@ -19,13 +19,15 @@ def parts(budgets: tuple[int, ...]) -> dict[str, Part]:
     """By name, how a question goes without that part."""
 
     def without(weight: str, value: float) -> Part:
-        return lambda one: measured(one, budgets, weights=replace(one.asked.weights, **{weight: value}))
+        return lambda one: measured(
+            one, budgets, weights=replace(one.prepared.request.weights, **{weight: value})
+        )
 
     def by(change: Callable[[Gathered], Gathered]) -> Part:
-        return lambda one: measured(change(one), budgets, weights=one.asked.weights)
+        return lambda one: measured(change(one), budgets, weights=one.prepared.request.weights)
 
     def with_parameters(change: Callable[[Parameters], Parameters]) -> Part:
-        return lambda one: measured(one, budgets, parameters=change(one.asked.parameters))
+        return lambda one: measured(one, budgets, parameters=change(one.prepared.request.parameters))
 
     found: dict[str, Part] = {
         "vectors (all meaning)": by(lambda one: one.without_vectors()),

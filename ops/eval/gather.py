@@ -2,10 +2,8 @@
 
 An evaluation asks the same question many times over: under several budgets, with one weight changed. Embedding it
 and reading candidates takes most of the time and depends on neither, so it is done once, by
-`pipeline.retrieval.gather` as
-for a bot; ranking and assembling are `pipeline.ranking.rank` and `pipeline.context.build`. A test holds the outcome
-to that of
-`build_context`.
+`pipeline.retrieval.gather` as for a bot; ranking and assembling are `pipeline.ranking.rank` and
+`pipeline.context.build`. A test holds the outcome to that of `build_context`.
 """
 
 from collections.abc import Mapping
@@ -16,23 +14,24 @@ from sqlalchemy import text
 from ops.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.eval.measures import SESSION_KS, TURN_KS, Answered, share_found
 from ops.eval.shipped import Shipped
-from pipeline.context.build import answer
+from pipeline.context.build import assemble
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Statistics, Weights
-from pipeline.retrieval import gather as recall
-from pipeline.retrieval import prepare
-from pipeline.retrieval.candidates import Retrieved
-from pipeline.retrieval.found import SessionCard
-from pipeline.retrieval.gather import SESSIONS_READ, Found
-from pipeline.retrieval.prepare import Asked
+from pipeline.retrieval import gather as retrieval
+from pipeline.retrieval.candidates import CandidateSet
+from pipeline.retrieval.gather import SESSIONS_READ, RetrievalResult
+from pipeline.retrieval.prepare import parse_question, prepare
 from pipeline.retrieval.profiles import Parameters
+from pipeline.retrieval.request import PreparedQuery, Stopwatch, for_context
+from pipeline.retrieval.sessions import RetrievedSession
+from pipeline.store import keyword_search
 from pipeline.text.truncate import one_line
 from schemas.context import Context
 from schemas.payloads import ContextQuery
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filled:
+class FilledConversation:
     """A conversation that was brought in."""
 
     conversation: Conversation
@@ -40,33 +39,36 @@ class Filled:
     session_of: Mapping[str, int]
     # what a context shows of a message, by external id
     texts: Mapping[str, str]
-    cards: Mapping[int, SessionCard]
+    sessions: Mapping[int, RetrievedSession]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
     """A question with all that was found for it."""
 
-    filled: Filled
+    filled: FilledConversation
     question: AskedQuestion
     query: ContextQuery
-    asked: Asked
-    found: Found
+    prepared: PreparedQuery
+    found: RetrievalResult
 
-    def ranked(self, weights: Weights) -> Found:
+    def ranked(self, weights: Weights) -> RetrievalResult:
         """What was found, ranked by these weights."""
         retrieved = self.retrieved
-        ranked = rank.rank(self.asked.question, retrieved.candidates, retrieved.statistics, weights)
+        ranked = rank.rank(self.prepared.question, retrieved.candidates, retrieved.statistics, weights)
         best = rank.rank_sessions(ranked)
-        sessions = [(self.filled.cards[session], hit.score) for session, hit in best[:SESSIONS_READ]]
+        sessions = [
+            replace(self.filled.sessions[session], score=hit.score) for session, hit in best[:SESSIONS_READ]
+        ]
         return replace(self.found, ranked=ranked, sessions=sessions)
 
-    def context(self, found: Found, parameters: Parameters, budget: int) -> Context:
+    def context(self, found: RetrievalResult, parameters: Parameters, budget: int) -> Context:
         """What a bot gets of it under a budget."""
-        return answer(self.query, replace(self.asked, parameters=parameters), found, budget)
+        request = replace(self.prepared.request, parameters=parameters)
+        return assemble(self.query, replace(self.prepared, request=request), found, budget)
 
     @property
-    def retrieved(self) -> Retrieved:
+    def retrieved(self) -> CandidateSet:
         """The candidates with their statistics."""
         if self.found.retrieved is None:
             raise RuntimeError("nothing was searched: memory is off")
@@ -88,7 +90,7 @@ class Gathered:
         return replace(self, found=replace(self.found, retrieved=retrieved))
 
 
-def filled(backscroll: Shipped, conversation: Conversation) -> Filled:
+def filled(backscroll: Shipped, conversation: Conversation) -> FilledConversation:
     """A conversation after `Shipped.fill`."""
     chat_id = conversation.chat.chat_id
     with backscroll.resources.database.tenant(backscroll.settings.tenant) as connection:
@@ -100,29 +102,37 @@ def filled(backscroll: Shipped, conversation: Conversation) -> Filled:
             """),
             {"chat": chat_id},
         )
-        cards = {row.id: SessionCard(**row._mapping) for row in rows}
-    return Filled(
+        sessions = {row.id: RetrievedSession(**row._mapping) for row in rows}
+    return FilledConversation(
         conversation=conversation,
         session_of=backscroll.sessions_of(chat_id),
         texts={m.external_id: one_line(m.content) for m in conversation.messages},
-        cards=cards,
+        sessions=sessions,
     )
 
 
 def gather(
-    backscroll: Shipped, where: Filled, question: AskedQuestion, *, names_stay: bool = False
+    backscroll: Shipped, where: FilledConversation, question: AskedQuestion, *, names_stay: bool = False
 ) -> Gathered:
     """All that is found for a question; with `names_stay` its names and dates are searched for as words."""
     resources, settings = backscroll.resources, backscroll.settings
     query = ContextQuery(chat_id=where.conversation.chat.chat_id, query=question.text, include_history=False)
-    asked = prepare.ask(resources.database, settings.tenant, query, resources.embedder, settings)
-    if names_stay and asked.question.content != question.text:
-        asked.question = replace(asked.question, content=question.text)
-        asked.vector = resources.embedder.embed_query(question.text)
-    found = recall.find(resources.database, settings.tenant, query, asked, settings)
+    stopwatch = Stopwatch()
+    with resources.database.tenant(settings.tenant) as connection:
+        parsed = parse_question(connection, for_context(connection, query, settings))
+        words = keyword_search.lexemes(connection, parsed.request.chat.language, question.text)
+    prepared = prepare(resources.database, settings.tenant, parsed, resources.embedder, stopwatch)
+    if names_stay and prepared.question.content != question.text:
+        vector = resources.embedder.embed_query(question.text)
+        prepared = replace(
+            prepared,
+            question=replace(prepared.question, content=question.text),
+            terms=replace(prepared.terms, lexemes=words, vector=vector),
+        )
+    found = retrieval.gather(resources.database, settings.tenant, prepared, stopwatch)
     # it is ranked again anyway, and the scores of many hundred questions take a gigabyte
-    found = replace(found, ranked=[], sessions=[])
-    return Gathered(filled=where, question=question, query=query, asked=asked, found=found)
+    found = replace(found, ranked=(), sessions=())
+    return Gathered(filled=where, question=question, query=query, prepared=prepared, found=found)
 
 
 def measured(
@@ -133,13 +143,13 @@ def measured(
     parameters: Parameters | None = None,
 ) -> Answered:
     """How a question goes, with the weights and parameters that it was asked with unless told otherwise."""
-    found = gathered.ranked(weights or gathered.asked.weights)
+    found = gathered.ranked(weights or gathered.prepared.request.weights)
     where, evidence = gathered.filled, gathered.question.evidence
     turns = [hit.candidate.external_id for hit in found.ranked]
     sessions = [session for session, _ in rank.rank_sessions(found.ranked)]
     wanted = {where.session_of[turn] for turn in evidence}
     contexts = {
-        budget: gathered.context(found, parameters or gathered.asked.parameters, budget).text
+        budget: gathered.context(found, parameters or gathered.prepared.request.parameters, budget).text
         for budget in budgets
     }
     category = gathered.question.category

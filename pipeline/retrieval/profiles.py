@@ -15,6 +15,8 @@ from typing import Any
 
 from pipeline.ranking.model import Weights
 from schemas.errors import InvalidInput
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
 
 _AT_MOST_1 = {
     *("history_share", "session_share", "memory_share", "duplicate_jaccard", "daily_decay", "mmr_lambda"),
@@ -204,6 +206,23 @@ _WEIGHT_LIMITS = {
     "date_half_life_days": (0.01, 100_000.0),
 }
 _ANY_WEIGHT = (-1000.0, 1000.0)
+
+
+def parameters_of(query: ContextQuery, settings: Settings) -> tuple[Parameters, Weights]:
+    """The parameters and weights of a context query. Raises `InvalidInput` as `parameters_for` does."""
+    # settings are the defaults of `balanced` only: the other profiles are what their names promise
+    configured = (
+        {
+            "sessions": settings.session_max_retrieved,
+            "history_tokens": settings.context_history_tokens,
+            "min_importance": settings.memory_min_importance,
+        }
+        if query.profile == "balanced"
+        else {}
+    )
+    own = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
+    given = {name: number for name, number in own.items() if number is not None}
+    return parameters_for(query.profile, {**configured, **query.parameters, **given})
 
 
 def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Parameters, Weights]:

@@ -26,9 +26,7 @@ from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
-from pipeline.ranking.asides import Questions
-from pipeline.ranking.model import Weights
-from pipeline.retrieval import candidates, scope, session_ranking
+from pipeline.retrieval import candidates, message_ranking, prepare, request
 from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
@@ -62,16 +60,10 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
 
 
-def _retrieved(caller: Caller) -> candidates.Retrieved:
+def _ranked(caller: Caller) -> message_ranking.RankedMessages:
     """What the caller's own search finds."""
-    asked, hits = caller.asked, scope.ranked(caller.searching)
-    return candidates.Retrieved(
-        candidates=[hit.candidate for hit in hits.hits],
-        statistics=hits.statistics,
-        vector_search="off" if asked.vector is None else "exact",
-        rows_compared=0,
-        keyword_search="exact",
-    )
+    assert caller.connection is not None
+    return message_ranking.rank_messages(caller.connection, caller.prepared)
 
 
 def _vector() -> list[float]:
@@ -153,12 +145,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "exact": lambda a: [] if a.theme.empty else [a.verbatim],
     "parts": lambda a: [] if a.theme.empty else [a.text],
     "reranker": lambda _: None,
-    "mentioned": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
-    "described": lambda a: [
-        (parse.read(a.text, [], LONG_AGO, FAR_AHEAD), None if a.theme.empty else _vector())
-    ],
+    "mention": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
+    "described": lambda a: [(parse.read(a.text, [], LONG_AGO, FAR_AHEAD), a.terms)],
     "zone": lambda _: UTC,
-    "weights": lambda _: Weights(),
     "error: schemas.errors.Permanent": lambda a: Permanent(a.text),
     "error": lambda a: a.text,
     "error: str | None": lambda a: None if a.theme.empty else a.text,
@@ -286,13 +275,13 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         used_tokens=0,
         budget=1,
     ),
-    "querylog.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
-    "store.querylog.insert.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
+    "context.query_log.report.given": lambda a: AnswerIn(answer=a.text, used=[a.text[:100]], remember=True),
+    "store.query_log.insert.row": lambda a: next(iter(a.known.rows["query_log"])) | {"tenant": VICTIM},
     "answer": lambda a: a.text,
     "used": lambda a: None if a.theme.empty else [a.text],
     "memory_id": lambda a: a.known.one("memories", "id"),
     "memory_ids": lambda a: [str(each) for each in a.ids("memories")],
-    "store.querylog.hold.messages": lambda a: a.ids("messages"),
+    "store.query_log.hold.messages": lambda a: a.ids("messages"),
     "gone": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "texts": lambda a: [] if a.theme.empty else [a.text],
     "user_ids": lambda a: a.names("query_log", "user_id"),
@@ -363,15 +352,21 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "query: schemas.search.MoreQuery": lambda a: MoreQuery(
         chat_id=a.chat_id, session_id=a.id("conversation_sessions")
     ),
-    "asked": lambda a: a.asked,
-    "searching": lambda a: a.searching,
-    "found: pipeline.retrieval.scope.Ranked": lambda a: scope.ranked(a.searching),
-    "questions": lambda a: Questions.of(a.context_query.query, [("lighthouse?", FAR_AHEAD)]),
-    "retrieved": lambda a: _retrieved(a),
-    "hits": lambda a: scope.ranked(a.searching).hits,
-    "themes": lambda a: session_ranking.scored(a.searching, scope.ranked(a.searching)),
+    "search: schemas.search.SearchQuery": lambda a: a.search_query,
+    "request: pipeline.retrieval.request.RetrievalRequest": lambda a: a.request,
+    "parsed: pipeline.retrieval.prepare.ParsedQuestion": lambda a: a.parsed,
+    "plan": lambda a: prepare.plan(a.parsed, DeterministicEmbedder()),
+    "query: pipeline.retrieval.request.PreparedQuery": lambda a: a.prepared,
+    "prepared": lambda a: a.prepared,
+    "terms": lambda a: a.terms,
+    "stopwatch": lambda _: request.Stopwatch(),
+    "found: pipeline.retrieval.message_ranking.RankedMessages": _ranked,
+    "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
+        a.connection, a.request, a.terms
+    ),
+    "hits": lambda a: _ranked(a).hits,
     "sessions: int": lambda _: 3,
-    "least": lambda _: 0.0,
+    "min_fit": lambda _: 0.0,
     "scope": lambda a: a.scope,
     "which": lambda a: a.filter,
     "parsed": lambda a: [

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from pipeline.context.packing import Entry, Section
-from schemas.context import Item
+from schemas.context import BlockItem
 from schemas.sessions import Message
 
 START = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)  # a Monday
@@ -46,7 +46,7 @@ def conversation(*lines: str) -> list[Message]:
 def section_of(lines: list[str]) -> Section:
     """A section of messages, all of it allowed."""
     entries = [
-        Entry(item=Item(kind="message", id=str(n), text=line, reason=""), place=(n,))
+        Entry(item=BlockItem(kind="message", id=str(n), text=line, reason=""), place=(n,))
         for n, line in enumerate(lines)
     ]
     return Section(kind="exchanges", heading="What was said:", entries=entries, cap=100_000)
