@@ -10,7 +10,7 @@ from schemas.vectors import VectorSearch
 BlockKind = Literal[
     "guardrails", "documents", "memories", "sessions", "exchanges", "related", "history", "question"
 ]
-DropReason = Literal["budget", "cap", "duplicate", "mmr", "decayed", "covered", "below_minimum", "audience"]
+DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
 
 
 class BlockItem(BaseModel):

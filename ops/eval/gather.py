@@ -20,9 +20,9 @@ from pipeline.ranking.model import Candidate, Statistics, Weights
 from pipeline.retrieval import gather as retrieval
 from pipeline.retrieval.candidates import CandidateSet
 from pipeline.retrieval.gather import SESSIONS_READ, RetrievalResult
-from pipeline.retrieval.prepare import parse_question, prepare
+from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare
 from pipeline.retrieval.profiles import Parameters
-from pipeline.retrieval.request import PreparedQuery, Stopwatch, for_context
+from pipeline.retrieval.request import Stopwatch, for_context
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store import keyword_search
 from pipeline.text.truncate import one_line
@@ -65,7 +65,8 @@ class Gathered:
     def context(self, found: RetrievalResult, parameters: Parameters, budget: int) -> Context:
         """What a bot gets of it under a budget."""
         request = replace(self.prepared.request, parameters=parameters)
-        return assemble(self.query, replace(self.prepared, request=request), found, budget)
+        prepared = replace(self.prepared, parsed=replace(self.prepared.parsed, request=request))
+        return assemble(self.query, prepared, found, budget)
 
     @property
     def retrieved(self) -> CandidateSet:

@@ -9,29 +9,21 @@ an earlier answer showed. All three take the process's own `Database`, `Embedder
 
 from time import monotonic
 
-import structlog
-from sqlalchemy.exc import SQLAlchemyError
-
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.context import query_log
 from pipeline.context.build import assemble, question_block
-from pipeline.jobs.runner import reason_of
 from pipeline.retrieval.gather import gather
 from pipeline.retrieval.paging import more
 from pipeline.retrieval.prepare import parse_question, prepare
-from pipeline.retrieval.request import PreparedQuery, Stopwatch, for_context
+from pipeline.retrieval.request import Stopwatch, for_context
 from pipeline.retrieval.search import search
-from pipeline.store import counters, memories, suppression
 from pipeline.store.database import Database
 from schemas.context import Context
-from schemas.errors import Retryable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 
 __all__ = ["build_context", "more", "search"]
-
-log = structlog.get_logger(__name__)
 
 
 def build_context(
@@ -59,51 +51,11 @@ def build_context(
     with stopwatch.timed("assemble"):
         context = assemble(query, prepared, found, budget, tokenizer)
     with stopwatch.timed("note"):
-        seconds = monotonic() - started
-        _record(database, tenant_id, query, context, prepared, len(found.sessions), settings, seconds)
+        counts = {"context_seconds": monotonic() - started, "sessions_retrieved": len(found.sessions)}
+        if not query_log.record(database, tenant_id, query, context, prepared, settings, counts):
+            context.degraded.append(
+                "query_log: this context is not recorded, and an answer to it cannot be reported"
+            )
     if context.explain is not None:
         context.explain.timings_ms.update(stopwatch.timings_ms)
     return context
-
-
-def _record(
-    database: Database,
-    tenant_id: str,
-    query: ContextQuery,
-    context: Context,
-    prepared: PreparedQuery,
-    sessions_found: int,
-    settings: Settings,
-    seconds: float,
-) -> None:
-    """Record the request, add it to the daily counters, and note which memories were shown.
-
-    If that fails, the context is served without, and says so.
-    """
-    shown = {
-        item.id for block in context.blocks if block.kind in {"memories", "documents"} for item in block.items
-    }
-    tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
-    try:
-        with database.tenant(tenant_id) as connection:
-            if settings.query_log_enabled:
-                suppression.lock(connection, tenant_id, prepared.request.chat.chat_id)
-                query_log.record(connection, tenant_id, query, context, prepared, seconds)
-            if shown:
-                memories.touch(connection, sorted(shown))
-            counters.add(
-                connection,
-                tenant_id,
-                {
-                    "contexts": 1,
-                    "context_seconds": seconds,
-                    "contexts_degraded": bool(context.degraded),
-                    "sessions_retrieved": sessions_found,
-                    **tokens,
-                },
-            )
-    except (Retryable, SQLAlchemyError) as error:
-        log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
-        context.degraded.append(
-            "query_log: this context is not recorded, and an answer to it cannot be reported"
-        )

@@ -6,7 +6,7 @@ from datetime import datetime, tzinfo
 from pipeline.context.packing import UNCAPPED, Entry, Section
 from pipeline.question.parse import DAYS
 from pipeline.retrieval.profiles import Parameters
-from pipeline.retrieval.sessions import RetrievedSession
+from pipeline.retrieval.sessions import RetrievedSession, sharing_topics
 from pipeline.text import truncate
 from pipeline.text.calendar import MONTHS
 from pipeline.text.tokens import Count, estimate_line
@@ -52,14 +52,8 @@ def related(
     zone: tzinfo,
 ) -> Section:
     """Sessions that share topics or entities with the chosen ones, most shared first."""
-    topics = {topic.casefold() for session in chosen for topic in (*session.topics, *session.entities)}
-    shared = [
-        (sorted({t for t in (*session.topics, *session.entities) if t.casefold() in topics}), session)
-        for session in others
-    ]
-    shared = sorted((s for s in shared if s[0]), key=lambda s: (-len(s[0]), -s[1].score))
     entries = []
-    for common, session in shared[: parameters.related]:
+    for common, session in sharing_topics(chosen, others)[: parameters.related]:
         summary = truncate.shortened(truncate.one_line(session.summary or ""), parameters.related_chars)
         reason = f"shares {', '.join(common[:3])} with the sessions above"
         entries.append(_session_entry(session, f": {summary}", reason, zone))

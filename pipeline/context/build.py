@@ -11,8 +11,7 @@ from pipeline.context.packing import UNCAPPED, Page, Section
 from pipeline.context.prompt import Prompt, chat_messages, prompt
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.gather import RetrievalResult
-from pipeline.retrieval.memory_search import RetrievedMemory
-from pipeline.retrieval.request import PreparedQuery
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.text import addressing, truncate
 from pipeline.text.tokens import ESTIMATE, Count, Tokenizer
@@ -51,7 +50,7 @@ def assemble(
     The budget goes first to what must be there (the question, the guardrails), then to recent talk, then to memories;
     sessions and messages get the rest. Raises `InvalidInput` as `question_block` does.
     """
-    parameters, zone = prepared.request.parameters, prepared.zone
+    parameters, zone = prepared.request.parameters, prepared.parsed.zone
     count = tokenizer.count
     page = Page(budget, count, explained=query.explain)
     if found.hidden_memories:
@@ -76,11 +75,16 @@ def assemble(
     known = memory_block.choose(found.memories, parameters, scale, query.query)
     page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
-    page.fill(memory_block.memories(known.statements, memory_cap, prepared.asker))
+    page.fill(memory_block.memories(known.statements, memory_cap, prepared.parsed.asker))
     page.fill(memory_block.documents(known.passages, memory_cap, query.query))
-    page = _with_sessions(page, prepared, found, scale, int(budget * parameters.session_share), is_question)
+    session_cap = int(budget * parameters.session_share)
+    page = _with_sessions(page, prepared, found, scale, session_cap, is_question)
 
     ordered = page.ordered()
+    previews = [
+        MemoryPreview(id=m.id, source=m.source, preview=truncate.shortened(m.content, 120), score=m.score)
+        for m in known.statements
+    ]
     history_tokens = page.blocks["history"].tokens if "history" in page.blocks else 0
     return Context(
         context_id=f"ctx_{secrets.token_hex(8)}",
@@ -93,14 +97,16 @@ def assemble(
         degraded=degraded,
         fell_back=found.fell_back,
         explain=explanation(query, prepared, found, ordered, page.dropped) if query.explain else None,
-        memories=_previews(known.statements) if query.profile == "ask" else None,
+        memories=previews if query.profile == "ask" else None,
         usedHistoryTokens=history_tokens if query.profile == "ask" else None,
     )
 
 
 def _prompt(prepared: PreparedQuery, rooms: Sequence[int], count: Count) -> Prompt:
     """The question with the asker and the time, or as much of them as there is room for."""
-    whole = prompt(prepared.request.text, prepared.asker, prepared.now.astimezone(prepared.zone))
+    whole = prompt(
+        prepared.request.text, prepared.parsed.asker, prepared.parsed.now.astimezone(prepared.parsed.zone)
+    )
     alone = Prompt(query=whole.query)
     forms = (whole, replace(whole, today=""), alone)
     fitting = (form for room in rooms for form in forms if count(form.text) <= room)
@@ -121,58 +127,52 @@ def _with_sessions(
     """
     if found.retrieved is None:
         return page
+    parameters, zone = prepared.request.parameters, prepared.parsed.zone
     summarized = [session for session in found.sessions if session.summary and not found.fell_back]
     session_of = {str(hit.candidate.id): hit.candidate.session for hit in found.ranked} if summarized else {}
 
-    def whole(filled: Page) -> set[int]:
-        history, exchanged = filled.items("history"), filled.items("exchanges")
+    def whole(made: Page) -> set[int]:
+        history, exchanged = made.items("history"), made.items("exchanges")
         return shown_whole(summarized, found.recent, history, exchanged, session_of, is_question)
+
+    def filled(covered: Collection[int]) -> Page:
+        sessions = [session for session in summarized if session.id not in covered]
+        shown, others = sessions[: parameters.sessions], sessions[parameters.sessions :]
+        filled = page.copy()
+        filled.fill(blocks.sessions(shown, parameters, session_cap, zone))
+        related = blocks.related(shown, others, parameters, zone)
+        reserve = packing.fill(related, filled.room // 10, filled.count).block
+        entries = exchanges(
+            found.looked_into,
+            [hit.candidate for hit in found.ranked],
+            {int(item.id): "the recent messages" for item in filled.items("history")},
+            parameters,
+            zone,
+            is_question,
+            scale,
+        )
+        heading = blocks.EXCHANGES if "sessions" in filled.blocks else blocks.EARLIER
+        if found.fell_back:
+            heading = blocks.ANYWHERE
+        section = Section(kind="exchanges", heading=heading, entries=entries, cap=UNCAPPED)
+        filled.fill(section, keep_free=reserve.tokens if reserve else 0)
+        filled.fill(related)
+        return filled
 
     covered = whole(page)
     while True:
-        sessions = [session for session in summarized if session.id not in covered]
-        filled = _filled(page.copy(), prepared, found, sessions, scale, session_cap, is_question)
-        shown = {int(item.id) for kind in SUMMARIES for item in filled.items(kind)}
-        twice = shown & whole(filled)
+        result = filled(covered)
+        summaries = {int(item.id) for kind in SUMMARIES for item in result.items(kind)}
+        twice = summaries & whole(result)
         if not twice:
             break
         covered |= twice
     detail = "the context holds all its messages"
-    filled.dropped += [
+    result.dropped += [
         Dropped(kind="session", id=str(session), reason="covered", detail=detail)
         for session in sorted(covered)
     ]
-    return filled
-
-
-def _filled(
-    page: Page,
-    prepared: PreparedQuery,
-    found: RetrievalResult,
-    sessions: Sequence[RetrievedSession],
-    scale: Scale,
-    session_cap: int,
-    is_question: Callable[[str], bool],
-) -> Page:
-    parameters, zone = prepared.request.parameters, prepared.zone
-    page.fill(blocks.sessions(sessions, parameters, session_cap, zone))
-    related = blocks.related(
-        sessions[: parameters.sessions], sessions[parameters.sessions :], parameters, zone
-    )
-    reserve = packing.fill(related, page.room // 10, page.count).block
-    entries = exchanges(
-        found.looked_into,
-        [hit.candidate for hit in found.ranked],
-        {int(item.id): "the recent messages" for item in page.items("history")},
-        parameters,
-        zone,
-        is_question,
-        scale,
-    )
-    section = Section(kind="exchanges", heading=_heading(page, found), entries=entries, cap=UNCAPPED)
-    page.fill(section, keep_free=reserve.tokens if reserve else 0)
-    page.fill(related)
-    return page
+    return result
 
 
 def shown_whole(
@@ -221,17 +221,3 @@ def _question_matcher(question: str, found: RetrievalResult) -> Callable[[str], 
     names = addressing.names_of(bots | {m.speaker for m in found.recent if m.role == "assistant"})
     asked = addressing.said(question, names)
     return lambda text: addressing.said(text, names) == asked
-
-
-def _heading(page: Page, found: RetrievalResult) -> str:
-    """The heading of the messages: they may be those of the sessions above, or not."""
-    if found.fell_back:
-        return blocks.ANYWHERE
-    return blocks.EXCHANGES if "sessions" in page.blocks else blocks.EARLIER
-
-
-def _previews(statements: Sequence[RetrievedMemory]) -> list[MemoryPreview]:
-    return [
-        MemoryPreview(id=m.id, source=m.source, preview=truncate.shortened(m.content, 120), score=m.score)
-        for m in statements
-    ]

@@ -8,8 +8,8 @@ from typing import assert_never
 from pipeline.context.blocks import display_name
 from pipeline.retrieval.gather import RetrievalResult
 from pipeline.retrieval.message_ranking import arms, confidence, message_hits, preview, rounded
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
-from pipeline.retrieval.request import PreparedQuery
 from pipeline.text.calendar import written
 from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
 from schemas.payloads import ContextQuery
@@ -61,13 +61,13 @@ def explanation(
     ]
     return Explanation(
         profile=query.profile,
-        asked_by=display_name(prepared.asker) if prepared.asker else None,
+        asked_by=display_name(prepared.parsed.asker) if prepared.parsed.asker else None,
         parameters={**asdict(request.parameters), **asdict(request.weights)},
         vector_search=retrieved.vector_search if retrieved else "off",
         rows_compared=retrieved.rows_compared if retrieved else 0,
         keyword_search=retrieved.keyword_search if retrieved else "off",
         times=_times(prepared),
-        brief=list(prepared.brief),
+        brief=list(prepared.parsed.brief),
         fell_back=found.fell_back,
         confidence=confidence(found.ranked, retrieved) if retrieved else None,
         sessions=sessions,

@@ -4,26 +4,31 @@ A row holds ids, figures and the question, and no text that was shown. Questions
 chat, are not recorded, even if the context was in progress when they were forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+import structlog
 from sqlalchemy import Connection, Row
+from sqlalchemy.exc import SQLAlchemyError
 
+from pipeline.jobs.runner import reason_of
 from pipeline.memories import statements
 from pipeline.people.suppression import Named, stopped
-from pipeline.retrieval.request import PreparedQuery
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import chats, counters, memories, suppression
 from pipeline.store import query_log as log_rows
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from schemas.context import BlockKind, Context
-from schemas.errors import InvalidInput, NotFound
+from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.memories import MemoryIn
 from schemas.messages import DEFAULT_LANGUAGE, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
 from schemas.querylog import AnswerIn, AnswerOutcome, LoggedContext, Source
 from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 SOURCES: dict[BlockKind, Source] = {
     "history": "recent",
@@ -56,6 +61,40 @@ def by_source(context: Context) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def record(
+    database: Database,
+    tenant_id: str,
+    query: ContextQuery,
+    context: Context,
+    prepared: PreparedQuery,
+    settings: Settings,
+    counts: Mapping[str, float],
+) -> bool:
+    """Record a context that was served, add it to the daily counters, and note which memories were shown.
+
+    False if that failed. `counts` are counters of the request, `context_seconds` among them.
+    """
+    shown = {
+        item.id for block in context.blocks if block.kind in {"memories", "documents"} for item in block.items
+    }
+    tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
+    try:
+        with database.tenant(tenant_id) as connection:
+            if settings.query_log_enabled:
+                suppression.lock(connection, tenant_id, prepared.request.chat.chat_id)
+                _insert(connection, tenant_id, query, context, prepared, counts["context_seconds"])
+            if shown:
+                memories.touch(connection, sorted(shown))
+            degraded = bool(context.degraded)
+            counters.add(
+                connection, tenant_id, {"contexts": 1, "contexts_degraded": degraded, **counts, **tokens}
+            )
+    except (Retryable, SQLAlchemyError) as error:
+        log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
+        return False
+    return True
+
+
+def _insert(
     connection: Connection,
     tenant_id: str,
     query: ContextQuery,
@@ -63,11 +102,8 @@ def record(
     prepared: PreparedQuery,
     seconds: float,
 ) -> None:
-    """Record a context that took `seconds`; under `suppression.lock` of its chat.
-
-    Where memory is off, or the asker is not to be remembered, only the figures are recorded.
-    """
-    asked_at, chat_id = prepared.now, prepared.request.chat.chat_id
+    """Where memory is off, or the asker is not to be remembered, only the figures are recorded."""
+    asked_at, chat_id = prepared.parsed.now, prepared.request.chat.chat_id
     if stopped(connection, asked_at, ("tenant",), ("chat", chat_id)):
         return
     asker, remembered = query.user_id or None, prepared.request.memory

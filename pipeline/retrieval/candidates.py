@@ -21,7 +21,7 @@ from pipeline.store import candidate_rows, keyword_search, text_search, vector_s
 from pipeline.store.candidate_rows import SessionRange
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Filter
-from pipeline.store.keyword_search import KeywordSearch
+from pipeline.store.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.text.exact_match import Verbatim
 from schemas.sessions import Answered, number_of
@@ -98,17 +98,10 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
     verbatim = [
         message
         for piece in terms.exact
-        for message in holding(connection, chat, scope, piece, 1 / len(terms.exact))
+        for message in _holding(connection, request, piece, 1 / len(terms.exact))
     ]
     for limit in (CANDIDATES_PER_ARM, BEHIND_ASIDES * CANDIDATES_PER_ARM):
-        by_word = keyword_search.keywords(
-            connection,
-            scope,
-            terms.lexemes,
-            messages=chat.message_count,
-            mean_size=mean_length(chat),
-            limit=limit,
-        )
+        by_word = keyword_hits(connection, request, terms.lexemes, limit)
         by_vector = vector_search.VectorHits()
         if terms.space is not None and terms.vector is not None:
             by_vector = vector_search.nearest(
@@ -124,7 +117,7 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
         candidates=candidates,
         statistics=Statistics(
             messages=chat.message_count,
-            mean_length=mean_length(chat),
+            mean_length=_mean_length(chat),
             document_frequency={word: frequency.get(word, 0) for word in terms.lexemes},
             mean_cosine=by_vector.mean_cosine,
         ),
@@ -134,29 +127,36 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
     )
 
 
-def holding(
-    connection: Connection, chat: Chat, scope: Scope, piece: Verbatim, share: float = 1.0
-) -> list[int]:
+def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim, share: float) -> list[int]:
     """Up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim.
 
     They are found by its words in the index, the best by BM25. Where the index has other words for it, or none (`to be
     or not to be`), the newest messages are read instead. `share` is the part of the limits that this piece may use.
     """
-    found = keyword_search.keywords(
-        connection,
-        scope,
-        keyword_search.lexemes(connection, chat.language, piece.text),
-        messages=chat.message_count,
-        mean_size=mean_length(chat),
-        limit=int(share * VERBATIM_READ),
-        share=share,
-    )
-    content = dict(candidate_rows.contents(connection, list(found.scores)))
-    held = [message for message in found.scores if piece.is_in(content.get(message, ""))]
+    chat, words = request.chat, keyword_search.lexemes(connection, request.chat.language, piece.text)
+    hits = keyword_hits(connection, request, words, int(share * VERBATIM_READ), share).scores
+    content = dict(candidate_rows.contents(connection, list(hits)))
+    held = [message for message in hits if piece.is_in(content.get(message, ""))]
     if not held:
-        anywhere = Filter(session_key=scope.session_key)
+        anywhere = Filter(session_key=request.session_key)
         held = _scanned(connection, chat.chat_id, anywhere, piece, int(share * VERBATIM_SCANNED))
     return held[:CANDIDATES_PER_ARM]
+
+
+def keyword_hits(
+    connection: Connection, request: RetrievalRequest, words: Sequence[str], limit: int, share: float = 1.0
+) -> KeywordHits:
+    """The best messages of a scope by BM25; with a `share` of the messages that may be scored."""
+    chat = request.chat
+    return keyword_search.keywords(
+        connection,
+        request.scope,
+        words,
+        messages=chat.message_count,
+        mean_size=_mean_length(chat),
+        limit=limit,
+        share=share,
+    )
 
 
 def filtered(
@@ -165,7 +165,7 @@ def filtered(
     """The best of each arm among the messages that a filter lets through, with their neighbours."""
     chat_id, limit = request.chat.chat_id, 2 * CANDIDATES_PER_ARM
     by_word = text_search.keywords(
-        connection, chat_id, which, terms.lexemes, mean_size=mean_length(request.chat), limit=limit
+        connection, chat_id, which, terms.lexemes, mean_size=_mean_length(request.chat), limit=limit
     )
     by_vector: list[tuple[int, float]] = []
     if terms.space is not None and terms.vector is not None:
@@ -189,7 +189,7 @@ def with_neighbours(
     return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, words, terms.questions)
 
 
-def mean_length(chat: Chat) -> float:
+def _mean_length(chat: Chat) -> float:
     """The mean number of distinct lexemes of a chat's messages."""
     return chat.lexeme_count / max(1, chat.message_count)
 

@@ -9,10 +9,10 @@ from pipeline.retrieval.candidates import (
     CANDIDATES_PER_ARM,
     CandidateSet,
     is_whole,
-    mean_length,
+    keyword_hits,
     with_neighbours,
 )
-from pipeline.retrieval.request import PreparedQuery
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import candidate_rows, keyword_search
 
 # Words of the discussion that are searched for, and messages with them that are read.
@@ -25,26 +25,20 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
 
     Does nothing where every message is a candidate, or the question asks for no decision.
     """
-    chat, scope = query.request.chat, query.request.scope
+    chat = query.request.chat
     wanted = query.question.asks_decision and query.request.weights.decision
     if not wanted or is_whole(chat):
         return found
     ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))
     meaning = rank.meanings(ordered, found.statistics.mean_cosine)
     close = decisions.close_words(ordered, meaning, found.statistics)[:_WORDS]
-    hits = keyword_search.keywords(
-        connection,
-        scope,
-        keyword_search.lexemes(connection, scope.language, " ".join(close)),
-        messages=chat.message_count,
-        mean_size=mean_length(chat),
-        limit=_READ,
-    )
+    words = keyword_search.lexemes(connection, chat.language, " ".join(close))
+    hits = keyword_hits(connection, query.request, words, _READ).scores
     known = {candidate.id for candidate in ordered}
-    content = dict(candidate_rows.contents(connection, [each for each in hits.scores if each not in known]))
-    deciding = [each for each in hits.scores if each in content and decisions.decides(content[each])]
+    content = dict(candidate_rows.contents(connection, [each for each in hits if each not in known]))
+    deciding = [each for each in hits if each in content and decisions.decides(content[each])]
     if not deciding:
         return found
     # read all again, so that each message knows its place among the same neighbours
     ids = [*known, *deciding[:CANDIDATES_PER_ARM]]
-    return replace(found, candidates=with_neighbours(connection, scope, ids, query.terms))
+    return replace(found, candidates=with_neighbours(connection, query.request.scope, ids, query.terms))

@@ -1,6 +1,6 @@
 """Gather everything that may be shown for a query, ranked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import mul
 
@@ -13,10 +13,11 @@ from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.candidates import CandidateSet, retrieve
 from pipeline.retrieval.decisions import with_decisions
 from pipeline.retrieval.memory_search import RetrievedMemory, find_memories
-from pipeline.retrieval.message_ranking import RankedMessages, terms_by_session
-from pipeline.retrieval.request import PreparedQuery, Stopwatch
-from pipeline.retrieval.sessions import Narrowing, RetrievedSession, narrow
-from pipeline.store import messages, summaries, vectors
+from pipeline.retrieval.message_ranking import terms_by_session
+from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.retrieval.request import Stopwatch
+from pipeline.retrieval.sessions import Narrowing, RetrievedSession, load_sessions, narrow
+from pipeline.store import messages, vectors
 from pipeline.store.database import Database
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message
@@ -36,8 +37,8 @@ class RetrievalResult:
     retrieved: CandidateSet | None = None
     ranked: Sequence[Scored] = ()
     sessions: Sequence[RetrievedSession] = ()
-    # the sessions that fit well enough to look only into them; empty: none does; None: there was no such choice
-    narrowed_to: frozenset[int] | None = None
+    # None: the messages of all sessions are shown
+    narrowing: Narrowing | None = None
     # newest first
     recent: Sequence[Message] = ()
     memories: Sequence[RetrievedMemory] = ()
@@ -51,7 +52,7 @@ class RetrievalResult:
     @property
     def fell_back(self) -> bool:
         """Whether no session fits well enough, so that messages of all of them are shown."""
-        return self.narrowed_to is not None and not self.narrowed_to
+        return self.narrowing is not None and not self.narrowing.chosen
 
     @property
     def scale(self) -> Scale:
@@ -62,23 +63,13 @@ class RetrievalResult:
 
     def is_outside(self, session: int | None) -> bool:
         """Whether other sessions than this were chosen."""
-        return bool(self.narrowed_to) and session not in (self.narrowed_to or ())
+        chosen = self.narrowing.chosen if self.narrowing else ()
+        return bool(chosen) and all(each.id != session for each in chosen)
 
     @property
     def looked_into(self) -> list[Scored]:
         """The ranked messages of the chosen sessions."""
         return [hit for hit in self.ranked if not self.is_outside(hit.candidate.session)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Searched:
-    """What a search found, before the profile's order."""
-
-    retrieved: CandidateSet
-    ranked: Sequence[Scored]
-    narrowing: Narrowing | None
-    memories: Sequence[RetrievedMemory]
-    hidden_memories: int
 
 
 def gather(
@@ -96,99 +87,88 @@ def gather(
             recent = messages.recent(connection, request.chat.chat_id, RECENT_READ, request.history_key)
         if not request.memory:
             return RetrievalResult(recent=recent)
-        searched = _search(connection, query, stopwatch)
+        found = replace(_search(connection, query, stopwatch), recent=recent)
         if reranker is None:
-            return _ordered(connection, query, searched, searched.ranked, recent, stopwatch)
-    ranked, degraded = _reranked(query, searched.ranked, reranker, stopwatch)
+            return _reordered(connection, query, found, stopwatch)
+    found = _reranked(query, found, reranker, stopwatch)
     with database.tenant(tenant_id) as connection:
-        return _ordered(connection, query, searched, ranked, recent, stopwatch, degraded)
+        return _reordered(connection, query, found, stopwatch)
 
 
-def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) -> _Searched:
+def _search(connection: Connection, query: PreparedQuery, stopwatch: Stopwatch) -> RetrievalResult:
     """Rank messages and find memories; if the profile narrows, the messages of the best sessions come first."""
-    request = query.request
+    request, parameters = query.request, query.request.parameters
     with stopwatch.timed("retrieve"):
         retrieved = with_decisions(connection, query, retrieve(connection, request, query.terms))
         memories, hidden = find_memories(connection, query)
+    statistics = retrieved.statistics
     with stopwatch.timed("rank"):
-        ranked = rank.rank(query.question, retrieved.candidates, retrieved.statistics, request.weights)
+        ranked = rank.rank(query.question, retrieved.candidates, statistics, request.weights)
     narrowing = None
-    if request.parameters.min_session_fit and request.parameters.sessions:
+    if parameters.min_session_fit and parameters.sessions:
         with stopwatch.timed("narrow"):
             narrowing = narrow(
                 connection,
                 query,
-                RankedMessages(
-                    hits=ranked, statistics=retrieved.statistics, vector_search=retrieved.vector_search
-                ),
-                sessions=request.parameters.sessions,
-                min_fit=request.parameters.min_session_fit,
+                ranked,
+                statistics,
+                sessions=parameters.sessions,
+                min_fit=parameters.min_session_fit,
             )
         inside = {hit.candidate.id for hit in narrowing.hits}
         ranked = [*narrowing.hits, *(hit for hit in ranked if hit.candidate.id not in inside)]
-    return _Searched(
+    return RetrievalResult(
         retrieved=retrieved, ranked=ranked, narrowing=narrowing, memories=memories, hidden_memories=hidden
     )
 
 
 def _reranked(
-    query: PreparedQuery, ranked: Sequence[Scored], reranker: Reranker, stopwatch: Stopwatch
-) -> tuple[Sequence[Scored], tuple[str, ...]]:
-    """The messages after a cross-encoder read the best, and why not if it did not answer."""
-    best = [hit.candidate.text for hit in ranked[: rerank.READ]]
+    query: PreparedQuery, found: RetrievalResult, reranker: Reranker, stopwatch: Stopwatch
+) -> RetrievalResult:
+    """Let a cross-encoder read the best messages; if it does not answer they stay, and `degraded` says so."""
+    best = [hit.candidate.text for hit in found.ranked[: rerank.READ]]
     if not best:
-        return ranked, ()
+        return found
     with stopwatch.timed("reranker"):
         try:
-            return rerank.read_again(ranked, reranker.scores(query.question.text, best)), ()
+            scores = reranker.scores(query.question.text, best)
         except (ProviderUnavailable, ProviderRejected) as error:
-            return ranked, (f"reranker: {error}: ranked without",)
+            return replace(found, degraded=(f"reranker: {error}: ranked without",))
+        return replace(found, ranked=rerank.read_again(found.ranked, scores))
 
 
-def _ordered(
-    connection: Connection,
-    query: PreparedQuery,
-    searched: _Searched,
-    ranked: Sequence[Scored],
-    recent: Sequence[Message],
-    stopwatch: Stopwatch,
-    degraded: Sequence[str] = (),
+def _reordered(
+    connection: Connection, query: PreparedQuery, found: RetrievalResult, stopwatch: Stopwatch
 ) -> RetrievalResult:
-    """The sessions of the ranked messages, and all of it in the order that the profile asks for."""
-    parameters, narrowing = query.request.parameters, searched.narrowing
+    """Add the sessions, and order all in the way that the profile asks for."""
+    parameters, now, ranked = query.request.parameters, query.parsed.now, found.ranked
     with stopwatch.timed("sessions"):
-        sessions = _sessions(connection, ranked, narrowing)
+        if found.narrowing is not None:
+            sessions = [*found.narrowing.chosen, *found.narrowing.others][:SESSIONS_READ]
+        else:
+            best = rank.rank_sessions(ranked)[:SESSIONS_READ]
+            sessions = load_sessions(connection, [(session, hit.score, hit.parts) for session, hit in best])
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
-        if parameters.blend is not None:
-            terms = len(searched.retrieved.statistics.document_frequency)
+        if parameters.blend is not None and found.retrieved is not None:
+            terms = len(found.retrieved.statistics.document_frequency)
             sessions = _blended(query, sessions, ranked, terms, parameters.blend)
             ranked = rerank.blend(
                 ranked,
                 terms,
-                query.now,
+                now,
                 weights=parameters.blend,
                 half_life_hours=parameters.half_life_hours,
                 covered=[session.id for session in sessions if session.summary][: parameters.sessions],
                 covered_factor=parameters.covered_factor,
             )
         if parameters.daily_decay < 1:
-            ranked = rerank.faded(ranked, query.now, parameters.daily_decay)
+            ranked = rerank.faded(ranked, now, parameters.daily_decay)
         if parameters.mmr_lambda < 1:
             before = {hit.candidate.id for hit in ranked[: parameters.messages]}
             ranked = rerank.diverse(ranked, parameters.mmr_lambda, _alike(connection, query, ranked))
             passed_over = frozenset(before - {hit.candidate.id for hit in ranked[: parameters.messages]})
-    return RetrievalResult(
-        retrieved=searched.retrieved,
-        ranked=ranked,
-        sessions=sessions,
-        narrowed_to=None if narrowing is None else frozenset(s.row.id for s in narrowing.chosen),
-        recent=recent,
-        memories=searched.memories,
-        hidden_memories=searched.hidden_memories,
-        passed_over=passed_over,
-        degraded=degraded,
-    )
+    return replace(found, ranked=ranked, sessions=sessions, passed_over=passed_over)
 
 
 def _blended(
@@ -210,7 +190,7 @@ def _blended(
             )
             for session in sessions
         ],
-        query.now,
+        query.parsed.now,
         weights=shares,
         half_life_hours=query.request.parameters.half_life_hours,
         boost=query.request.parameters.session_boost,
@@ -234,32 +214,3 @@ def _alike(
         return rerank.overlap(one, other)
 
     return alike
-
-
-def _sessions(
-    connection: Connection, ranked: Sequence[Scored], narrowing: Narrowing | None
-) -> list[RetrievedSession]:
-    """The best sessions: those narrowed to and the next, or those of the best messages."""
-    best: list[tuple[int, float, Mapping[str, float]]]
-    if narrowing is not None:
-        best = [(each.row.id, each.score, each.parts) for each in (*narrowing.chosen, *narrowing.others)]
-    else:
-        best = [(session, hit.score, hit.parts) for session, hit in rank.rank_sessions(ranked)]
-    best = best[:SESSIONS_READ]
-    rows = {row.id: row for row in summaries.cards(connection, [session for session, _, _ in best])}
-    return [
-        RetrievedSession(
-            id=session,
-            started_at=row.started_at,
-            ended_at=row.ended_at,
-            summary=row.summary_text,
-            topics=row.topic_tags,
-            entities=row.entities,
-            session_key=row.session_key,
-            message_count=row.message_count,
-            score=score,
-            components=parts,
-        )
-        for session, score, parts in best
-        if (row := rows.get(session)) is not None
-    ]

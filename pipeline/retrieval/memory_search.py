@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from pipeline.people import visibility
-from pipeline.retrieval.request import PreparedQuery
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import memories
 
 
@@ -63,7 +63,7 @@ def find_memories(connection: Connection, query: PreparedQuery) -> tuple[list[Re
             agent_id=request.agent_id,
             min_importance=parameters.min_importance,
         )
-    return _scored(rows, query.now), hidden
+    return _scored(rows, query.parsed.now), hidden
 
 
 def _scored(rows: Sequence[Row[Any]], now: datetime) -> list[RetrievedMemory]:

@@ -1,47 +1,35 @@
 """Rank the messages of a scope for a search, and list ranked messages in answers and explanations."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
 
 from sqlalchemy import Connection
 
 from pipeline.ranking import rank, similarity
-from pipeline.ranking.model import Scored, Statistics
+from pipeline.ranking.model import Scored
 from pipeline.retrieval.candidates import CandidateSet, filtered, is_whole, retrieve
-from pipeline.retrieval.request import PreparedQuery
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import text_search
 from pipeline.text import truncate
 from schemas.context import BlockKind, Confidence, Hit
 from schemas.search import Line
 from schemas.sessions import Message
-from schemas.vectors import VectorSearch
 
 PREVIEW_CHARS = 160
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankedMessages:
-    """Messages, best first, and the statistics of the scope that they were scored by."""
-
-    hits: list[Scored]
-    statistics: Statistics
-    vector_search: VectorSearch
-
-
-def rank_messages(connection: Connection, query: PreparedQuery) -> RankedMessages:
+def rank_messages(connection: Connection, query: PreparedQuery) -> tuple[list[Scored], CandidateSet]:
     """Rank messages as a context does; in a large chat with a filter, those that it lets through with neighbours."""
     request = query.request
     found = retrieve(connection, request, query.terms)
-    considered, vector_search = found.candidates, found.vector_search
     if not (is_whole(request.chat) or request.filter.is_open):
-        considered = filtered(connection, request, request.filter, query.terms)
-        vector_search = "off" if query.terms.vector is None else "exact"
-    return RankedMessages(
-        hits=rank.rank(query.question, considered, found.statistics, request.weights),
-        statistics=found.statistics,
-        vector_search=vector_search,
-    )
+        found = replace(
+            found,
+            candidates=filtered(connection, request, request.filter, query.terms),
+            vector_search="off" if query.terms.vector is None else "exact",
+        )
+    return rank.rank(query.question, found.candidates, found.statistics, request.weights), found
 
 
 def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]) -> Sequence[Scored]:

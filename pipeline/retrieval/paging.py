@@ -15,15 +15,6 @@ def more(database: Database, tenant_id: str, query: MoreQuery, *, settings: Sett
     `next` of the answer is the query of the next page, to be sent as it is. Without `shown` the pages start at the
     session's beginning. Raises `NotFound` for an unknown chat or session, or if memory is off there,
     `DatabaseUnavailable`.
-
-        page = more(
-            database,
-            "default",
-            MoreQuery(chat_id="telegram:-100420", session_id=30, shown=[812, 815]),
-            settings=settings,
-        )
-        while page.next:
-            page = more(database, "default", page.next, settings=settings)
     """
     with database.tenant(tenant_id) as connection:
         chat = find_chat(connection, query.chat_id)

@@ -13,7 +13,7 @@ from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.retrieval.event_dating import date_event
-from pipeline.retrieval.request import PreparedQuery, RetrievalRequest, SearchTerms, Stopwatch
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch
 from pipeline.store import keyword_search, messages, query_log, sessions, spaces
 from pipeline.store.database import Database
 from pipeline.text.exact_match import Verbatim
@@ -43,11 +43,14 @@ class ParsedQuestion:
     question: Question
     lexemes: list[str]
     event: ParsedEvent | None
-    # words of recent talk that it leans on
+    # words of recent talk that it leans on; `question.content` ends in them
     brief: list[str]
+    # it and those asked before it; None: no message is an aside
     questions: Questions | None
     zone: ZoneInfo
+    # the database's clock
     now: datetime
+    # the asker's name; None where nobody is named
     asker: str | None
     # the space that the tenant's vectors are in
     active_space: EmbeddingSpace | None
@@ -60,6 +63,24 @@ class Plan:
     parsed: ParsedQuestion
     space: EmbeddingSpace | None = None
     degraded: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedQuery:
+    """A question that is embedded, with the time of the event that it counts from."""
+
+    parsed: ParsedQuestion
+    question: Question
+    terms: SearchTerms
+    # an event that could not be dated
+    undated_event: Mention | None = None
+    # what could not be done
+    degraded: Sequence[str] = ()
+
+    @property
+    def request(self) -> RetrievalRequest:
+        """The request that it was prepared for."""
+        return self.parsed.request
 
 
 def prepare(
@@ -136,16 +157,28 @@ def embed(
     meaning need not be what was said at its time.
     """
     parsed, request = plan.parsed, plan.parsed.request
-    vectors = _QueryVectors(plan, embedder, stopwatch)
+    space, degraded = plan.space, list(plan.degraded)
+
+    def vector_of(text: str) -> Vector | None:
+        nonlocal space
+        if space is None or embedder is None:
+            return None
+        try:
+            with stopwatch.timed("embed"):
+                return embedder.embed_query(text)
+        except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
+            space = None
+            degraded.append(f"vectors: {error}: keywords alone")
+            return None
 
     def terms(lexemes: list[str], vector: Vector | None, exact: Sequence[Verbatim] = ()) -> SearchTerms:
         return SearchTerms(
-            lexemes=lexemes, space=vectors.space, vector=vector, exact=exact, questions=parsed.questions
+            lexemes=lexemes, space=space, vector=vector, exact=exact, questions=parsed.questions
         )
 
     question, meaning, undated = parsed.question, parsed.question.content, None
     if parsed.event is not None:
-        described = [(one, words, vectors.of(one.content)) for one, words in parsed.event.described]
+        described = [(one, words, vector_of(one.content)) for one, words in parsed.event.described]
         with stopwatch.timed("event"), database.tenant(tenant_id) as connection:
             event = date_event(
                 connection,
@@ -158,36 +191,11 @@ def embed(
             undated = parsed.event.mention
         else:
             question, meaning = replace(question, event=event), parsed.event.rest or meaning
-    vector = vectors.of(thesaurus.translated(request.chat.language, meaning)) if request.memory else None
+    vector = vector_of(thesaurus.translated(request.chat.language, meaning)) if request.memory else None
     return PreparedQuery(
-        request=request,
+        parsed=parsed,
         question=question,
         terms=terms(parsed.lexemes, vector, question.exact),
-        zone=parsed.zone,
-        now=parsed.now,
-        asker=parsed.asker,
-        brief=parsed.brief,
         undated_event=undated,
-        degraded=(*plan.degraded, *vectors.failures),
+        degraded=degraded,
     )
-
-
-class _QueryVectors:
-    """Vectors of texts in the planned space, until the provider fails for the first time."""
-
-    def __init__(self, plan: Plan, embedder: Embedder | None, stopwatch: Stopwatch) -> None:
-        self.space = plan.space
-        self.failures: list[str] = []
-        self._embedder, self._stopwatch = embedder, stopwatch
-
-    def of(self, text: str) -> Vector | None:
-        """Embed a text; None without a space, or after a failure."""
-        if self.space is None or self._embedder is None:
-            return None
-        try:
-            with self._stopwatch.timed("embed"):
-                return self._embedder.embed_query(text)
-        except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
-            self.space = None
-            self.failures.append(f"vectors: {error}: keywords alone")
-            return None

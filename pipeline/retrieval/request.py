@@ -1,16 +1,12 @@
-"""What to retrieve for a question, as values: the request, and the query that is prepared from it."""
+"""A request to a chat's memory: made from the query of a context or of a search."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
 from time import monotonic
-from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
-from pipeline.question.parse import Question
-from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
 from pipeline.retrieval.profiles import Parameters, parameters_for, parameters_of
@@ -69,26 +65,6 @@ class SearchTerms:
     exact: Sequence[Verbatim] = ()
     # the question and those asked before it; None: no message is an aside
     questions: Questions | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreparedQuery:
-    """A question that is parsed and embedded."""
-
-    request: RetrievalRequest
-    question: Question
-    terms: SearchTerms
-    zone: ZoneInfo
-    # the database's clock
-    now: datetime
-    # the asker's name; None where nobody is named
-    asker: str | None = None
-    # words of recent talk that the question leans on; `question.content` ends in them
-    brief: Sequence[str] = ()
-    # an event that the question counts from, and that could not be dated
-    undated_event: Mention | None = None
-    # what could not be done
-    degraded: Sequence[str] = ()
 
 
 class Stopwatch:

@@ -26,8 +26,8 @@ from pipeline.retrieval.message_ranking import (
     message_hits,
     rank_messages,
 )
-from pipeline.retrieval.prepare import parse_question, prepare
-from pipeline.retrieval.request import PreparedQuery, RetrievalRequest, Stopwatch, for_search
+from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare
+from pipeline.retrieval.request import RetrievalRequest, Stopwatch, for_search
 from pipeline.retrieval.session_search import search_contextual, search_topic
 from pipeline.store import candidate_rows, messages, text_search, vector_search
 from pipeline.store.database import Database
@@ -54,16 +54,6 @@ def search(
     Never leaves the tenant and the chat. `embedder` is the process's own; without it, or when it does not answer, only
     keywords are searched and `degraded` says so. Where memory is off nothing is searched, and `degraded` says that.
     Raises `NotFound` for an unknown chat or session, `DatabaseUnavailable`.
-
-        found = search(
-            database,
-            "default",
-            SearchQuery(chat_id="telegram:-100420", query="boiler", mode="hybrid", roles=["user"]),
-            embedder=embedder,
-            settings=settings,
-        )
-        for hit in found.hits:
-            print(hit.at, hit.speaker, hit.text)
     """
     with database.tenant(tenant_id) as connection:
         request = for_search(connection, query, settings)
@@ -97,8 +87,8 @@ def search(
 
 def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery) -> SearchResult:
     """By words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
-    ranked = rank_messages(connection, prepared)
-    hits = allowed(connection, prepared, ranked.hits)
+    ranked, found = rank_messages(connection, prepared)
+    hits = allowed(connection, prepared, ranked)
     if query.min_similarity is not None and prepared.terms.vector is not None:
         hits = [hit for hit in hits if (hit.candidate.cosine or 0.0) >= query.min_similarity]
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]
@@ -106,9 +96,9 @@ def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery)
         mode=query.mode,
         hits=[
             MessageHit(**dict(hit), role=scored.candidate.role, text=scored.candidate.text)
-            for hit, scored in zip(message_hits(best, arms(ranked.hits)), best, strict=True)
+            for hit, scored in zip(message_hits(best, arms(ranked)), best, strict=True)
         ],
-        vector_search=ranked.vector_search,
+        vector_search=found.vector_search,
         degraded=list(prepared.degraded),
     )
 

@@ -16,7 +16,7 @@ from ops.commands.timeline import Span
 from pipeline.ingest import accept
 from pipeline.ranking.model import Weights
 from pipeline.store.database import Database
-from schemas.context import Block, ChatMessage, Context, Dropped, Explanation, Hit, Item
+from schemas.context import Block, BlockItem, ChatMessage, Context, Dropped, Explanation, Hit
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import EPOCH, TENANT, message
@@ -67,7 +67,7 @@ def assert_harmless(reader: Reader) -> None:
 
 
 def page_of(text: str, components: Mapping[str, float] | None = None) -> str:
-    item = Item(kind="message", id="1", text=text, at=EPOCH, speaker=text, score=1, reason=text)
+    item = BlockItem(kind="message", id="1", text=text, at=EPOCH, speaker=text, score=1, reason=text)
     hit = Hit(
         kind="message",
         id="1",

@@ -26,6 +26,7 @@ from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
+from pipeline.ranking.model import Scored, Statistics
 from pipeline.retrieval import candidates, message_ranking, prepare, request
 from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.messages import Arrival
@@ -60,10 +61,10 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
 
 
-def _ranked(caller: Caller) -> message_ranking.RankedMessages:
+def _ranked(caller: Caller) -> list[Scored]:
     """What the caller's own search finds."""
     assert caller.connection is not None
-    return message_ranking.rank_messages(caller.connection, caller.prepared)
+    return message_ranking.rank_messages(caller.connection, caller.prepared)[0]
 
 
 def _vector() -> list[float]:
@@ -309,6 +310,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "backfill_id": lambda a: a.id("backfills"),
     "receipt_id": lambda a: a.id("forget_receipts"),
     "cursor": lambda a: {"position": a.text},
+    "counts: Mapping[str, float]": lambda _: {"context_seconds": 0.1},
     "counts: Mapping[str, int]": lambda a: {a.text: 1},
     "values": lambda a: {a.text: 1.0},
     "subject: Mapping[str, typing.Any]": lambda a: {"chat_id": a.text},
@@ -356,15 +358,17 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "request: pipeline.retrieval.request.RetrievalRequest": lambda a: a.request,
     "parsed: pipeline.retrieval.prepare.ParsedQuestion": lambda a: a.parsed,
     "plan": lambda a: prepare.plan(a.parsed, DeterministicEmbedder()),
-    "query: pipeline.retrieval.request.PreparedQuery": lambda a: a.prepared,
+    "query: pipeline.retrieval.prepare.PreparedQuery": lambda a: a.prepared,
     "prepared": lambda a: a.prepared,
     "terms": lambda a: a.terms,
     "stopwatch": lambda _: request.Stopwatch(),
-    "found: pipeline.retrieval.message_ranking.RankedMessages": _ranked,
+    "ranked": _ranked,
+    "statistics": lambda _: Statistics(messages=9, mean_length=5.0, document_frequency={"lighthous": 1}),
+    "scored": lambda a: [(each, 1.0, {}) for each in a.ids("conversation_sessions")],
     "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
         a.connection, a.request, a.terms
     ),
-    "hits": lambda a: _ranked(a).hits,
+    "hits": _ranked,
     "sessions: int": lambda _: 3,
     "min_fit": lambda _: 0.0,
     "scope": lambda a: a.scope,

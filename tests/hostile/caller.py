@@ -13,7 +13,7 @@ from pipeline.jobs.runner import Claim
 from pipeline.ranking.model import Weights
 from pipeline.retrieval import prepare
 from pipeline.retrieval.profiles import PROFILES
-from pipeline.retrieval.request import PreparedQuery, RetrievalRequest, SearchTerms, Stopwatch, for_context
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch, for_context
 from pipeline.store import filters, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.scope import Scope
@@ -244,7 +244,7 @@ class Caller:
         )
 
     @property
-    def prepared(self) -> PreparedQuery:
+    def prepared(self) -> prepare.PreparedQuery:
         # without the event that it counts from, which is dated by searching: that is walked by itself
         parsed = replace(self.parsed, event=None)
         embedder = DeterministicEmbedder()

@@ -19,8 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 import pipeline
-from pipeline.retrieval.prepare import ParsedQuestion
-from pipeline.retrieval.request import PreparedQuery
+from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from tests.hostile.arguments import argument
@@ -111,7 +110,9 @@ def told(result: Any, caller: Caller) -> str:
         return "".join(told(each, caller) for pair in result.items() for each in pair)
     if isinstance(result, ParsedQuestion | PreparedQuery):
         # not the request, with the row of a chat that the caller put in
-        return "".join(told(value, caller) for name, value in vars(result).items() if name != "request")
+        return "".join(
+            told(value, caller) for name, value in vars(result).items() if name not in {"request", "parsed"}
+        )
     if inspect.isfunction(result):
         for claim in caller.claims:
             try:
