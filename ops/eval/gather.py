@@ -17,10 +17,9 @@ from ops.eval.shipped import Shipped
 from pipeline.context.build import assemble
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Statistics, Weights
-from pipeline.retrieval import gather as retrieval
 from pipeline.retrieval.candidates import CandidateSet
-from pipeline.retrieval.gather import SESSIONS_READ, RetrievalResult
-from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare
+from pipeline.retrieval.gather import SESSIONS_READ, RetrievalResult, gather_result
+from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare_query
 from pipeline.retrieval.profiles import Parameters
 from pipeline.retrieval.request import Stopwatch, for_context
 from pipeline.retrieval.sessions import RetrievedSession
@@ -122,15 +121,16 @@ def gather(
     with resources.database.tenant(settings.tenant) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
         words = keyword_search.lexemes(connection, parsed.request.chat.language, question.text)
-    prepared = prepare(resources.database, settings.tenant, parsed, resources.embedder, stopwatch)
-    if names_stay and prepared.question.content != question.text:
+    prepared = prepare_query(resources.database, settings.tenant, parsed, resources.embedder, stopwatch)
+    embedded = prepared.terms.embedded
+    if names_stay and prepared.question.content != question.text and embedded:
         vector = resources.embedder.embed_query(question.text)
         prepared = replace(
             prepared,
             question=replace(prepared.question, content=question.text),
-            terms=replace(prepared.terms, lexemes=words, vector=vector),
+            terms=replace(prepared.terms, lexemes=words, embedded=(embedded[0], vector)),
         )
-    found = retrieval.gather(resources.database, settings.tenant, prepared, stopwatch)
+    found = gather_result(resources.database, settings.tenant, prepared, stopwatch)
     # it is ranked again anyway, and the scores of many hundred questions take a gigabyte
     found = replace(found, ranked=(), sessions=())
     return Gathered(filled=where, question=question, query=query, prepared=prepared, found=found)

@@ -13,9 +13,9 @@ from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.context import query_log
 from pipeline.context.build import assemble, question_block
-from pipeline.retrieval.gather import gather
+from pipeline.retrieval.gather import gather_result
 from pipeline.retrieval.paging import more
-from pipeline.retrieval.prepare import parse_question, prepare
+from pipeline.retrieval.prepare import parse_question, prepare_query
 from pipeline.retrieval.request import Stopwatch, for_context
 from pipeline.retrieval.search import search
 from pipeline.store.database import Database
@@ -46,8 +46,8 @@ def build_context(
     question_block(query, budget, tokenizer)
     with database.tenant(tenant_id) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
-    prepared = prepare(database, tenant_id, parsed, embedder, stopwatch)
-    found = gather(database, tenant_id, prepared, stopwatch, reranker)
+    prepared = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
+    found = gather_result(database, tenant_id, prepared, stopwatch, reranker)
     with stopwatch.timed("assemble"):
         context = assemble(query, prepared, found, budget, tokenizer)
     with stopwatch.timed("note"):

@@ -32,7 +32,7 @@ def question_block(query: ContextQuery, budget: int, tokenizer: Tokenizer = ESTI
     block = packing.plain("question", Prompt(query=query.query).text, tokenizer.count)
     if block.tokens > budget:
         raise InvalidInput(
-            f"budget_tokens is {budget}, but the question alone takes {block.tokens}: raise it or ask shorter",
+            f"budget_tokens is {budget}, but the question itself takes {block.tokens}: raise it or ask shorter",
             field="budget_tokens",
         )
     return block

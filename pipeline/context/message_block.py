@@ -74,7 +74,7 @@ def exchanges(
         if not candidate.text.strip() or candidate.id in taken:
             continue
         if candidate.id in shown:
-            yield dropped(hit, "covered", f"stands in {shown[candidate.id]}")
+            yield dropped(hit, "covered", f"shown in {shown[candidate.id]}")
             continue
         if is_question(candidate.text):
             yield dropped(hit, "duplicate", "the question itself")

@@ -73,17 +73,16 @@ def record(
 
     False if that failed. `counts` are counters of the request, `context_seconds` among them.
     """
-    shown = {
-        item.id for block in context.blocks if block.kind in {"memories", "documents"} for item in block.items
-    }
+    shown = shown_in(context)
+    used = _ids(shown, "memory") | _ids(shown, "document")
     tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
     try:
         with database.tenant(tenant_id) as connection:
             if settings.query_log_enabled:
                 suppression.lock(connection, tenant_id, prepared.request.chat.chat_id)
                 _insert(connection, tenant_id, query, context, prepared, counts["context_seconds"])
-            if shown:
-                memories.touch(connection, sorted(shown))
+            if used:
+                memories.touch(connection, sorted(used))
             degraded = bool(context.degraded)
             counters.add(
                 connection, tenant_id, {"contexts": 1, "contexts_degraded": degraded, **counts, **tokens}

@@ -71,9 +71,7 @@ def _whole(connection: Connection, scope: Scope, terms: SearchTerms) -> Candidat
     """Every message of the scope, and the statistics counted from them."""
     words = wording(scope.language, terms.lexemes)
     rows = candidate_rows.all_messages(connection, scope, words.all)
-    cosines: Mapping[int, float] = {}
-    if terms.space is not None and terms.vector is not None:
-        cosines = candidate_rows.cosines(connection, scope, terms.space, terms.vector)
+    cosines = candidate_rows.cosines(connection, scope, *terms.embedded) if terms.embedded else {}
     placed = _placed(rows, candidate_rows.session_ranges(connection, scope))
     candidates = _candidates(rows, placed, cosines, words, terms.questions)
     return CandidateSet(
@@ -86,7 +84,7 @@ def _whole(connection: Connection, scope: Scope, terms: SearchTerms) -> Candidat
             },
             mean_cosine=sum(cosines.values()) / max(1, len(cosines)),
         ),
-        vector_search="exact" if terms.vector is not None else "off",
+        vector_search="exact" if terms.embedded else "off",
         rows_compared=len(cosines),
         keyword_search="exact",
     )
@@ -103,9 +101,9 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
     for limit in (CANDIDATES_PER_ARM, BEHIND_ASIDES * CANDIDATES_PER_ARM):
         by_word = keyword_hits(connection, request, terms.lexemes, limit)
         by_vector = vector_search.VectorHits()
-        if terms.space is not None and terms.vector is not None:
+        if terms.embedded:
             by_vector = vector_search.nearest(
-                connection, scope, terms.space, terms.vector, messages=chat.message_count, limit=limit
+                connection, scope, *terms.embedded, messages=chat.message_count, limit=limit
             )
         ids = list(dict.fromkeys([*verbatim, *by_word.scores, *by_vector.cosines]))
         candidates = with_neighbours(connection, scope, ids, terms)
@@ -168,8 +166,8 @@ def filtered(
         connection, chat_id, which, terms.lexemes, mean_size=_mean_length(request.chat), limit=limit
     )
     by_vector: list[tuple[int, float]] = []
-    if terms.space is not None and terms.vector is not None:
-        by_vector = text_search.nearest(connection, chat_id, which, terms.space, terms.vector, limit=limit)
+    if terms.embedded:
+        by_vector = text_search.nearest(connection, chat_id, which, *terms.embedded, limit=limit)
     verbatim = [
         message
         for piece in terms.exact
@@ -185,7 +183,8 @@ def with_neighbours(
     """These messages with `REACH` neighbours on either side, as candidates."""
     placed = candidate_rows.around(connection, scope, ids, REACH)
     words = wording(scope.language, terms.lexemes)
-    rows = candidate_rows.these_messages(connection, list(placed), words.all, terms.space, terms.vector)
+    space, vector = terms.embedded or (None, None)
+    rows = candidate_rows.these_messages(connection, list(placed), words.all, space, vector)
     return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, words, terms.questions)
 
 

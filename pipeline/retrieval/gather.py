@@ -72,7 +72,7 @@ class RetrievalResult:
         return [hit for hit in self.ranked if not self.is_outside(hit.candidate.session)]
 
 
-def gather(
+def gather_result(
     database: Database,
     tenant_id: str,
     query: PreparedQuery,
@@ -204,9 +204,9 @@ def _alike(
 ) -> Callable[[Candidate, Candidate], float]:
     """The similarity of two messages: the cosine of their vectors, or the overlap of their words if one has none."""
     stored: dict[int, Vector] = {}
-    if query.terms.space is not None:
+    if query.terms.embedded:
         best = [hit.candidate.id for hit in ranked[: rerank.MMR_TOP]]
-        stored = vectors.of_messages(connection, query.terms.space, best)
+        stored = vectors.of_messages(connection, query.terms.embedded[0], best)
 
     def alike(one: Candidate, other: Candidate) -> float:
         if one.id in stored and other.id in stored:

@@ -43,14 +43,15 @@ def find_memories(connection: Connection, query: PreparedQuery) -> tuple[list[Re
     if not wanted or not memories.any_there(connection):
         return [], 0
     seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id)
+    space, vector = query.terms.embedded or (None, None)
     rows = memories.relevant(
         connection,
         scope=request.scope,
         seen=seen,
         agent_id=request.agent_id,
         words=query.terms.lexemes,
-        space=query.terms.space,
-        query=query.terms.vector,
+        space=space,
+        query=vector,
         min_importance=parameters.min_importance,
         limit=4 * wanted,
     )

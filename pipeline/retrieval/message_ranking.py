@@ -27,7 +27,7 @@ def rank_messages(connection: Connection, query: PreparedQuery) -> tuple[list[Sc
         found = replace(
             found,
             candidates=filtered(connection, request, request.filter, query.terms),
-            vector_search="off" if query.terms.vector is None else "exact",
+            vector_search="exact" if query.terms.embedded else "off",
         )
     return rank.rank(query.question, found.candidates, found.statistics, request.weights), found
 

@@ -83,7 +83,7 @@ class PreparedQuery:
         return self.parsed.request
 
 
-def prepare(
+def prepare_query(
     database: Database,
     tenant_id: str,
     parsed: ParsedQuestion,
@@ -140,10 +140,12 @@ def plan(parsed: ParsedQuestion, embedder: Embedder | None) -> Plan:
     if not parsed.request.memory:
         return Plan(parsed=parsed)
     if space is None:
-        missing = "vectors: this Postgres has no pgvector, or no space is active: keywords alone"
+        missing = "vectors: this Postgres has no pgvector, or no space is active: only keywords are searched"
         return Plan(parsed=parsed, degraded=(missing,))
     if embedder is None or not space.same_as(embedder.space):
-        missing = f"vectors: nothing here embeds into the active space {space.name}: keywords alone"
+        missing = (
+            f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
+        )
         return Plan(parsed=parsed, degraded=(missing,))
     return Plan(parsed=parsed, space=space)
 
@@ -168,13 +170,12 @@ def embed(
                 return embedder.embed_query(text)
         except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
             space = None
-            degraded.append(f"vectors: {error}: keywords alone")
+            degraded.append(f"vectors: {error}: only keywords are searched")
             return None
 
     def terms(lexemes: list[str], vector: Vector | None, exact: Sequence[Verbatim] = ()) -> SearchTerms:
-        return SearchTerms(
-            lexemes=lexemes, space=space, vector=vector, exact=exact, questions=parsed.questions
-        )
+        embedded = None if space is None or vector is None else (space, vector)
+        return SearchTerms(lexemes=lexemes, embedded=embedded, exact=exact, questions=parsed.questions)
 
     question, meaning, undated = parsed.question, parsed.question.content, None
     if parsed.event is not None:

@@ -58,9 +58,8 @@ class SearchTerms:
 
     # the question's lexemes, without names and dates
     lexemes: Sequence[str]
-    # the question's vector in its space; without either, only keywords are searched
-    space: EmbeddingSpace | None = None
-    vector: Vector | None = None
+    # the question's vector, after its space; None: only keywords are searched
+    embedded: tuple[EmbeddingSpace, Vector] | None = None
     # pieces of the question that a message may hold verbatim
     exact: Sequence[Verbatim] = ()
     # the question and those asked before it; None: no message is an aside

@@ -26,7 +26,7 @@ from pipeline.retrieval.message_ranking import (
     message_hits,
     rank_messages,
 )
-from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare
+from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare_query
 from pipeline.retrieval.request import RetrievalRequest, Stopwatch, for_search
 from pipeline.retrieval.session_search import search_contextual, search_topic
 from pipeline.store import candidate_rows, messages, text_search, vector_search
@@ -62,7 +62,7 @@ def search(
         if query.mode == "exact":
             return _exact(connection, request, query)
         parsed = parse_question(connection, request)
-    prepared = prepare(database, tenant_id, parsed, embedder, Stopwatch())
+    prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
     degraded = list(prepared.degraded)
     with database.tenant(tenant_id) as connection:
         match query.mode:
@@ -75,10 +75,9 @@ def search(
                     return _hybrid(connection, prepared, query).model_copy(update={"fell_back": True})
                 return SearchResult(mode="contextual", sessions=sessions, related=related, degraded=degraded)
             case "similar":
-                space, vector = prepared.terms.space, prepared.terms.vector
-                if space is None or vector is None:
+                if prepared.terms.embedded is None:
                     return _hybrid(connection, prepared, query)
-                return _similar(connection, prepared, query, space, vector)
+                return _similar(connection, prepared, query, prepared.terms.embedded)
             case "hybrid":
                 return _hybrid(connection, prepared, query)
             case _:
@@ -89,7 +88,7 @@ def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery)
     """By words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
     ranked, found = rank_messages(connection, prepared)
     hits = allowed(connection, prepared, ranked)
-    if query.min_similarity is not None and prepared.terms.vector is not None:
+    if query.min_similarity is not None and prepared.terms.embedded:
         hits = [hit for hit in hits if (hit.candidate.cosine or 0.0) >= query.min_similarity]
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]
     return SearchResult(
@@ -104,18 +103,21 @@ def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery)
 
 
 def _similar(
-    connection: Connection, prepared: PreparedQuery, query: SearchQuery, space: EmbeddingSpace, vector: Vector
+    connection: Connection,
+    prepared: PreparedQuery,
+    query: SearchQuery,
+    embedded: tuple[EmbeddingSpace, Vector],
 ) -> SearchResult:
     """By meaning only: in the whole chat as a context compares, exactly among what a filter lets through."""
     request = prepared.request
     if request.filter.is_open:
         near = vector_search.nearest(
-            connection, request.scope, space, vector, messages=request.chat.message_count, limit=query.limit
+            connection, request.scope, *embedded, messages=request.chat.message_count, limit=query.limit
         )
         cosines, searched = near.cosines, near.search
     else:
         inside = text_search.nearest(
-            connection, request.chat.chat_id, request.filter, space, vector, limit=query.limit
+            connection, request.chat.chat_id, request.filter, *embedded, limit=query.limit
         )
         cosines, searched = dict(inside), "exact"
     if query.min_similarity is not None:

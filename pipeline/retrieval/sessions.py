@@ -93,8 +93,8 @@ def score_sessions(
         until=request.filter.until,
     )
     cosines: Mapping[int, float] = {}
-    if terms.space is not None and terms.vector is not None:
-        cosines = vector_search.session_cosines(connection, request.scope, terms.space, terms.vector)
+    if terms.embedded:
+        cosines = vector_search.session_cosines(connection, request.scope, *terms.embedded)
     hits = allowed(connection, query, ranked)
     best = dict(rank.rank_sessions(hits))
     top = max((hit.score for hit in best.values()), default=0.0)

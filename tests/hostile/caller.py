@@ -248,7 +248,7 @@ class Caller:
         # without the event that it counts from, which is dated by searching: that is walked by itself
         parsed = replace(self.parsed, event=None)
         embedder = DeterministicEmbedder()
-        return prepare.prepare(self.stage.database, MALLORY, parsed, embedder, Stopwatch())
+        return prepare.prepare_query(self.stage.database, MALLORY, parsed, embedder, Stopwatch())
 
     @property
     def terms(self) -> SearchTerms:
