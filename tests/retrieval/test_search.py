@@ -26,7 +26,7 @@ from schemas.payloads import ContextQuery, parse_payload
 from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
-from tests.test_context import CHAT, DAY, do_all, house
+from tests.context.test_context import CHAT, DAY, do_all, house
 from tests.test_nearest import build_index
 
 OTHER = ChatIn(chat_id="test:elsewhere")

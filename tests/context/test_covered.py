@@ -17,7 +17,7 @@ from schemas.payloads import ContextQuery
 from schemas.sessions import Message
 from schemas.settings import Settings
 from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates, message
-from tests.test_context import CHAT, do_all, fill
+from tests.context.test_context import CHAT, do_all, fill
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates, message
-from tests.test_context import CHAT, DAY, do_all, fill
+from tests.context.test_context import CHAT, DAY, do_all, fill
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 GROUP = (0.45, 0.25, 0.30)
