@@ -4,6 +4,7 @@ A row holds ids, figures and the question, and no text that was shown. Questions
 chat, are not recorded, even if the context was in progress when they were forgotten.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
@@ -51,12 +52,11 @@ def shown_in(context: Context) -> dict[str, str]:
 
 def by_source(context: Context) -> tuple[dict[str, int], dict[str, int]]:
     """A context's tokens and its characters by source."""
-    tokens: dict[str, int] = {}
-    chars: dict[str, int] = {}
+    tokens, chars = Counter[str](), Counter[str]()
     for block in context.blocks:
         if source := SOURCES.get(block.kind):
-            tokens[source] = tokens.get(source, 0) + block.tokens
-            chars[source] = chars.get(source, 0) + block.chars
+            tokens[source] += block.tokens
+            chars[source] += block.chars
     return tokens, chars
 
 
