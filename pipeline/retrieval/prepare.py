@@ -57,7 +57,7 @@ class ParsedQuestion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class EmbeddingPlan:
     """The space that a question is embedded into, if any, and why not otherwise."""
 
     parsed: ParsedQuestion
@@ -134,24 +134,24 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     )
 
 
-def plan(parsed: ParsedQuestion, embedder: Embedder | None) -> Plan:
+def plan(parsed: ParsedQuestion, embedder: Embedder | None) -> EmbeddingPlan:
     """Decide whether a question is compared by vectors."""
     space = parsed.active_space
     if not parsed.request.memory:
-        return Plan(parsed=parsed)
+        return EmbeddingPlan(parsed=parsed)
     if space is None:
         missing = "vectors: this Postgres has no pgvector, or no space is active: only keywords are searched"
-        return Plan(parsed=parsed, degraded=(missing,))
+        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
     if embedder is None or not space.same_as(embedder.space):
         missing = (
             f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
         )
-        return Plan(parsed=parsed, degraded=(missing,))
-    return Plan(parsed=parsed, space=space)
+        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
+    return EmbeddingPlan(parsed=parsed, space=space)
 
 
 def embed(
-    database: Database, tenant_id: str, plan: Plan, embedder: Embedder | None, stopwatch: Stopwatch
+    database: Database, tenant_id: str, plan: EmbeddingPlan, embedder: Embedder | None, stopwatch: Stopwatch
 ) -> PreparedQuery:
     """Embed a question, after the event that it counts from is dated.
 
