@@ -105,10 +105,14 @@ def parts() -> dict[str, Part]:
         return lambda one: measured(change(one), BUDGETS)
 
     def without(weight: str, value: float) -> Part:
-        return lambda one: measured(one, BUDGETS, weights=replace(one.asked.weights, **{weight: value}))
+        return lambda one: measured(
+            one, BUDGETS, weights=replace(one.prepared.request.weights, **{weight: value})
+        )
 
     def with_parameters(**changed: Any) -> Part:
-        return lambda one: measured(one, BUDGETS, parameters=replace(one.asked.parameters, **changed))
+        return lambda one: measured(
+            one, BUDGETS, parameters=replace(one.prepared.request.parameters, **changed)
+        )
 
     off = {field.name: _OFF.get(field.name, 0.0) for field in fields(Weights)}
     return {

@@ -198,7 +198,7 @@ def test_with_the_provider_down_keywords_find_and_the_context_says_so(
     query = ContextQuery(chat_id=CHAT.chat_id, query="who is the plumber?", explain=True)
     found = context.build_context(filled, TENANT, query, embedder=Unreachable(), settings=settings)
     assert "Almada" in found.text
-    assert found.degraded == ["vectors: the embedding provider does not answer: keywords alone"]
+    assert found.degraded == ["vectors: the embedding provider does not answer: only keywords are searched"]
     assert found.explain is not None
     assert found.explain.vector_search == "off"
 
@@ -361,7 +361,7 @@ def test_a_question_above_its_budget_is_refused_before_anything_is_looked_for(
     # When a question alone takes more than the budget
     query = ContextQuery(chat_id=CHAT.chat_id, query="in May " * 1140, budget_tokens=200)
     try:
-        with pytest.raises(InvalidInput, match="the question alone takes") as refused:
+        with pytest.raises(InvalidInput, match="the question itself takes") as refused:
             context.build_context(filled, TENANT, query, embedder=Counting(), settings=settings)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
@@ -556,7 +556,7 @@ def test_dates_of_a_question_are_told_by_its_explanation(filled: Database, setti
 def test_without_the_provider_an_event_is_found_by_keywords(filled: Database, settings: Settings) -> None:
     query = ContextQuery(chat_id=CHAT.chat_id, query="who is the plumber before the boat trip?", explain=True)
     found = context.build_context(filled, TENANT, query, embedder=Unreachable(), settings=settings)
-    assert found.degraded == ["vectors: the embedding provider does not answer: keywords alone"]
+    assert found.degraded == ["vectors: the embedding provider does not answer: only keywords are searched"]
     assert found.explain is not None
     assert found.explain.times[0].startswith("before the boat trip: 3 March 2026")
 

@@ -9,7 +9,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
-from pipeline.retrieval import candidates, decisions
+from pipeline.retrieval import candidates
 from pipeline.retrieval.search import search
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -18,7 +18,7 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates, message
-from tests.test_context import CHAT, DAY, ask, do_all, fill
+from tests.context.test_context import CHAT, DAY, ask, do_all, fill
 
 
 @pytest.fixture
@@ -195,7 +195,6 @@ def test_in_a_large_chat_too_the_decision_that_stands_is_found_by_what_it_is_abo
     accept.accept(filled, TENANT, CHAT, said_then)
     do_all(filled, rules, policy)
     monkeypatch.setattr(candidates, "WHOLE_UP_TO", 0)
-    monkeypatch.setattr(decisions, "WHOLE_UP_TO", 0)
     monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 12)
     # When it is asked for
     found = ask(filled, settings, "What did we decide about the boiler?", include_history=False)

@@ -6,10 +6,10 @@ import pytest
 
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context.covered_sessions import shown_whole
+from pipeline.context.build import shown_whole
 from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
-from pipeline.retrieval.found import SessionCard
+from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store.database import Database
 from schemas.context import Context, ContextItem
 from schemas.messages import ChatIn
@@ -17,7 +17,7 @@ from schemas.payloads import ContextQuery
 from schemas.sessions import Message
 from schemas.settings import Settings
 from tests.conftest import EPOCH, MIGRATED, POLICY, TENANT, Templates, message
-from tests.test_context import CHAT, do_all, fill
+from tests.context.test_context import CHAT, do_all, fill
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_young_chat_is_shown_once(filled: Database, settings: Settings) -> Non
     assert found.explain is not None
     covered = [each for each in found.explain.dropped if each.kind == "session"]
     assert {(each.reason, each.detail) for each in covered} == {
-        ("covered", "all that was said in it stands in the context")
+        ("covered", "the context holds all its messages")
     }
     assert len(covered) == 3
 
@@ -141,7 +141,7 @@ def test_only_messages_of_the_same_thread_and_time_count() -> None:
     def item(number: int, text: str | None = None) -> ContextItem:
         return ContextItem(kind="message", id=str(number), text=text or f"18:00 s: line {number}", reason="")
 
-    card = SessionCard(
+    session = RetrievedSession(
         id=7,
         started_at=EPOCH,
         ended_at=EPOCH,
@@ -155,7 +155,7 @@ def test_only_messages_of_the_same_thread_and_time_count() -> None:
     def whole(
         recent: list[Message], history: list[ContextItem], exchanges: list[ContextItem], of: dict[str, int]
     ) -> bool:
-        return shown_whole([card], recent, history, exchanges, of, "?".__eq__) == {7}
+        return shown_whole([session], recent, history, exchanges, of, "?".__eq__) == {7}
 
     both = [said(1), said(2)]
     assert whole(both, [item(1), item(2)], [], {})

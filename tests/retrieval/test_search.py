@@ -16,7 +16,6 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
-from pipeline.retrieval import scope
 from pipeline.retrieval import search as modes
 from pipeline.store import vector_search
 from pipeline.store.database import Database
@@ -27,7 +26,7 @@ from schemas.payloads import ContextQuery, parse_payload
 from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
-from tests.test_context import CHAT, DAY, do_all, house
+from tests.context.test_context import CHAT, DAY, do_all, house
 from tests.test_nearest import build_index
 
 OTHER = ChatIn(chat_id="test:elsewhere")
@@ -125,7 +124,6 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
     if request.param == "large":
         monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
-        monkeypatch.setattr(scope, "WHOLE_UP_TO", 0)
     return str(request.param)
 
 
@@ -222,7 +220,7 @@ def test_exact_finds_the_very_characters_newest_first(database: Database, settin
 def test_exact_says_how_far_back_it_has_looked_and_goes_on_from_there(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modes, "SCANNED", 6)
+    monkeypatch.setattr(modes, "EXACT_SCANNED", 6)
     seen: list[str | None] = []
     until = None
     for _ in range(20):
@@ -235,7 +233,7 @@ def test_exact_says_how_far_back_it_has_looked_and_goes_on_from_there(
             break
     else:
         pytest.fail("it never came to the beginning")
-    monkeypatch.setattr(modes, "SCANNED", 100_000)
+    monkeypatch.setattr(modes, "EXACT_SCANNED", 100_000)
     assert seen == ids(find(database, settings, "boiler", mode="exact", limit=100))
 
 

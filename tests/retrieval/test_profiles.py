@@ -22,7 +22,7 @@ from pipeline.memories.statements import remember
 from pipeline.ranking import rerank
 from pipeline.ranking.model import Weights
 from pipeline.ranking.similarity import Scale
-from pipeline.retrieval.found import Remembered
+from pipeline.retrieval.memory_search import RetrievedMemory
 from pipeline.retrieval.profiles import PROFILES, Parameters, parameters_for
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -32,7 +32,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates, message
-from tests.test_context import CHAT, DAY, do_all, fill
+from tests.context.test_context import CHAT, DAY, do_all, fill
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 GROUP = (0.45, 0.25, 0.30)
@@ -54,7 +54,6 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
     if request.param == "large":
         monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
-        monkeypatch.setattr("pipeline.retrieval.scope.WHOLE_UP_TO", 0)
     return str(request.param)
 
 
@@ -226,14 +225,14 @@ def test_of_sessions_that_are_level_the_one_with_more_of_the_words_comes_first_t
 # Memories by their scope
 
 
-def known(scope: str, number: int, **fields: object) -> Remembered:
+def known(scope: str, number: int, **fields: object) -> RetrievedMemory:
     given = {
         "type": "fact",
         "content": f"{scope} {number}",
         "document_id": None,
         "chunk_index": None,
     } | fields
-    return Remembered(id=f"{scope}-{number}", scope=scope, source="", score=1 / number, **given)  # type: ignore[arg-type]
+    return RetrievedMemory(id=f"{scope}-{number}", scope=scope, source="", score=1 / number, **given)  # type: ignore[arg-type]
 
 
 def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organizations() -> None:
