@@ -6,16 +6,15 @@ or with a listener whose name is not kept, is only shown what was learned there.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from sqlalchemy import Connection
 
 from pipeline.store import visibility
 from pipeline.store.visibility import Seen, Visible
+from schemas.memories import VisibilityPolicy
 
-Policy = Literal["strict", "tenant", "chat"]
-"""`strict`: by who was there; `tenant`: everything is shown everywhere; `chat`: nothing of any other chat."""
-DEFAULT: Policy = "strict"
+DEFAULT: VisibilityPolicy = "strict"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +30,7 @@ class Place:
     others: bool = False
 
 
-def policy_of(stored: str | None) -> Policy:
+def policy_of(stored: str | None) -> VisibilityPolicy:
     """Return the policy of a tenant's settings; an unknown one shows nothing of other chats.
 
     >>> policy_of(None), policy_of("tenant"), policy_of("generous")
@@ -39,7 +38,7 @@ def policy_of(stored: str | None) -> Policy:
     """
     if stored is None:
         return DEFAULT
-    return next((policy for policy in get_args(Policy) if policy == stored), "chat")
+    return next((policy for policy in get_args(VisibilityPolicy) if policy == stored), "chat")
 
 
 def asked_in(
@@ -56,7 +55,7 @@ def asked_in(
     return Place(chat_id=chat_id, kind=kind, persons=persons, others=not alone and (unnamed or not known))
 
 
-def may_show(policy: Policy, learned: Place, asked: Place) -> bool:
+def may_show(policy: VisibilityPolicy, learned: Place, asked: Place) -> bool:
     """Tell whether what was learned in one place may be shown in the other.
 
     By `strict`, everybody who is there must have been there. A direct chat's memories are shown in direct chats
@@ -72,7 +71,7 @@ def may_show(policy: Policy, learned: Place, asked: Place) -> bool:
     return asked.kind != "group" or learned.others or len(learned.persons) > 1
 
 
-def visible(policy: Policy, asked: Place, places: Iterable[Place]) -> Visible:
+def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> Visible:
     """Return which of these places' memories may be shown to an asker; the place's own always."""
     chats = {place.chat_id for place in places if may_show(policy, place, asked)}
     return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {asked.chat_id}))

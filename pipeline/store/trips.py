@@ -22,6 +22,7 @@ Prepared = dict[tuple[str, tuple[int, ...]], bytes]
 """The names of the statements that a connection has prepared, by their text and the types of their parameters."""
 
 _NUMBERS = count()
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 
 
 def send(
@@ -80,5 +81,5 @@ def _send(
 def _numbered(sql: str) -> tuple[bytes, list[str]]:
     """SQL with `$1` for its first parameter and so on, and the parameters' names."""
     names: dict[str, int] = {}
-    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
+    text = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
     return text.encode(), list(names)

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from ops.console.command import Call, with_options
-from pipeline.people.visibility import Policy, policy_of
+from schemas.memories import VisibilityPolicy
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
-MEANING: dict[Policy, str] = {
+MEANING: dict[VisibilityPolicy, str] = {
     "strict": "another chat's memories are shown only if everybody here was there, too; a direct chat's in no group",
     "tenant": "every memory is shown in every chat, a direct chat's too",
     "chat": "a memory is shown only in the chat where it was learned",
@@ -25,13 +25,14 @@ def tenant_() -> None:
 @with_options
 def audience(
     call: Call,
-    policy: Annotated[Policy | None, typer.Argument(help="Default: show it.")] = None,
+    policy: Annotated[VisibilityPolicy | None, typer.Argument(help="Default: show it.")] = None,
 ) -> None:
     """Show or set who sees what was learned in another chat: `strict` (the default), `tenant` or `chat`.
 
     `strict`: those who were all there, and in a group nothing of a direct chat. `tenant`: everybody, also what was
     learned in a direct chat; for tenants that are one team. `chat`: nobody.
     """
+    from pipeline.people.visibility import policy_of
     from pipeline.store import tenants
 
     with call.transaction() as (settings, connection):
