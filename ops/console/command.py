@@ -67,7 +67,16 @@ class Call:
             raise InvalidInput(f"--json asks no questions: add {option}", field=field)
 
 
-def with_options(function: Callable[..., None]) -> Callable[..., None]:
+def command(
+    app: typer.Typer, example: str, *, name: str | None = None, epilog: str = ""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function to an app as a command with this example in its help."""
+    return lambda function: app.command(name, epilog=f"**Example:** {example}\n\n{epilog}")(
+        _with_options(function)
+    )
+
+
+def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     """Expand the parameters of a command that are dataclasses into options, one for each field; `Call` comes last."""
     own = sorted(
         inspect.signature(function, eval_str=True).parameters.values(),
@@ -77,21 +86,18 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
     options = []
     for each in own:
         if each.name not in groups:
-            options.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            options.append(each.replace(kind=each.KEYWORD_ONLY))
             continue
         hints = get_type_hints(each.annotation, include_extras=True)
         options += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=hints[field.name],
+            each.replace(
+                name=field.name, kind=each.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
             for field in fields(each.annotation)
         ]
 
     @functools.wraps(function)
-    def command(**given: Any) -> None:
+    def expanded(**given: Any) -> None:
         made = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
@@ -99,9 +105,9 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
         function(**made, **given)
 
     # Typer reads the options from these
-    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in options}
-    return command
+    expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {each.name: each.annotation for each in options}
+    return expanded
 
 
 class ListByDefault(TyperGroup):

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from schemas.errors import InvalidInput
 
 
@@ -23,8 +23,7 @@ class Filter:
 def test_each_field_of_a_group_is_an_option_and_the_common_ones_come_last() -> None:
     app, seen = typer.Typer(), []
 
-    @app.command()
-    @with_options
+    @command(app, "act ann")
     def act(call: Call, name: Annotated[str, typer.Argument()], chosen: Filter, count: int = 1) -> None:
         seen.append((call, name, chosen, count))
 

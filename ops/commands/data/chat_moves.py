@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ops.console import receipts, rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call
 from ops.console.options import ChatArgument, YesOption
 from schemas.errors import InvalidInput, NotFound
 from schemas.payloads import NewId, parse_payload
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from pipeline.store.chats import Chat
     from pipeline.store.database import Database
 
-RENAME_EXAMPLE = "**Example:** backscroll chats rename telegram:-4711 telegram:-1004711 --yes"
-MERGE_EXAMPLE = "**Example:** backscroll chats merge whatsapp:bc whatsapp:bookclub --yes"
 EXAMPLE_CHARS = 80
 
 
-@with_options
 def rename(
     call: Call,
     chat: ChatArgument,
@@ -38,7 +35,6 @@ def rename(
     _move(call, chat, to, yes=yes, is_new=True)
 
 
-@with_options
 def merge(
     call: Call,
     chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat to remove.")],

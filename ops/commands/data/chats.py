@@ -1,4 +1,4 @@
-"""`backscroll chats`: what chats there are, what is known of one, and its settings."""
+"""List the chats, show one, change one, or remove one that is to be imported again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ops.commands.data import chat_moves
 from ops.console import receipts, rendering
-from ops.console.command import Call, ListByDefault, require_seen, with_options
+from ops.console.command import Call, ListByDefault, command, require_seen
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
@@ -18,23 +18,14 @@ from schemas.messages import LANGUAGES, ChatIn
 from schemas.payloads import parse_payload
 from schemas.users import MembersPayload
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 SPEAKERS = 10
 SESSIONS = 5
 ABOUT_CHARS = 200
 
 
-@app.callback(
-    epilog="**Examples:** backscroll chats · backscroll chats show telegram:-100420 · backscroll chats list --json · "
-    "backscroll chats remove whatsapp:bookclub --dry-run",
-)
-def chats() -> None:
-    """List the chats, show one, change one, or remove one that is to be imported again."""
-
-
-@app.command("list", epilog="**Example:** backscroll chats list --json")
-@with_options
+@command(app, "backscroll chats list --json", name="list")
 def list_(call: Call) -> None:
     """List the chats, the latest active first, in their local time."""
     from pipeline.store import chats as store
@@ -57,8 +48,7 @@ def list_(call: Call) -> None:
     call.answer({"chats": found}, rendering.rows(headings, cells, right=numbers) if found else nothing)
 
 
-@app.command(epilog="**Example:** backscroll chats show telegram:-100420")
-@with_options
+@command(app, "backscroll chats show telegram:-100420")
 def show(call: Call, chat: ChatArgument) -> None:
     """Show a chat: its settings, who speaks, its sessions by status, and the latest sessions."""
     from pipeline.operations import lookup
@@ -118,11 +108,7 @@ def show(call: Call, chat: ChatArgument) -> None:
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats remove whatsapp:bookclub --dry-run · "
-    "backscroll chats remove whatsapp:bookclub --yes"
-)
-@with_options
+@command(app, "backscroll chats remove whatsapp:bookclub --dry-run")
 def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
     """Remove a chat with everything that was made of it, so that it can be imported again.
 
@@ -148,10 +134,7 @@ def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: Y
     receipts.answer(call, receipt, f"{found.chat_id} is removed")
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats memory telegram:-100420 off · backscroll chats memory telegram:-100420 on"
-)
-@with_options
+@command(app, "backscroll chats memory telegram:-100420 off")
 def memory(
     call: Call,
     chat: ChatArgument,
@@ -179,11 +162,7 @@ def memory(
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats members telegram:-100420 · "
-    "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12"
-)
-@with_options
+@command(app, "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12")
 def members(
     call: Call,
     chat: ChatArgument,
@@ -217,11 +196,7 @@ def members(
         )
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats language whatsapp:Familie german · "
-    "backscroll chats language app:1 simple"
-)
-@with_options
+@command(app, "backscroll chats language whatsapp:Familie german")
 def language(
     call: Call,
     chat: ChatArgument,
@@ -248,5 +223,5 @@ def language(
     )
 
 
-app.command(epilog=chat_moves.RENAME_EXAMPLE)(chat_moves.rename)
-app.command(epilog=chat_moves.MERGE_EXAMPLE)(chat_moves.merge)
+command(app, "backscroll chats rename telegram:-4711 telegram:-1004711 --yes")(chat_moves.rename)
+command(app, "backscroll chats merge whatsapp:bc whatsapp:bookclub --yes")(chat_moves.merge)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ops.console import questions, rendering
 from ops.console.backend import backend
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.options import ChatOption, LocalOption, SessionKeyOption
 from pipeline.retrieval.profiles import PURPOSES
 from schemas.context import Context, Dropped, Explanation
@@ -25,13 +25,11 @@ LINES_EXPLAINED = 10
 SPANS = 2000
 
 
-@app.command(
-    epilog="**Examples:** backscroll context 'who fixed the boiler?' --chat telegram:-100420 · "
-    "backscroll context 'what did we decide?' --explain · backscroll context 'why?' --html why.html · "
-    "backscroll context 'and now?' --budget 800 --json\n\n"
-    "**Profiles:**\n\n" + "\n\n".join(f"{name}: {purpose}" for name, purpose in PURPOSES.items())
+@command(
+    app,
+    "backscroll context 'who fixed the boiler?' --chat telegram:-100420 --explain",
+    epilog="**Profiles:**\n\n" + "\n\n".join(f"{name}: {purpose}" for name, purpose in PURPOSES.items()),
 )
-@with_options
 def context(
     call: Call,
     question: Annotated[

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from ops import connection
 from ops.console import import_report, rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.waiting import await_memory
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
 from ops.sources.exports import SeveralExports
@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll import 'WhatsApp Chat with Harbour House.zip' --tz Europe/Lisbon · "
-    "backscroll import result.json · backscroll import slack-export/ --wait · "
-    "backscroll import history.jsonl --strict --json"
-)
-@with_options
+@command(app, "backscroll import 'WhatsApp Chat with Harbour House.zip' --tz Europe/Lisbon")
 def import_(
     call: Call,
     ctx: typer.Context,

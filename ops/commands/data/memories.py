@@ -1,4 +1,4 @@
-"""`backscroll memories`: statements written by hand, listed and removed."""
+"""Keep statements about the organization, an agent, a user or a session, which contexts show as known facts."""
 
 from functools import partial
 from typing import Annotated, get_args
@@ -8,7 +8,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, require_seen, with_options
+from ops.console.command import Call, command, require_seen
 from ops.console.options import AfterOption, UnseenOption
 from schemas.memories import (
     MANUAL_IMPORTANCE,
@@ -22,27 +22,14 @@ from schemas.memories import (
 )
 from schemas.payloads import parse_payload
 
-app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
 PREVIEW_CHARS = 200
 SCOPES = ", ".join(get_args(MemoryScope))
 TYPES = ", ".join(get_args(MemoryType))
 
 
-@app.callback(
-    epilog="**Examples:** backscroll memories add 'Prefers tea.' --user telegram:11 · "
-    "backscroll memories list --user telegram:11 · backscroll memories remove 0199b2c4-…"
-)
-def memories() -> None:
-    """Keep statements about the organization, an agent, a user or a session, which contexts show as known facts."""
-
-
-@app.command(
-    epilog="**Examples:** backscroll memories add 'We meet on Mondays.' --chat telegram:-100420 · "
-    "backscroll memories add 'Answers briefly.' --agent helper --type persona · "
-    "backscroll memories add 'The form is missing.' --session 30 --expires 2026-06-01T00:00:00Z"
-)
-@with_options
+@command(app, "backscroll memories add 'We meet on Mondays.' --chat telegram:-100420")
 def add(
     call: Call,
     content: Annotated[str, typer.Argument(help="The statement.")],
@@ -104,10 +91,7 @@ def add(
     call.answer(vars(written), outcomes[written.outcome])
 
 
-@app.command(
-    "list", epilog="**Examples:** backscroll memories list --scope user · backscroll memories list --json"
-)
-@with_options
+@command(app, "backscroll memories list --scope user", name="list")
 def list_(
     call: Call,
     scope: Annotated[str | None, typer.Option(help=f"One of {SCOPES}.")] = None,
@@ -148,8 +132,7 @@ def list_(
     call.answer({"memories": found}, table, *rendering.more_after([each.id for each in found], limit))
 
 
-@app.command(epilog="**Example:** backscroll memories remove 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d")
-@with_options
+@command(app, "backscroll memories remove 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d")
 def remove(
     call: Call,
     memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="The memory's id.")],

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ops.console.command import Call, require_seen, with_options
+from ops.console.command import Call, command, require_seen
 from ops.console.options import SenderArgument, UnseenOption
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
@@ -12,15 +12,12 @@ from schemas.users import UserAddress
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 
-@app.callback(epilog="**Example:** backscroll remember user telegram:11 off")
+@app.callback()
 def remember() -> None:
     """Switch remembering of a user on or off. The switch of a chat is `backscroll chats memory`."""
 
 
-@app.command(
-    epilog="**Examples:** backscroll remember user telegram:11 · backscroll remember user telegram:11 off"
-)
-@with_options
+@command(app, "backscroll remember user telegram:11 off")
 def user(
     call: Call,
     sender: SenderArgument,

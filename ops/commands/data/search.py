@@ -7,7 +7,7 @@ from rich.console import Console
 
 from ops.console import questions, rendering
 from ops.console.backend import backend
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.options import ChatOption, LocalOption, SessionKeyOption
 from schemas.errors import InvalidInput
 from schemas.search import MAX_LIMIT, SearchQuery, SearchResult, SessionHit
@@ -17,13 +17,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 TEXT_CHARS = 400
 
 
-@app.command(
-    epilog="**Examples:** backscroll search 'boiler repair' --chat telegram:-100420 · "
-    "backscroll search 'E41' --mode exact · "
-    "backscroll search boiler --mode topic --since 2026-01-01 --limit 100 · "
-    "backscroll search 'who pays?' --mode contextual --role user --json"
-)
-@with_options
+@command(app, "backscroll search 'boiler repair' --chat telegram:-100420")
 def search(
     call: Call,
     words: Annotated[str, typer.Argument(help="What to look for.")],

@@ -1,4 +1,4 @@
-"""`backscroll sessions`: what was talked about, and the transcript of it."""
+"""List the sessions, or show one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import typer
 from rich.console import Console
 
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import InChatOption
 from schemas.sessions import Message
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 Status = Literal["open", "closed", "summarized", "skipped", "failed"]
 MAX_TRANSCRIPT = 2000
@@ -29,18 +29,7 @@ _LISTS = {
 }
 
 
-@app.callback(
-    epilog="**Examples:** backscroll sessions · backscroll sessions list --chat telegram:-100420 --limit 50 · "
-    "backscroll sessions show 12",
-)
-def sessions() -> None:
-    """List the sessions, or show one."""
-
-
-@app.command(
-    "list", epilog="**Example:** backscroll sessions list --chat telegram:-100420 --status summarized"
-)
-@with_options
+@command(app, "backscroll sessions list --chat telegram:-100420 --status summarized", name="list")
 def list_(
     call: Call,
     chat: InChatOption = None,
@@ -74,10 +63,7 @@ def list_(
     call.answer({"sessions": [dict(row._mapping) for row in found]}, table if found else nothing)
 
 
-@app.command(
-    epilog="**Examples:** backscroll sessions show 12 · backscroll sessions show 12 --no-messages --json"
-)
-@with_options
+@command(app, "backscroll sessions show 12")
 def show(
     call: Call,
     session: Annotated[int, typer.Argument(metavar="ID", help="The session's number.")],

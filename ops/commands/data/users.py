@@ -1,4 +1,7 @@
-"""`backscroll users`: which senders, of one platform or of several, are one person."""
+"""Link the senders of one person, so that memories, export and forgetting apply to the person.
+
+A sender that is linked to nobody is a user of their own, whose id is the sender's.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import typer
 from rich.table import Table
 
 from ops.console import rendering
-from ops.console.command import Call, require_seen, with_options
+from ops.console.command import Call, command, require_seen
 from ops.console.options import AfterOption, SenderArgument, UnseenOption
 from schemas.payloads import parse_payload
 from schemas.users import User, UserAddress
@@ -17,26 +20,14 @@ from schemas.users import User, UserAddress
 if TYPE_CHECKING:
     from pipeline.people.identities import Linked
 
-app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 1000
 
 UserArgument = Annotated[str, typer.Argument(help="The user's id: any name you choose, or a sender's id.")]
 
 
-@app.callback(
-    epilog="**Examples:** backscroll users link telegram:11 ann · backscroll users link slack:U1 ann · "
-    "backscroll users show slack:U1"
-)
-def users() -> None:
-    """Link the senders of one person, so that memories, export and forgetting apply to the person.
-
-    A sender that is linked to nobody is a user of their own, whose id is the sender's.
-    """
-
-
-@app.command(epilog="**Example:** backscroll users link telegram:11 ann")
-@with_options
+@command(app, "backscroll users link telegram:11 ann")
 def link(call: Call, sender: SenderArgument, user: UserArgument, unseen: UnseenOption = False) -> None:
     """Link a sender to a user, whomever they were linked to before. The user may be new; the sender must be known."""
     from pipeline.operations import lookup
@@ -51,8 +42,7 @@ def link(call: Call, sender: SenderArgument, user: UserArgument, unseen: UnseenO
     _answer_change(call, linked)
 
 
-@app.command(epilog="**Example:** backscroll users unlink slack:U1")
-@with_options
+@command(app, "backscroll users unlink slack:U1")
 def unlink(call: Call, sender: SenderArgument) -> None:
     """Make a sender a user of their own again; what was learned under their id goes with them."""
     from pipeline.people import identities as pipeline_users
@@ -62,8 +52,7 @@ def unlink(call: Call, sender: SenderArgument) -> None:
     _answer_change(call, linked)
 
 
-@app.command(epilog="**Example:** backscroll users merge anna ann")
-@with_options
+@command(app, "backscroll users merge anna ann")
 def merge(
     call: Call,
     user: UserArgument,
@@ -82,8 +71,7 @@ def merge(
     _answer_change(call, linked)
 
 
-@app.command(epilog="**Example:** backscroll users show telegram:11")
-@with_options
+@command(app, "backscroll users show telegram:11")
 def show(call: Call, user: UserArgument) -> None:
     """Show the person to whom an id belongs."""
     from pipeline.people import identities as pipeline_users
@@ -93,8 +81,7 @@ def show(call: Call, user: UserArgument) -> None:
     call.answer(found, _facts(found))
 
 
-@app.command("list", epilog="**Example:** backscroll users list --json")
-@with_options
+@command(app, "backscroll users list --json", name="list")
 def list_(call: Call, after: AfterOption = None) -> None:
     """List the users that have linked senders, up to 1,000 at once."""
     from pipeline.people import identities as pipeline_users

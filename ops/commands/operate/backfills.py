@@ -1,4 +1,8 @@
-"""`backscroll backfills`: do embedding, summarizing or cutting into sessions again over what is stored."""
+"""Start, list, watch, pause, resume and cancel backfills.
+
+A backfill makes jobs due again and leaves them to the workers; interrupted at any point, it continues where it
+was.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from rich.text import Text
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import DryRunOption, InChatOption, read_time
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.operations import backfill
     from pipeline.store.database import Database
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 LISTED = 50
 BAR_WIDTH = 40
@@ -30,23 +34,7 @@ BAR_WIDTH = 40
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The backfill's number.")]
 
 
-@app.callback(
-    epilog="**Examples:** backscroll backfills start embed --wait · backscroll backfills start summarize --all "
-    "--chat telegram:-100420 · backscroll backfills pause 3",
-)
-def backfills() -> None:
-    """Start, list, watch, pause, resume and cancel backfills.
-
-    A backfill makes jobs due again and leaves them to the workers; interrupted at any point, it continues where it
-    was.
-    """
-
-
-@app.command(
-    epilog="**Examples:** backscroll backfills start embed --dry-run · backscroll backfills start summarize "
-    "--since 2026-01-01 --rate 5 · backscroll backfills start sessionize --chat telegram:-100420 --wait"
-)
-@with_options
+@command(app, "backscroll backfills start embed --wait")
 def start(
     call: Call,
     kind: Annotated[BackfillKind, typer.Argument(help="What to do again.")],
@@ -105,8 +93,7 @@ def start(
         _answer(call, database, settings.tenant, made, wait=wait)
 
 
-@app.command("list", epilog="**Example:** backscroll backfills list --json")
-@with_options
+@command(app, "backscroll backfills list --json", name="list")
 def list_(call: Call) -> None:
     """List the newest backfills."""
     from pipeline.store import backfills as store
@@ -126,8 +113,7 @@ def list_(call: Call) -> None:
     call.answer({"backfills": [_as_dict(each) for each in found]}, table if found else nothing)
 
 
-@app.command(epilog="**Examples:** backscroll backfills status 3 · backscroll backfills status 3 --watch")
-@with_options
+@command(app, "backscroll backfills status 3 --watch")
 def status(
     call: Call,
     backfill_id: IdArgument,
@@ -139,8 +125,7 @@ def status(
         _answer(call, database, settings.tenant, found, wait=watching)
 
 
-@app.command(epilog="**Example:** backscroll backfills pause 3")
-@with_options
+@command(app, "backscroll backfills pause 3")
 def pause(
     call: Call,
     backfill_id: IdArgument,
@@ -149,8 +134,7 @@ def pause(
     _change(call, "paused", backfill_id)
 
 
-@app.command(epilog="**Example:** backscroll backfills resume 3")
-@with_options
+@command(app, "backscroll backfills resume 3")
 def resume(
     call: Call,
     backfill_id: IdArgument,
@@ -159,8 +143,7 @@ def resume(
     _change(call, "running", backfill_id)
 
 
-@app.command(epilog="**Example:** backscroll backfills cancel 3")
-@with_options
+@command(app, "backscroll backfills cancel 3")
 def cancel(
     call: Call,
     backfill_id: IdArgument,

@@ -8,16 +8,14 @@ import typer
 
 from ops import connection
 from ops.console import rendering
+from ops.console.command import command
 from ops.console.options import DataDirOption, JsonOption
 from schemas.errors import InvalidInput
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll backup backscroll.dump · backscroll backup /mnt/nas/$(date +%F).dump · "
-    "backscroll backup latest.dump --overwrite"
-)
+@command(app, "backscroll backup backscroll.dump")
 def backup(
     file: Annotated[Path, typer.Argument(help="File to write.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,

@@ -1,4 +1,4 @@
-"""`backscroll db`: the database's tables and roles."""
+"""Create, migrate, show and empty the database's tables, and create its roles."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
+from ops.console.command import command
 from ops.console.options import DataDirOption, JsonOption, YesOption
 from schemas.errors import InvalidInput, SettingsError
 from schemas.settings import Settings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ops.local.embedded.roles import LoginRole
     from ops.local.migrate import DatabaseState
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode="markdown")
 # The setting of each role's URL.
 SETTING_OF: dict[LoginRole, str] = {
     "app": "",
@@ -32,12 +33,7 @@ SETTING_OF: dict[LoginRole, str] = {
 }
 
 
-@app.callback(epilog="**Examples:** backscroll db status · backscroll db upgrade")
-def db() -> None:
-    """Create, migrate, show and empty the database's tables, and create its roles."""
-
-
-@app.command(epilog="**Example:** BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
+@command(app, "BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
 def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Apply the missing migrations, and register the embedding space.
 
@@ -50,7 +46,7 @@ def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
     _show(migrate.upgrade(_owner_url(settings), migrate.configured_space(settings)), as_json)
 
 
-@app.command(epilog="**Example:** backscroll db reset --yes")
+@command(app, "backscroll db reset --yes")
 def reset(
     yes: YesOption = False,
     data_dir: DataDirOption = None,
@@ -68,7 +64,7 @@ def reset(
     _show(migrate.reset(url, migrate.configured_space(settings)), as_json)
 
 
-@app.command(epilog="**Example:** backscroll db status --json")
+@command(app, "backscroll db status --json")
 def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Show the migration of the database, and whether it can store vectors."""
     from ops.local import migrate
@@ -77,9 +73,7 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     _show(migrate.state(_owner_url(settings)), as_json)
 
 
-@app.command(
-    epilog="**Example:** backscroll db roles postgresql://postgres:secret@db.example.org/postgres > .env"
-)
+@command(app, "backscroll db roles postgresql://postgres:secret@db.example.org/postgres > .env")
 def roles(
     superuser_url: Annotated[
         str,

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ops import connection
 from ops.console import broker, rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline.clients.factory import default_provider, make_embedder, space_by_name
 from pipeline.operations.doctor.broker import Broker
@@ -38,11 +38,7 @@ EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": NOT_AS_IT_SHOULD_B
 _REDIS_SECONDS = 2.0
 
 
-@app.command(
-    epilog="**Exit codes:** 0 nothing found · 5 warnings · 6 errors; with `--fix` of what is left. "
-    "**Examples:** backscroll doctor · backscroll doctor --fix · backscroll doctor --model --json"
-)
-@with_options
+@command(app, "backscroll doctor --fix")
 def doctor(
     call: Call,
     fix: Annotated[

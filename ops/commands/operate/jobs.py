@@ -1,4 +1,10 @@
-"""`backscroll jobs`: list pending and dead jobs, replay them, or drop them for good."""
+"""List, show, replay and drop jobs.
+
+A job that fails is retried with growing delays and then given up: it is **dead**, with its error. Messages that
+cannot be placed are set aside as jobs of the kind **arrival**, and their chat continues without them; what bots
+have queued and cannot be accepted is of the kind **payload**. Without `--tenant` these are the jobs of all tenants
+where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ import typer
 
 from ops.console import rendering
 from ops.console.backlog import JobBacklog, opened_backlog
-from ops.console.command import Call, ListByDefault, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption, read_seconds
 from schemas.errors import InvalidInput
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
@@ -20,7 +26,7 @@ from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
 if TYPE_CHECKING:
     from pipeline.jobs.dead_letters import Changed, Filter, Item
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 JobState = Literal["dead", "pending", "running", "retrying"]
 NAMED_AT_MOST = 5
@@ -75,26 +81,7 @@ class ChangeOptions(FilterOptions):
         return None, backlog.listing(self.filter())[0]
 
 
-@app.callback(
-    epilog='**Examples:** backscroll jobs list · backscroll jobs replay --all --error "timed out" · '
-    "backscroll jobs drop summarize session:42"
-)
-def jobs() -> None:
-    """List, show, replay and drop jobs.
-
-    A job that fails is retried with growing delays and then given up: it is **dead**, with its error. Messages that
-    cannot be placed are set aside as jobs of the kind **arrival**, and their chat continues without them; what bots
-    have queued and cannot be accepted is of the kind **payload**. Without `--tenant` these are the jobs of all tenants
-    where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
-    """
-
-
-@app.command(
-    "list",
-    epilog="**Examples:** backscroll jobs list --kind embed --older-than 2h · backscroll jobs list --state "
-    "retrying --json",
-)
-@with_options
+@command(app, "backscroll jobs list --kind embed --older-than 2h", name="list")
 def list_(
     call: Call,
     options: FilterOptions,
@@ -122,10 +109,7 @@ def list_(
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll jobs show summarize session:42 --json · backscroll jobs show payload:3f9a2c11d0e4"
-)
-@with_options
+@command(app, "backscroll jobs show summarize session:42 --json")
 def show(call: Call, kind: MaybeKindArgument, key: MaybeKeyArgument = None) -> None:
     """Show everything about one job; for a payload its text, too, which no other command shows."""
     name, of = _named(kind, key)
@@ -154,11 +138,7 @@ def show(call: Call, kind: MaybeKindArgument, key: MaybeKeyArgument = None) -> N
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll jobs replay ingest telegram:-100420 · backscroll jobs replay --all "
-    "--kind summarize --older-than 2h --yes"
-)
-@with_options
+@command(app, "backscroll jobs replay ingest telegram:-100420")
 def replay(call: Call, options: ChangeOptions) -> None:
     """Make jobs due at once, with all their attempts; messages that were set aside are placed again.
 
@@ -173,11 +153,7 @@ def replay(call: Call, options: ChangeOptions) -> None:
     _answer(call, changed, "replayed", "due now")
 
 
-@app.command(
-    epilog="**Examples:** backscroll jobs drop summarize session:42 · backscroll jobs drop --all --kind embed "
-    '--error "rejected"'
-)
-@with_options
+@command(app, "backscroll jobs drop summarize session:42")
 def drop(call: Call, options: ChangeOptions) -> None:
     """Drop jobs for good: no summary, no vector, until a change or a backfill makes them due again.
 

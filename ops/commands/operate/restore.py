@@ -9,15 +9,13 @@ import typer
 
 from ops import connection
 from ops.console import rendering
+from ops.console.command import command
 from ops.console.options import DataDirOption, JsonOption
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll restore backscroll.dump --data-dir ~/restored · "
-    "backscroll restore backscroll.dump --replace"
-)
+@command(app, "backscroll restore backscroll.dump --data-dir ~/restored")
 def restore(
     file: Annotated[Path, typer.Argument(help="File that `backscroll backup` wrote.")],
     replace: Annotated[

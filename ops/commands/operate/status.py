@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ops.console import broker, rendering
 from ops.console.broker import QueueStatus
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.local import stack
 from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.settings import Settings
@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll status · backscroll status --watch · backscroll status --workers --json · "
-    "backscroll status --memory"
-)
-@with_options
+@command(app, "backscroll status --watch")
 def status(
     call: Call,
     watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until Ctrl-C.")] = False,

@@ -6,15 +6,14 @@ import typer
 
 from ops import connection
 from ops.commands.serve.worker import run_instead
+from ops.console.command import command
 from ops.console.options import DataDirOption
 from schemas.errors import SettingsError
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Example:** BACKSCROLL_API_KEY=… BACKSCROLL_DATABASE_URL=… backscroll api --host 0.0.0.0"
-)
+@command(app, "BACKSCROLL_API_KEY=… BACKSCROLL_DATABASE_URL=… backscroll api --host 0.0.0.0")
 def api(
     host: Annotated[str | None, typer.Option(help="Address to listen on (default: BACKSCROLL_HOST).")] = None,
     port: Annotated[

@@ -4,12 +4,13 @@ import typer
 
 from ops import connection
 from ops.commands.serve.worker import run_instead
+from ops.console.command import command
 from ops.console.options import DataDirOption
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(epilog="**Example:** BACKSCROLL_REDIS_URL=redis://… backscroll beat")
+@command(app, "BACKSCROLL_REDIS_URL=redis://… backscroll beat")
 def beat(data_dir: DataDirOption = None) -> None:
     """Run the clock in the foreground: it asks a worker of **sweep** to sweep and one of **backfill** to prune.
 

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from ops import connection
+from ops.console.command import command
 from ops.console.options import DataDirOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.settings import Settings
@@ -27,10 +28,7 @@ app = typer.Typer(rich_markup_mode="markdown")
 DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
 
 
-@app.command(
-    epilog="**Examples:** backscroll up · backscroll up --demo · backscroll up --demo --light --exit · "
-    "backscroll up --port 9000 --data-dir ~/memory"
-)
+@command(app, "backscroll up")
 def up(
     demo: Annotated[
         bool, typer.Option("--demo", help="Import a sample conversation and answer three questions about it.")
@@ -127,13 +125,13 @@ def _print_usage(launched: "Launched", console: Console) -> None:
     line()
     line("In another terminal:")
     line()
-    for command in shell_lines(launched.settings.data_dir):
-        line(command)
+    for words in shell_lines(launched.settings.data_dir):
+        line(words)
     line()
     line("Or over HTTP:")
     line()
-    for command in curl_lines(running.api_url, running.api_key, datetime.now(UTC)):
-        line(command)
+    for words in curl_lines(running.api_url, running.api_key, datetime.now(UTC)):
+        line(words)
 
 
 def shell_lines(data_dir: Path) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ops import connection
+from ops.console.command import command
 from ops.console.options import DataDirOption
 from schemas.errors import InvalidInput
 from schemas.settings import Settings
@@ -14,10 +15,7 @@ from schemas.settings import Settings
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll worker embed · backscroll worker accept ingest · "
-    "BACKSCROLL_DATABASE_URL=… BACKSCROLL_REDIS_URL=… backscroll worker summarize --concurrency 32"
-)
+@command(app, "backscroll worker embed")
 def worker(
     queue: Annotated[
         list[str] | None, typer.Argument(help="One or more of the queues above (default: all but embed).")
