@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import RenderableType
@@ -77,7 +77,10 @@ def command(
 
 
 def _with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Expand the parameters of a command that are dataclasses into options, one for each field; `Call` comes last."""
+    """Expand parameters that are dataclasses into options, one for each field; `Call` comes last.
+
+    An option or argument may be annotated with only its help; a flag that is off has no `--no-…` then.
+    """
     own = sorted(
         inspect.signature(function, eval_str=True).parameters.values(),
         key=lambda each: each.annotation is Call,
@@ -96,6 +99,8 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
             for field in fields(each.annotation)
         ]
 
+    options = [_explicit(each) for each in options]
+
     @functools.wraps(function)
     def expanded(**given: Any) -> None:
         made = {
@@ -108,6 +113,17 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     expanded.__annotations__ = {each.name: each.annotation for each in options}
     return expanded
+
+
+def _explicit(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Make an option, or without a default an argument, of a parameter that is annotated with only its help."""
+    kind, *rest = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [None]
+    if not rest or not isinstance(rest[0], str):
+        return parameter
+    flags = [f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []
+    is_argument = parameter.default is parameter.empty
+    made = typer.Argument(help=rest[0]) if is_argument else typer.Option(*flags, help=rest[0])
+    return parameter.replace(annotation=Annotated[kind, made])
 
 
 class ListByDefault(TyperGroup):

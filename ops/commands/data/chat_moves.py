@@ -39,10 +39,7 @@ def merge(
     call: Call,
     chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat to remove.")],
     into: Annotated[str, typer.Argument(metavar="INTO", help="The chat to keep.")],
-    keep_copies: Annotated[
-        bool,
-        typer.Option("--keep-copies", help="Merge although both have the same messages, which appear twice."),
-    ] = False,
+    keep_copies: Annotated[bool, "Merge although both have the same messages, which appear twice."] = False,
     yes: YesOption = False,
 ) -> None:
     """Merge two chats: all messages of FROM, and what was made of them, belong to INTO from now on.

@@ -138,7 +138,7 @@ def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: Y
 def memory(
     call: Call,
     chat: ChatArgument,
-    state: Annotated[Literal["on", "off"], typer.Argument(help="Whether the chat is remembered.")],
+    state: Annotated[Literal["on", "off"], "Whether the chat is remembered."],
 ) -> None:
     """Switch a chat's memory on or off.
 
@@ -166,9 +166,7 @@ def memory(
 def members(
     call: Call,
     chat: ChatArgument,
-    named: Annotated[
-        list[str] | None, typer.Option("--set", help="A member; repeat it for all but the bots.")
-    ] = None,
+    named: Annotated[list[str] | None, typer.Option("--set", help="A member; repeatable.")] = None,
     unseen: UnseenOption = False,
 ) -> None:
     """Show or set who is in a chat: by default everybody who has spoken there.
@@ -200,9 +198,7 @@ def members(
 def language(
     call: Call,
     chat: ChatArgument,
-    to: Annotated[
-        str, typer.Argument(metavar="LANGUAGE", help="One of Postgres's text search configurations.")
-    ],
+    to: Annotated[str, typer.Argument(metavar="LANGUAGE", help="A text search configuration of Postgres.")],
 ) -> None:
     """Set the language of a chat, and rebuild its keyword search.
 

@@ -24,14 +24,12 @@ DocumentArgument = Annotated[str, typer.Argument(metavar="ID", help="The documen
 @command(app, "backscroll documents add handbook.md")
 def add(
     call: Call,
-    file: Annotated[Path, typer.Argument(help="Plain text or Markdown in UTF-8; - for standard input.")],
+    file: Annotated[Path, "Plain text or Markdown in UTF-8; - for standard input."],
     document_id: Annotated[
-        str | None, typer.Option("--id", help="Id to cite and replace it by (default: the file's name).")
+        str | None, typer.Option("--id", help="Id to cite and replace it by (default: file name).")
     ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Where it comes from, such as a URL (default: the file's path).")
-    ] = None,
-    language: Annotated[str, typer.Option(help="Language of its keyword search.")] = DEFAULT_LANGUAGE,
+    source: Annotated[str | None, "Where it comes from, such as a URL (default: the file's path)."] = None,
+    language: Annotated[str, "Language of its keyword search."] = DEFAULT_LANGUAGE,
     local: LocalOption = False,
 ) -> None:
     """Add a document, or replace the one with this id by a new version.

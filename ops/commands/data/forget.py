@@ -40,7 +40,7 @@ class ForgetOptions:
 def message(
     call: Call,
     chat: ChatArgument,
-    external_id: Annotated[str, typer.Argument(help="The platform's id.")],
+    external_id: Annotated[str, "The platform's id."],
     options: ForgetOptions,
 ) -> None:
     """Forget one message."""
@@ -65,7 +65,7 @@ def tenant_(
     call: Call,
     dry_run: DryRunOption = False,
     confirm: Annotated[
-        str | None, typer.Option(help="The tenant's name, instead of asking for it.", metavar="NAME")
+        str | None, typer.Option(help="The tenant's name, not asked for then.", metavar="NAME")
     ] = None,
 ) -> None:
     """Forget everything of a tenant, whose name must be confirmed; receipts and the suppression list are kept."""

@@ -40,27 +40,16 @@ def import_(
     ctx: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="FILE|FOLDER|ZIP", help="Export to import.")],
     format: Annotated[  # noqa: A002 - the option's name
-        Format | None, typer.Option(help="Format (default: detected).")
+        Format | None, "Format (default: detected)."
     ] = None,
-    chat: Annotated[str | None, typer.Option(help="The chat's id, if the file does not hold it.")] = None,
-    title: Annotated[str | None, typer.Option(help="The chat's title.")] = None,
-    tz: Annotated[
-        str | None,
-        typer.Option(
-            help="Zone of times without one, and of the chat, as in Europe/Lisbon (default: the chat's, else UTC)."
-        ),
-    ] = None,
-    date_order: Annotated[
-        DateOrder | None, typer.Option(help="Order of WhatsApp's dates (default: detected).")
-    ] = None,
-    kind: Annotated[ChatKind | None, typer.Option(help="Kind of the chats (default: from the file).")] = None,
-    language: Annotated[str | None, typer.Option(help="Language of keyword search, as in english.")] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Write nothing if a line is broken (reads the file twice).")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until everything is summarized and embedded.")
-    ] = False,
+    chat: Annotated[str | None, "The chat's id, if the file does not hold it."] = None,
+    title: Annotated[str | None, "The chat's title."] = None,
+    tz: Annotated[str | None, "Zone of times without one, as in Europe/Lisbon (default: the chat's)."] = None,
+    date_order: Annotated[DateOrder | None, "Order of WhatsApp's dates (default: detected)."] = None,
+    kind: Annotated[ChatKind | None, "Kind of the chats (default: from the file)."] = None,
+    language: Annotated[str | None, "Language of keyword search, as in english."] = None,
+    strict: Annotated[bool, "Write nothing if a line is broken (reads the file twice)."] = False,
+    wait: Annotated[bool, "Wait until everything is summarized and embedded."] = False,
 ) -> None:
     """Import a history: WhatsApp, Telegram Desktop, Slack, Discord (DiscordChatExporter) or our JSON Lines.
 

@@ -32,24 +32,16 @@ TYPES = ", ".join(get_args(MemoryType))
 @command(app, "backscroll memories add 'We meet on Mondays.' --chat telegram:-100420")
 def add(
     call: Call,
-    content: Annotated[str, typer.Argument(help="The statement.")],
-    user: Annotated[str | None, typer.Option(help="About this user, as in telegram:11.")] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="About this agent; with --user, what it knows of the user.")
-    ] = None,
-    session: Annotated[int | None, typer.Option(help="Only about this session.")] = None,
-    chat: Annotated[
-        str | None,
-        typer.Option(
-            help="Learned in this chat: shown only to those who were there (default: to everybody)."
-        ),
-    ] = None,
+    content: Annotated[str, "The statement."],
+    user: Annotated[str | None, "About this user, as in telegram:11."] = None,
+    agent: Annotated[str | None, "About this agent; with --user, what it knows of the user."] = None,
+    session: Annotated[int | None, "Only about this session."] = None,
+    chat: Annotated[str | None, "Learned in this chat: shown only to those who were there."] = None,
     kind: Annotated[str, typer.Option("--type", help=f"One of {TYPES}.")] = "manual",
     importance: Annotated[
-        float | None,
-        typer.Option(help=f"From 0 to 10 (default: {MANUAL_IMPORTANCE:g} for the type manual, else 1)."),
+        float | None, f"0 to 10 (default: {MANUAL_IMPORTANCE:g} if manual, else 1)."
     ] = None,
-    expires: Annotated[str | None, typer.Option(help="Expires then, as in 2026-06-01T00:00:00Z.")] = None,
+    expires: Annotated[str | None, "Expires then, as in 2026-06-01T00:00:00Z."] = None,
     unseen: UnseenOption = False,
 ) -> None:
     """Remember a statement: about a session, a user or an agent if one is named, else about the organization.
@@ -94,10 +86,10 @@ def add(
 @command(app, "backscroll memories list --scope user", name="list")
 def list_(
     call: Call,
-    scope: Annotated[str | None, typer.Option(help=f"One of {SCOPES}.")] = None,
-    user: Annotated[str | None, typer.Option(help="About this user, by any of their ids.")] = None,
-    agent: Annotated[str | None, typer.Option(help="About this agent.")] = None,
-    chat: Annotated[str | None, typer.Option(help="Only those that may be shown in this chat.")] = None,
+    scope: Annotated[str | None, f"One of {SCOPES}."] = None,
+    user: Annotated[str | None, "About this user, by any of their ids."] = None,
+    agent: Annotated[str | None, "About this agent."] = None,
+    chat: Annotated[str | None, "Only those that may be shown in this chat."] = None,
     after: AfterOption = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_PAGE, help="Memories at most.")] = PAGE,
 ) -> None:

@@ -59,19 +59,10 @@ def list_(
 @command(app, "backscroll queries answer ctx_1f2e 'On 4 May.' --used message:812 --remember")
 def answer(
     call: Call,
-    context_id: Annotated[str, typer.Argument(help="The context's id.")],
-    text: Annotated[str, typer.Argument(help="What was answered.")],
-    used: Annotated[
-        list[str] | None,
-        typer.Option(help="An item that the answer is based on, as in message:812; repeatable."),
-    ] = None,
-    remember: Annotated[
-        bool | None,
-        typer.Option(
-            "--remember/--no-remember",
-            help="Keep question and answer as a memory of who asked (default: BACKSCROLL_REMEMBER_ANSWERS).",
-        ),
-    ] = None,
+    context_id: Annotated[str, "The context's id."],
+    text: Annotated[str, "What was answered."],
+    used: Annotated[list[str] | None, "What it is based on, as in message:812; repeatable."] = None,
+    remember: Annotated[bool | None, "Keep both as a memory (default: BACKSCROLL_REMEMBER_ANSWERS)."] = None,
 ) -> None:
     """Report the answer to a context; the first answer is kept."""
     from pipeline.context import query_log

@@ -33,7 +33,7 @@ _LISTS = {
 def list_(
     call: Call,
     chat: InChatOption = None,
-    status: Annotated[Status | None, typer.Option(help="Only this status (default: any).")] = None,
+    status: Annotated[Status | None, "Only this status (default: any)."] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sessions at most, the latest.")] = 20,
 ) -> None:
     """List the latest sessions, in their chat's local time."""

@@ -1,14 +1,14 @@
 """`backscroll tenant`: settings of all chats of a tenant."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from ops.console.command import Call, command
-from pipeline.people.visibility import Policy, policy_of
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
+Policy = Literal["strict", "tenant", "chat"]
 MEANING: dict[Policy, str] = {
     "strict": "another chat's memories are shown only if everybody here was there, too; a direct chat's in no group",
     "tenant": "every memory is shown in every chat, a direct chat's too",
@@ -31,6 +31,7 @@ def audience(
     `strict`: those who were all there, and in a group nothing of a direct chat. `tenant`: everybody, also what was
     learned in a direct chat; for tenants that are one team. `chat`: nobody.
     """
+    from pipeline.people.visibility import policy_of
     from pipeline.store import tenants
 
     with call.transaction() as (settings, connection):

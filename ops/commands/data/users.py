@@ -56,7 +56,7 @@ def unlink(call: Call, sender: SenderArgument) -> None:
 def merge(
     call: Call,
     user: UserArgument,
-    into: Annotated[str, typer.Argument(help="The user to merge into.")],
+    into: Annotated[str, "The user to merge into."],
     unseen: UnseenOption = False,
 ) -> None:
     """Merge a user, with all their senders, into another; either id names the person then."""

@@ -37,21 +37,16 @@ IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The backfill's nu
 @command(app, "backscroll backfills start embed --wait")
 def start(
     call: Call,
-    kind: Annotated[BackfillKind, typer.Argument(help="What to do again.")],
+    kind: Annotated[BackfillKind, "What to do again."],
     chat: InChatOption = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Sent or ended from this time on, as in 2026-01-31; UTC unless it has an offset."),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Sent or ended before this time.")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Redo what exists, too, not only what is missing.")
-    ] = False,
+    since: Annotated[str | None, "Sent or ended from this time on, as in 2026-01-31; UTC."] = None,
+    until: Annotated[str | None, "Sent or ended before this time."] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Redo what exists, too.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows at most (default: all).")] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in each step.")] = 100,
-    rate: Annotated[float | None, typer.Option(help="Rows per second at most (default: no limit).")] = None,
+    rate: Annotated[float | None, "Rows per second at most (default: no limit)."] = None,
     dry_run: DryRunOption = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, with progress.")] = False,
+    wait: Annotated[bool, "Wait until it has ended, with progress."] = False,
 ) -> None:
     """Start a backfill and return at once (or with `--wait` at its end, with 5 if it has failed).
 

@@ -17,8 +17,8 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 @command(app, "backscroll backup backscroll.dump")
 def backup(
-    file: Annotated[Path, typer.Argument(help="File to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    file: Annotated[Path, "File to write."],
+    overwrite: Annotated[bool, "Replace an existing file."] = False,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,
 ) -> None:

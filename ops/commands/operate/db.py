@@ -82,13 +82,8 @@ def roles(
             envvar="BACKSCROLL_SUPERUSER_URL",
         ),
     ],
-    database: Annotated[str, typer.Option(help="Database to create.")] = "backscroll",
-    passwords_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON with a password for each of owner, app, maintenance, backup (default: random ones)."
-        ),
-    ] = None,
+    database: Annotated[str, "Database to create."] = "backscroll",
+    passwords_file: Annotated[Path | None, "JSON with each role's password (default: random)."] = None,
 ) -> None:
     """Create database, roles and extension on a Postgres of your own, and print the settings to use them.
 

@@ -43,17 +43,14 @@ def doctor(
     call: Call,
     fix: Annotated[
         bool,
-        typer.Option(
-            "--fix",
-            help="Recount drifted counters, cut differing chats into sessions again, make missing jobs due, delete "
+        (
+            "Recount drifted counters, cut differing chats into sessions again, make missing jobs due, delete "
             "vectors without a row, and as owner rebuild invalid indexes, build the one that a large chat needs and "
-            "drop it if no chat does. Nothing else.",
+            "drop it if no chat does. Nothing else."
         ),
     ] = False,
-    model: Annotated[bool, typer.Option("--model", help="Load the embedding model and try it.")] = False,
-    chats: Annotated[
-        int, typer.Option(min=0, help="Chats of each tenant to check closely, chosen at random.")
-    ] = 100,
+    model: Annotated[bool, "Load the embedding model and try it."] = False,
+    chats: Annotated[int, typer.Option(min=0, help="Chats of each tenant to check closely.")] = 100,
 ) -> None:
     """Find what is wrong: what it is, why it matters, and what to do.
 

@@ -32,25 +32,21 @@ JobState = Literal["dead", "pending", "running", "retrying"]
 NAMED_AT_MOST = 5
 
 MaybeKindArgument = Annotated[
-    str | None, typer.Argument(metavar="KIND", help="Kind of the job, or KIND:KEY as one word.")
+    str | None, typer.Argument(metavar="KIND", help="Kind, or KIND:KEY as one word.")
 ]
 MaybeKeyArgument = Annotated[str | None, typer.Argument(metavar="KEY", help="Key of the job.")]
-KindOption = Annotated[
-    str | None, typer.Option("--kind", help=f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}.")
-]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterOptions:
     """The options that select jobs."""
 
-    state: Annotated[JobState, typer.Option("--state", help="Only jobs in this state.")] = "dead"
-    of_kind: KindOption = None
-    error: Annotated[str | None, typer.Option("--error", help="Only jobs whose error contains this.")] = None
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", help="Only jobs in that state for longer: 90s, 30min, 2h, 7d."),
+    state: Annotated[JobState, "Only jobs in this state."] = "dead"
+    of_kind: Annotated[
+        str | None, typer.Option("--kind", help=f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}.")
     ] = None
+    error: Annotated[str | None, "Only jobs whose error contains this."] = None
+    older_than: Annotated[str | None, "Only jobs in that state for longer: 90s, 30min, 2h, 7d."] = None
 
     def filter(self) -> Filter:
         """Make the filter of jobs. Raises `InvalidInput` for what is no duration."""

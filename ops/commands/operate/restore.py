@@ -17,10 +17,8 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 @command(app, "backscroll restore backscroll.dump --data-dir ~/restored")
 def restore(
-    file: Annotated[Path, typer.Argument(help="File that `backscroll backup` wrote.")],
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a database that has messages: they are deleted.")
-    ] = False,
+    file: Annotated[Path, "File that `backscroll backup` wrote."],
+    replace: Annotated[bool, "Replace a database that has messages: they are deleted."] = False,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,
 ) -> None:

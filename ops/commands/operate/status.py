@@ -28,12 +28,8 @@ app = typer.Typer(rich_markup_mode="markdown")
 def status(
     call: Call,
     watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until Ctrl-C.")] = False,
-    workers: Annotated[
-        bool, typer.Option("--workers", help="Ask the workers of each queue, too (takes a second).")
-    ] = False,
-    memory: Annotated[
-        bool, typer.Option("--memory", help="Show the memory of `backscroll up` and its processes (Linux).")
-    ] = False,
+    workers: Annotated[bool, "Ask the workers of each queue, too (takes a second)."] = False,
+    memory: Annotated[bool, "Show the memory of `backscroll up` (Linux)."] = False,
 ) -> None:
     """Show jobs by kind and state, lags, counts, counters, queues and dead jobs.
 

@@ -15,17 +15,12 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 @command(app, "BACKSCROLL_API_KEY=… BACKSCROLL_DATABASE_URL=… backscroll api --host 0.0.0.0")
 def api(
-    host: Annotated[str | None, typer.Option(help="Address to listen on (default: BACKSCROLL_HOST).")] = None,
+    host: Annotated[str | None, "Address (default: BACKSCROLL_HOST)."] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to listen on (default: BACKSCROLL_PORT).")
+        int | None, typer.Option(min=1, max=65535, help="Port (default: BACKSCROLL_PORT).")
     ] = None,
     processes: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=16,
-            help="Processes (default: BACKSCROLL_API_PROCESSES, else two if there are as many cores).",
-        ),
+        int | None, typer.Option(min=1, max=16, help="Processes (default: BACKSCROLL_API_PROCESSES).")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:

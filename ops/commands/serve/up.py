@@ -30,23 +30,16 @@ DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
 
 @command(app, "backscroll up")
 def up(
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Import a sample conversation and answer three questions about it.")
-    ] = False,
-    light: Annotated[
-        bool,
-        typer.Option("--light", help="Embed without a model (deterministic), even where one is installed."),
-    ] = False,
+    demo: Annotated[bool, "Import a sample conversation and answer three questions about it."] = False,
+    light: Annotated[bool, "Embed without a model (deterministic), even where one is installed."] = False,
     leave: Annotated[
-        bool, typer.Option("--exit", help="Stop when everything has started (and the demo is done).")
+        bool, typer.Option("--exit", help="Stop when all has started (and the demo is done).")
     ] = False,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="HTTP port (default 8420; 0 picks a free one).")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="HTTP port (0: a free one).")] = None,
     flower_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Flower's port (default 8421; 0 picks a free one).")
+        int | None, typer.Option(min=0, max=65535, help="Flower's port (0: a free one).")
     ] = None,
-    flower: Annotated[bool, typer.Option("--flower/--no-flower", help="Start Flower to watch tasks.")] = True,
+    flower: Annotated[bool, "Start Flower to watch tasks."] = True,
     data_dir: DataDirOption = None,
 ) -> None:
     """Start Postgres, Redis, the workers of every queue, the clock, the HTTP API and Flower.

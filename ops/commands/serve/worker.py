@@ -17,12 +17,8 @@ app = typer.Typer(rich_markup_mode="markdown")
 
 @command(app, "backscroll worker embed")
 def worker(
-    queue: Annotated[
-        list[str] | None, typer.Argument(help="One or more of the queues above (default: all but embed).")
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Processes or threads (default: as the queues need).")
-    ] = None,
+    queue: Annotated[list[str] | None, typer.Argument(help="Queues (default: all but embed).")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Processes or threads.")] = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Run one worker in the foreground, on these queues, until TERM or Ctrl-C.
