@@ -1,12 +1,14 @@
 """What commands on data have in common: their options, the database these open, and how an answer is printed."""
 
-import functools
+from __future__ import annotations
+
 import inspect
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import RenderableType
@@ -21,7 +23,31 @@ from schemas.settings import Settings
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from pipeline.store.chats import Chat
     from pipeline.store.database import Database
+
+
+class Opened(NamedTuple):
+    """What a command works on: the settings and a checked database."""
+
+    settings: Settings
+    database: Database
+
+    def find_chat(self, chat_id: str) -> Chat:
+        """Find a chat. Raises `NotFound`, which names the nearest."""
+        from pipeline.operations import lookup
+
+        with self.database.tenant(self.settings.tenant) as connection:
+            return lookup.find_chat(connection, chat_id)
+
+    def require_user(self, *ids: str, unseen: bool = False) -> None:
+        """Raise `NotFound` for an id that was never seen, unless `--unseen` was given."""
+        from pipeline.operations import lookup
+
+        for each in ids:
+            require_seen(
+                partial(lookup.require_user, self.database, self.settings.tenant, each), unseen=unseen
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +59,13 @@ class Call:
     data_dir: DataDirOption = None
 
     @contextmanager
-    def opened(self) -> "Iterator[tuple[Settings, Database]]":
+    def opened(self) -> Iterator[Opened]:
         """Open the settings and a checked database for a block. Raises as `ops.connection` does."""
         with connection.opened(self.data_dir, self.tenant) as (settings, database):
-            yield settings, database
+            yield Opened(settings, database)
 
     @contextmanager
-    def transaction(self) -> "Iterator[tuple[Settings, Connection]]":
+    def transaction(self) -> Iterator[tuple[Settings, Connection]]:
         """Open the settings and one transaction as the tenant for a block."""
         with self.opened() as (settings, database), database.tenant(settings.tenant) as opened:
             yield settings, opened
@@ -101,7 +127,7 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
 
     options = [_explicit(each) for each in options]
 
-    @functools.wraps(function)
+    @wraps(function)
     def expanded(**given: Any) -> None:
         made = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})

@@ -55,13 +55,13 @@ def merge(
 
 def _move(call: Call, chat: str, to: str, *, yes: bool, is_new: bool, keep_copies: bool = False) -> None:
     from pipeline.ingest import chat_moves
-    from pipeline.operations import lookup
     from pipeline.store import chats as store
 
     wanted = parse_payload(NewId, {"to": to})
-    with call.opened() as (settings, database):
+    with call.opened() as opened:
+        settings, database = opened
+        found = opened.find_chat(chat)
         with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
             other = store.get(connection, wanted.to)
         # a move that was made already is answered as it was
         again = found.chat_id == wanted.to

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -10,7 +9,7 @@ from rich.text import Text
 
 from ops.commands.data import chat_moves
 from ops.console import receipts, rendering
-from ops.console.command import Call, ListByDefault, command, require_seen
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
@@ -116,11 +115,10 @@ def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: Y
     forgotten stays forgotten. Interrupted, it is finished by the workers; given up, it ends with 5.
     """
     from pipeline.erasure import forget
-    from pipeline.operations import lookup
 
-    with call.opened() as (settings, database):
-        with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
+    with call.opened() as opened:
+        settings, database = opened
+        found = opened.find_chat(chat)
         planned = forget.plan(database, settings.tenant, Subject(kind="chat", chat_id=found.chat_id))
         counts = ", ".join(f"{count:,} {name}" for name, count in planned.items() if name != "chats")
         if dry_run:
@@ -155,10 +153,7 @@ def memory(
     call.answer(
         {"chat_id": found.chat_id, "memory": state == "on"},
         f"The memory of {found.chat_id} is {state}.",
-        *(
-            f"Make up for the time without:  backscroll backfills start {kind} --chat {chat}"
-            for kind in kinds
-        ),
+        *(f"Make up for the time:  backscroll backfills start {kind} --chat {chat}" for kind in kinds),
     )
 
 
@@ -174,19 +169,17 @@ def members(
     What was learned in other chats is shown in this one only if everybody here was there, too. An id that was never
     seen ends the command with 3, before anything changes.
     """
-    from pipeline.operations import lookup
-    from pipeline.people import membership as pipeline_members
+    from pipeline.people import membership
 
-    with call.opened() as (settings, database):
-        with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
+    with call.opened() as opened:
+        found = opened.find_chat(chat)
+        where = (opened.database, opened.settings.tenant, found.chat_id)
         if named:
             payload = parse_payload(MembersPayload, {"members": named})
-            for each in payload.members:
-                require_seen(partial(lookup.require_user, database, settings.tenant, each), unseen=unseen)
-            listed = pipeline_members.tell(database, settings.tenant, found.chat_id, payload.members)
+            opened.require_user(*payload.members, unseen=unseen)
+            listed = membership.tell(*where, payload.members)
         else:
-            listed = pipeline_members.show(database, settings.tenant, found.chat_id)
+            listed = membership.show(*where)
     call.answer(listed, *listed.members)
     if listed.unnamed and not call.as_json:
         rendering.warn(
@@ -205,14 +198,12 @@ def language(
     Meanwhile everything is found, what is not rebuilt yet by its old words. Run it again if it was interrupted.
     """
     from pipeline.ingest import languages
-    from pipeline.operations import lookup
 
     if to not in LANGUAGES:
         raise InvalidInput(f"LANGUAGE {to!r} is not one of {', '.join(LANGUAGES)}", field="language")
-    with call.opened() as (settings, database):
-        with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
-        changed = languages.change(database, settings.tenant, found.chat_id, to)
+    with call.opened() as opened:
+        found = opened.find_chat(chat)
+        changed = languages.change(opened.database, opened.settings.tenant, found.chat_id, to)
     call.answer(
         {"chat_id": found.chat_id, "language": to, "messages_changed": changed},
         f"{found.chat_id} is searched as {to} now; {changed:,} messages were not.",

@@ -1,6 +1,5 @@
 """Keep statements about the organization, an agent, a user or a session, which contexts show as known facts."""
 
-from functools import partial
 from typing import Annotated, get_args
 from uuid import UUID
 
@@ -8,7 +7,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, command, require_seen
+from ops.console.command import Call, command
 from ops.console.options import AfterOption, UnseenOption
 from schemas.memories import (
     MANUAL_IMPORTANCE,
@@ -49,8 +48,7 @@ def add(
     The same words in the same scope are the same memory. It is found by keyword at once, and by meaning when workers
     have embedded it. A user who was never seen ends the command with 3.
     """
-    from pipeline.memories import statements as pipeline_memories
-    from pipeline.operations import lookup
+    from pipeline.memories import statements
 
     scope = "session" if session is not None else "user" if user else "agent" if agent else "organization"
     fields = {
@@ -65,14 +63,13 @@ def add(
         "expires_at": expires,
     }
     given = parse_payload(MemoryPayload, {name: value for name, value in fields.items() if value is not None})
-    with call.opened() as (settings, database):
+    with call.opened() as opened:
+        settings = opened.settings
         if given.user_id is not None:
-            require_seen(
-                partial(lookup.require_user, database, settings.tenant, given.user_id), unseen=unseen
-            )
-        written = pipeline_memories.Written(outcome="kept_out")
+            opened.require_user(given.user_id, unseen=unseen)
+        written = statements.Written(outcome="kept_out")
         if settings.session_memory_enabled:
-            written = pipeline_memories.remember(database, settings.tenant, given)
+            written = statements.remember(opened.database, settings.tenant, given)
         if written.outcome == "new":
             connection.wake(settings, "embed")
     outcomes = {
@@ -97,7 +94,7 @@ def list_(
 
     A user or chat that was never seen ends the command with 3.
     """
-    from pipeline.memories import statements as pipeline_memories
+    from pipeline.memories import statements
     from pipeline.operations import lookup
 
     given = parse_payload(
@@ -109,7 +106,7 @@ def list_(
             lookup.require_user(database, settings.tenant, given.user_id)
         if given.chat_id is not None:
             lookup.require_chat(database, settings.tenant, given.chat_id)
-        found = pipeline_memories.listing(database, settings.tenant, given)
+        found = statements.listing(database, settings.tenant, given)
     cells = [
         (
             each.id,
@@ -130,10 +127,10 @@ def remove(
     memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="The memory's id.")],
 ) -> None:
     """Remove a memory; it may be added again. What must not come back is removed by `backscroll forget`."""
-    from pipeline.memories import statements as pipeline_memories
+    from pipeline.memories import statements
 
     with call.opened() as (settings, database):
-        pipeline_memories.delete(database, settings.tenant, memory_id)
+        statements.delete(database, settings.tenant, memory_id)
     call.answer({"id": memory_id, "outcome": "deleted"}, f"{memory_id}: removed")
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ops.console.command import Call, command, require_seen
+from ops.console.command import Call, command
 from ops.console.options import SenderArgument, UnseenOption
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
@@ -29,15 +29,15 @@ def user(
     While it is off, nothing new of theirs is stored; what is stored stays until `backscroll forget user`. An id that
     was never seen ends the command with 3, before anything changes.
     """
-    from pipeline.operations import lookup
     from pipeline.people import suppression
 
     user_id = parse_payload(UserAddress, {"user_id": sender}).user_id
-    with call.opened() as (settings, database):
-        require_seen(lambda: lookup.require_user(database, settings.tenant, user_id), unseen=unseen)
+    with call.opened() as opened:
+        opened.require_user(user_id, unseen=unseen)
+        database, tenant_id = opened.database, opened.settings.tenant
         if switch is not None:
-            suppression.remember_user(database, settings.tenant, user_id, remembered=switch == "on")
-        remembered = suppression.is_remembered(database, settings.tenant, user_id)
+            suppression.remember_user(database, tenant_id, user_id, remembered=switch == "on")
+        remembered = suppression.is_remembered(database, tenant_id, user_id)
     call.answer(
         {"sender_id": user_id, "remembered": remembered},
         f"{user_id}: {'remembered' if remembered else 'not remembered'}",

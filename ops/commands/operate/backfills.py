@@ -54,7 +54,7 @@ def start(
     - **summarize** summarizes sessions without a summary of the current version
     - **sessionize** cuts chats into sessions again, after the gap has changed
     """
-    from pipeline.operations import backfill, lookup
+    from pipeline.operations import backfill
 
     request = parse_payload(
         BackfillRequest,
@@ -69,10 +69,10 @@ def start(
             "rate_per_second": rate,
         },
     )
-    with call.opened() as (settings, database):
+    with call.opened() as opened:
+        settings, database = opened
         if chat is not None:
-            with database.tenant(settings.tenant) as as_tenant:
-                lookup.find_chat(as_tenant, chat)
+            opened.find_chat(chat)
         current = _current(settings)
         if dry_run:
             planned = backfill.plan(database, settings.tenant, request, current)
