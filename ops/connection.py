@@ -40,17 +40,16 @@ def configured(data_dir: Path | None = None, tenant: str | None = None) -> Setti
 def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
     """Load the settings, and take missing URLs from the `backscroll up` that runs with the data folder.
 
-    Its embedder comes with its database: a question must be embedded by the model that embedded the messages.
     Raises `SettingsError`, and `DatabaseUnavailable` when neither says where Postgres is.
     """
     settings = configured(data_dir, tenant)
     if settings.database_url and settings.redis_url:
         return settings
     running = _running(settings)
+    if running is None and settings.database_url:
+        # without Redis, commands that only read work
+        return settings
     if running is None:
-        if settings.database_url:
-            # without Redis, commands that only read work
-            return settings
         raise DatabaseUnavailable(
             f"Nothing runs with the data folder {settings.data_dir}: start it with `backscroll up`, or set "
             "BACKSCROLL_DATABASE_URL (and BACKSCROLL_REDIS_URL) to servers of your own."
@@ -62,10 +61,8 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
         name: SecretStr(getattr(running, name)) for name in names if getattr(settings, name) is None
     }
     if settings.database_url is None and not (settings.embedding_provider or settings.embedding_model):
-        missing |= {
-            "embedding_provider": running.embedding_provider,
-            "embedding_model": running.embedding_model,
-        }
+        # a question must be embedded by the model that embedded the messages
+        missing |= {name: getattr(running, name) for name in ("embedding_provider", "embedding_model")}
     return settings.model_copy(update=missing)
 
 
@@ -88,7 +85,7 @@ def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -
             )
         return Api(url=settings.url, api_key=key)
     running = _running(settings)
-    if running is None or (running.tenant or settings.tenant) != settings.tenant:
+    if running is None or running.tenant != settings.tenant:
         return None
     if settings.database_url and settings.database_url.get_secret_value() != running.database_url:
         return None

@@ -5,11 +5,10 @@ it ends, so that the file is believed only while it is true.
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ops.local.embedded.folder import write_private
-from ops.local.embedded.lock import is_taken
+from ops.local.embedded.folder import is_taken, write_private
 
 STATE = "stack.json"
 LOCK = "stack.lock"
@@ -26,8 +25,8 @@ class Running:
     maintenance_database_url: str
     owner_database_url: str
     redis_url: str
-    # whose data the HTTP API serves; None if it was written by an earlier version
-    tenant: str | None = None
+    # whose data the HTTP API serves
+    tenant: str
     # questions must be embedded as the messages were
     embedding_provider: str | None = None
     embedding_model: str | None = None
@@ -41,12 +40,10 @@ def running(data_dir: Path) -> Running | None:
     if not is_taken(data_dir / LOCK):
         return None
     try:
-        found = json.loads((data_dir / STATE).read_bytes())
+        return Running(**json.loads((data_dir / STATE).read_bytes()))
     except FileNotFoundError:
         # it is still starting
         return None
-    # a newer version may write more fields
-    return Running(**{field.name: found[field.name] for field in fields(Running) if field.name in found})
 
 
 def publish(data_dir: Path, state: Running) -> None:

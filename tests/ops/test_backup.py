@@ -12,7 +12,7 @@ import pytest
 from alembic import command
 
 from ops.local import migrate
-from ops.local.embedded.lock import open_lock, take
+from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.stack import LOCK
 from pipeline.clients.deterministic import DeterministicEmbedder

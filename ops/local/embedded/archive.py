@@ -1,8 +1,4 @@
-"""Dump a database into one file and restore it, by the `pg_dump` and `pg_restore` of an installed Postgres.
-
-The file is in Postgres's custom format. It is written beside its place and moved there when complete, and restored
-into a database of its own, so that neither a broken file nor a broken restore ever replaces a good one.
-"""
+"""Dump a database into one file and restore it, by the `pg_dump` and `pg_restore` of an installed Postgres."""
 
 import contextlib
 import os
@@ -57,10 +53,9 @@ def program(name: str, server_version: int | None = None) -> Path:
 
 
 def dump(pg_dump: Path, dsn: str, target: Path, tell: OnStep) -> int:
-    """Dump the database into the file while it is in use; returns the bytes written.
+    """Dump the database in Postgres's custom format, and move the complete file to its place; returns its bytes.
 
-    An existing `target` is replaced when the new file is complete. Raises `ArchiveFailed`, and `InvalidInput` if it
-    cannot be written.
+    Raises `ArchiveFailed`, and `InvalidInput` if it cannot be written.
     """
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:

@@ -1,11 +1,7 @@
 """A Postgres with pgvector from an installed wheel, with its data in a folder.
 
-Every connection needs a password (SCRAM), over the socket as over TCP, and the superuser is refused over TCP. The
-passwords are random, in `postgres-passwords.json` (0600), which only its owner and root may read. The socket is in the
-cluster's own folder, which no other user may enter.
-
-The data folder holds `postgres-18/` (the cluster, by major version), `postgres.log`, `postgres.json` (where
-the server is reached), `postgres.lock` and the passwords.
+Every connection needs a password, which is random, in `postgres-passwords.json` (0600); the superuser is refused over
+TCP. The socket is in the cluster's own folder (`postgres-18/`), which no other user may enter.
 """
 
 import contextlib
@@ -192,20 +188,13 @@ class EmbeddedPostgres(EmbeddedServer):
 
 
 def _forget_last_run(folder: Path) -> None:
-    """Remove what a killed server left behind.
-
-    We hold the lock, so no server runs here. Postgres itself goes by the process number in these files, which may be
-    another process's by now, and refuses to start.
-    """
+    """Remove what a killed server left behind; Postgres would go by its process number, now perhaps another's."""
     for left in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*")):
         left.unlink(missing_ok=True)
 
 
 def _private_folder(remembered: Path | None, account: Account | None) -> Path:
-    """Create a folder under /tmp that only the server's user may enter; the last one, if possible.
-
-    Then programs that run while the server is restarted find it where it was.
-    """
+    """Create a folder under /tmp for the server's user alone; the last one, so that running programs find it."""
     owner = account or Account(os.geteuid(), os.getegid())
     sockets = None
     if remembered and remembered.parent == TEMPORARY:
