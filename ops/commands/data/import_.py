@@ -28,7 +28,7 @@ from schemas.messages import ChatKind
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.ingest.history import Event, Tally
+    from pipeline.ingest.history import Stored, Tally
     from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -161,10 +161,9 @@ def _check(source: Source, report: import_report.ImportReport, shown: bool) -> N
             report.show(source.name, item)
             move(0)
     if report.broken:
-        one = report.broken == 1
         raise InvalidInput(
-            f"{source.name} has {report.broken:,} broken {'line' if one else 'lines'}, so nothing was written "
-            f"(--strict); correct {'it' if one else 'them'}, or leave --strict out to skip {'it' if one else 'them'}",
+            f"{source.name} has broken lines ({report.broken:,}), so nothing was written (--strict); correct them, or "
+            "leave --strict out to skip them",
             field="file",
         )
 
@@ -176,9 +175,7 @@ def _import(
     from pipeline.ingest.history import Tally
     from pipeline.ingest.policy import Rules
 
-    tally = Tally()
-    settle = timedelta(seconds=settings.settle_seconds)
-    rules = Rules.of(settings)
+    tally, rules, settle = Tally(), Rules.of(settings), timedelta(seconds=settings.settle_seconds)
     events = history.store(database, settings.tenant, source.records(), rules, settle=settle)
     try:
         with (
@@ -188,9 +185,9 @@ def _import(
             for event in events:
                 report.show(source.name, event)
                 tally.add(event)
-                _warn_of_times(event, report)
                 move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
                 if isinstance(event, history.Stored) and event.new:
+                    _warn_of_times(event, report)
                     wake_up("ingest")
                 if isinstance(event, history.Stored) and event.moved:
                     wake_up("summarize")
@@ -205,11 +202,7 @@ def _import(
     return tally
 
 
-def _warn_of_times(event: Event, report: import_report.ImportReport) -> None:
-    from pipeline.ingest import history
-
-    if not isinstance(event, history.Stored) or not event.new:
-        return
+def _warn_of_times(event: Stored, report: import_report.ImportReport) -> None:
     if event.ahead:
         report.notice(
             f"{event.chat.chat_id} has messages of the future, which count as sent now: is the zone right? "

@@ -56,19 +56,9 @@ def start(
     """
     from pipeline.operations import backfill
 
-    request = parse_payload(
-        BackfillRequest,
-        {
-            "kind": kind,
-            "chat_id": chat,
-            "since": read_time(since, "since"),
-            "until": read_time(until, "until"),
-            "missing_only": not everything,
-            "limit": limit,
-            "batch_size": batch_size,
-            "rate_per_second": rate,
-        },
-    )
+    given = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
+    given |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
+    request = parse_payload(BackfillRequest, given | {"batch_size": batch_size, "rate_per_second": rate})
     with call.opened() as opened:
         settings, database = opened
         if chat is not None:
@@ -121,28 +111,19 @@ def status(
 
 
 @command(app, "backscroll backfills pause 3")
-def pause(
-    call: Call,
-    backfill_id: IdArgument,
-) -> None:
+def pause(call: Call, backfill_id: IdArgument) -> None:
     """Pause a backfill; jobs that it has made due are still done."""
     _change(call, "paused", backfill_id)
 
 
 @command(app, "backscroll backfills resume 3")
-def resume(
-    call: Call,
-    backfill_id: IdArgument,
-) -> None:
+def resume(call: Call, backfill_id: IdArgument) -> None:
     """Resume a backfill that is paused or has failed, from where it was."""
     _change(call, "running", backfill_id)
 
 
 @command(app, "backscroll backfills cancel 3")
-def cancel(
-    call: Call,
-    backfill_id: IdArgument,
-) -> None:
+def cancel(call: Call, backfill_id: IdArgument) -> None:
     """Cancel a backfill for good; jobs that it has made due are still done."""
     _change(call, "cancelled", backfill_id)
 
@@ -173,22 +154,16 @@ def _answer(call: Call, database: Database, tenant_id: str, found: Backfill, *, 
     if not wait:
         call.answer(_as_dict(found), _shown(found))
         return
-    latest = found
 
     def look() -> RenderableType:
-        nonlocal latest
-        latest = _get(database, tenant_id, found.id)
-        return _shown(latest)
+        nonlocal found
+        found = _get(database, tenant_id, found.id)
+        return _shown(found)
 
-    def ended() -> bool:
-        return latest.state != "running"
-
+    (rendering.poll if call.as_json else rendering.watch)(look, lambda: found.state != "running")
     if call.as_json:
-        rendering.poll(look, ended)
-        rendering.print_json(_as_dict(latest))
-    else:
-        rendering.watch(look, until=ended)
-    if latest.state == "failed":
+        rendering.print_json(_as_dict(found))
+    if found.state == "failed":
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 

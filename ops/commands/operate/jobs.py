@@ -115,9 +115,9 @@ def show(call: Call, kind: KindArgument, key: KeyArgument = None) -> None:
         item = _find(call, opened, name, of)
         chat = dead_letters.chat_of(opened.database, item)
         stored = dead_letters.payload_of(opened.database, item)
-    payload = None if stored is None else json.loads(stored)
     # JSON may hold half of a surrogate pair, which no terminal takes
-    text = json.dumps(payload, ensure_ascii=False, indent=2).encode(errors="replace").decode()
+    text = json.dumps(json.loads(stored or "null"), ensure_ascii=False, indent=2)
+    text = text.encode(errors="replace").decode()
     age = (datetime.now(UTC) - item.since).total_seconds()
     facts = {
         "tenant": item.tenant_id,
@@ -131,7 +131,7 @@ def show(call: Call, kind: KindArgument, key: KeyArgument = None) -> None:
         "error": item.error or "–",
     }
     call.answer(
-        asdict(item) | {"chat_id": chat} | ({} if stored is None else {"payload": payload}),
+        asdict(item) | {"chat_id": chat} | ({} if stored is None else {"payload": json.loads(text)}),
         rendering.facts(facts),
         *([] if stored is None else [f"\n{text}"]),
         *([f"\nReplay it:  backscroll jobs replay {item.kind} {item.key}"] if item.state == "dead" else []),
