@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from ops.commands.data import chat_moves
+from ops.commands.data.sessions import table_of as sessions_table
 from ops.console import receipts, rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
@@ -21,7 +22,6 @@ app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 SPEAKERS = 10
 SESSIONS = 5
-ABOUT_CHARS = 200
 
 
 @command(app, "backscroll chats list --json", name="list")
@@ -75,26 +75,11 @@ def show(call: Call, chat: ChatArgument) -> None:
             "speakers": ", ".join(f"{row.speaker} ({row.messages:,})" for row in speakers),
         }
     )
-    cells = [
-        (
-            str(row.id),
-            rendering.moment(row.started_at, found.time_zone),
-            row.message_count,
-            row.status,
-            rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT_CHARS),
-        )
-        for row in latest
-    ]
-    headings = ("session", "began", "messages", "status", "about")
-    table = rendering.rows(headings, cells, right=("session", "messages"), cut="about")
+    table = sessions_table(latest, {found.chat_id: found.time_zone})
+    same = ("chat_id", "title", "platform", "kind", "time_zone", "language")
     call.answer(
-        {
-            "chat_id": found.chat_id,
-            "title": found.title,
-            "platform": found.platform,
-            "kind": found.kind,
-            "time_zone": found.time_zone,
-            "language": found.language,
+        {name: getattr(found, name) for name in same}
+        | {
             "messages": found.message_count,
             "first_at": times.first_at,
             "last_at": times.last_at,

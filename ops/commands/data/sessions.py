@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
@@ -45,6 +47,13 @@ def list_(
         only = lookup.find_chat(connection, chat).chat_id if chat is not None else None
         found = store.listing(connection, only, limit=limit, status=status)
         zones = {row.chat_id: row.time_zone for row in chats.overview(connection)}
+    nothing = "There is no such session (yet): see `backscroll chats` and `backscroll status`."
+    answered = {"sessions": [dict(row._mapping) for row in found]}
+    call.answer(answered, table_of(found, zones) if found else nothing)
+
+
+def table_of(found: Sequence[Row[Any]], zones: Mapping[str, str]) -> Table:
+    """Make a table of sessions, in the time zone of their chat."""
     cells = [
         (
             str(row.id),
@@ -58,9 +67,7 @@ def list_(
         for row in found
     ]
     headings = ("session", "chat", "began", "lasted", "messages", "status", "about")
-    table = rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
-    nothing = "There is no such session (yet): see `backscroll chats` and `backscroll status`."
-    call.answer({"sessions": [dict(row._mapping) for row in found]}, table if found else nothing)
+    return rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
 
 
 @command(app, "backscroll sessions show 12")

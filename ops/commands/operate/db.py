@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ops.local.migrate import DatabaseState
 
 app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode="markdown")
+SUPERUSER_HELP = "URL of a superuser, or of a role with CREATEROLE, CREATEDB and BYPASSRLS."
 # The setting of each role's URL.
 SETTING_OF: dict[LoginRole, str] = {
     "app": "",
@@ -75,13 +76,7 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
 
 @command(app, "backscroll db roles postgresql://postgres:secret@db.example.org/postgres > .env")
 def roles(
-    superuser_url: Annotated[
-        str,
-        typer.Argument(
-            help="URL of a superuser, or of a role with CREATEROLE, CREATEDB and BYPASSRLS.",
-            envvar="BACKSCROLL_SUPERUSER_URL",
-        ),
-    ],
+    superuser_url: Annotated[str, typer.Argument(help=SUPERUSER_HELP, envvar="BACKSCROLL_SUPERUSER_URL")],
     database: Annotated[str, "Database to create."] = "backscroll",
     passwords_file: Annotated[Path | None, "JSON with each role's password (default: random)."] = None,
 ) -> None:
@@ -94,9 +89,8 @@ def roles(
 
     from ops.local.embedded.roles import LOGIN_ROLES, provision, role_name
 
-    if passwords_file is None:
-        passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
-    else:
+    passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
+    if passwords_file is not None:
         try:
             passwords = json.loads(passwords_file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -115,9 +109,7 @@ def roles(
     for role, setting in SETTING_OF.items():
         url = role_url(server, role_name(role), passwords[role], database)
         print(f"BACKSCROLL_{setting}DATABASE_URL={url}")
-    vectors = (
-        f"pgvector {made.vector_version}" if made.vector_version else "without pgvector: only keyword search"
-    )
+    vectors = f"pgvector {made.vector_version}" if made.vector_version else "only keyword search"
     rendering.err().print(f"Postgres {made.server_version}, {vectors}. Next: backscroll db upgrade")
 
 

@@ -39,8 +39,10 @@ def status(
     from pipeline.operations import status as pipeline_status
 
     with call.opened() as (settings, database):
-        sizes = _memory(settings) if memory else None
-
+        sizes = _memory(settings) if memory else {}
+        sized = [
+            (kind, rendering.size(count)) for kind, count in (sizes | {"all": sum(sizes.values())}).items()
+        ]
         everybody = settings.maintenance_database_url is not None
 
         def look() -> tuple[Status, QueueStatus]:
@@ -58,11 +60,12 @@ def status(
             return
         while True:
             found, queues = look()
-            sized = {} if sizes is None else {"memory_bytes": sizes}
             call.answer(
-                asdict(found) | {"backfills": found.backfills, "redis": queues} | sized,
+                asdict(found)
+                | {"backfills": found.backfills, "redis": queues}
+                | ({"memory_bytes": sizes} if memory else {}),
                 Group(*_parts(found, queues)),
-                *([] if sizes is None else [_sizes(sizes)]),
+                *([rendering.rows(("process", "memory"), sized, right=("memory",))] if memory else []),
             )
             if not watching:
                 return
@@ -81,12 +84,6 @@ def _memory(settings: Settings) -> dict[str, int]:
             "the user who has started it"
         )
     return sizes
-
-
-def _sizes(sizes: dict[str, int]) -> RenderableType:
-    every = sizes | {"all": sum(sizes.values())}
-    cells = [(kind, rendering.size(count)) for kind, count in every.items()]
-    return rendering.rows(("process", "memory"), cells, title="\nMemory", right=("memory",))
 
 
 def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
@@ -151,16 +148,13 @@ def _jobs(found: Status) -> Iterator[RenderableType]:
 def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
     if queues.problem:
         return
-    serving = queues.workers
-    headings = ("queue", "tasks", *(("workers",) if serving is not None else ()))
-    table = rendering.table(*headings, title="\nQueues", right=("tasks",))
-    for name, waiting in queues.queues.items():
-        if serving is None:
-            rendering.row(table, name, waiting)
-        else:
-            answered = Text(", ".join(serving[name])) if serving[name] else Text("none answers", style="red")
-            rendering.row(table, name, waiting, answered)
-    yield table
+    answers = {
+        name: [Text(", ".join(its)) if its else Text("none answers", style="red")]
+        for name, its in (queues.workers or {}).items()
+    }
+    headings = ("queue", "tasks", *(("workers",) if answers else ()))
+    cells = [(name, waiting, *answers.get(name, ())) for name, waiting in queues.queues.items()]
+    yield rendering.rows(headings, cells, title="\nQueues", right=("tasks",))
 
 
 def _counters(found: Status) -> Iterator[RenderableType]:

@@ -45,9 +45,8 @@ def up(
     """Start Postgres, Redis, the workers of every queue, the clock, the HTTP API and Flower.
 
     Runs until Ctrl-C, which stops everything; started again, it continues with its data. Everything that it keeps is
-    in the data folder: databases, logs, passwords, the API key. Postgres or Redis is not started if
-    `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names one of your own. All of it listens only on this machine,
-    and nothing leaves it.
+    in the data folder. Postgres or Redis is not started if `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names
+    one of your own. All of it listens only on this machine, and nothing leaves it.
 
     With `--demo --exit` the exit code is 0 only if every step worked, and 5 if an answer is not what it should be.
     """
@@ -105,26 +104,16 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _print_usage(launched: "Launched", console: Console) -> None:
     """Print where everything is and how to use it, in lines that can be copied."""
     running = launched.running
-
-    def line(text: str = "") -> None:
-        console.print(text, soft_wrap=True, markup=False)
-
-    line()
-    line(f"HTTP API     {running.api_url}")
-    line(f"API key      {running.api_key}")
-    line(f"Data folder  {launched.settings.data_dir}")
+    lines = [
+        f"\nHTTP API     {running.api_url}",
+        f"API key      {running.api_key}",
+        f"Data folder  {launched.settings.data_dir}",
+    ]
     if running.flower_url:
-        line(f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}")
-    line()
-    line("In another terminal:")
-    line()
-    for words in shell_lines(launched.settings.data_dir):
-        line(words)
-    line()
-    line("Or over HTTP:")
-    line()
-    for words in curl_lines(running.api_url, running.api_key, datetime.now(UTC)):
-        line(words)
+        lines += [f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}"]
+    lines += ["\nIn another terminal:\n", *shell_lines(launched.settings.data_dir)]
+    lines += ["\nOr over HTTP:\n", *curl_lines(running.api_url, running.api_key, datetime.now(UTC))]
+    console.print("\n".join(lines), soft_wrap=True, markup=False)
 
 
 def shell_lines(data_dir: Path) -> list[str]:
