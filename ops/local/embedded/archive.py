@@ -133,8 +133,6 @@ def _run(command: Sequence[str | Path], dsn: str, tell: OnStep) -> None:
         except BaseException:
             process.terminate()
             raise
-    code = process.returncode
-    if code:
-        errors = [line for line in lines if "error" in line or "detail" in line.lower()]
-        shown = "\n".join(errors or lines)
+    if code := process.returncode:
+        shown = "\n".join(lines)
         raise ArchiveFailed(f"{Path(command[0]).name} failed with code {code}:\n{shown}")
