@@ -1,7 +1,7 @@
 """The command `backscroll`: finds its subcommands, and turns errors into one message and an exit code.
 
-Each subcommand is a module with a `typer.Typer` called `app`, imported only when it is called, so that no command
-waits for another's libraries.
+Each subcommand is a `typer.Typer` called `app`, or with its name before, in a module that is imported only when it is
+called, so that no command waits for another's libraries.
 """
 
 import ast
@@ -42,15 +42,15 @@ COMMANDS = {
     "jobs": "ops.commands.operate.jobs",
     "doctor": "ops.commands.operate.doctor",
     "backup": "ops.commands.operate.backup",
-    "restore": "ops.commands.operate.restore",
+    "restore": "ops.commands.operate.backup",
     "prune": "ops.commands.operate.prune",
     "forget": "ops.commands.data.forget",
     "export": "ops.commands.data.export",
     "remember": "ops.commands.data.remember",
     "db": "ops.commands.operate.db",
-    "worker": "ops.commands.serve.worker",
-    "beat": "ops.commands.serve.beat",
-    "api": "ops.commands.serve.api",
+    "worker": "ops.commands.serve.foreground",
+    "beat": "ops.commands.serve.foreground",
+    "api": "ops.commands.serve.foreground",
 }
 # A checkout has the developers' tools; the installed package leaves them out.
 if importlib.util.find_spec("ops.dev") is not None:
@@ -90,8 +90,9 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if self.listing:
-            return TyperCommand(cmd_name, help=_help_of(COMMANDS[cmd_name]))
-        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+            return TyperCommand(cmd_name, help=_help_of(cmd_name))
+        module = vars(importlib.import_module(COMMANDS[cmd_name]))
+        command = typer.main.get_command(module.get(f"{cmd_name}_app") or module["app"])
         command.name = cmd_name
         # completion is installed for all commands at once, if at all
         command.params = [
@@ -101,20 +102,12 @@ class Commands(TyperGroup):
         return command
 
 
-def _help_of(module: str) -> str:
-    """Read the help of a module's command or group from its source, without running it."""
-    spec = importlib.util.find_spec(module)
+def _help_of(command: str) -> str:
+    """Read the help of a command, or of a group that is a module, from its source, without running it."""
+    spec = importlib.util.find_spec(COMMANDS[command])
     tree = ast.parse(Path(spec.origin).read_bytes() if spec and spec.origin else b"")
-    found: dict[str, list[str]] = {"callback": [], "command": []}
-    for node in tree.body:
-        for each in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-            called = each.func if isinstance(each, ast.Call) else each
-            name = getattr(called, "attr", getattr(called, "id", ""))
-            if name in found:
-                found[name].append(ast.get_docstring(node) or "")
-    # a group of several commands has the help of its module
-    (told, *others) = found["callback"] or found["command"]
-    return (ast.get_docstring(tree) or "") if others else told
+    functions = {node.name.rstrip("_"): node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return ast.get_docstring(functions.get(command, tree)) or ""
 
 
 def _complete_epilog(command: Any) -> None:
