@@ -1,7 +1,6 @@
 """Back up the database while it is in use, and restore one."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from ops.local import migrate, stack
 from ops.local.embedded import archive
 from ops.local.embedded.archive import OnStep
-from ops.local.embedded.folder import explained, make_folder, open_lock, take
+from ops.local.embedded.folder import make_folder
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from ops.local.processes import cores
@@ -22,7 +21,6 @@ from schemas.errors import (
     DatabaseUnavailable,
     InvalidInput,
     NotFound,
-    Retryable,
     SchemaOutdated,
     SettingsError,
 )
@@ -32,10 +30,6 @@ STAGING = "backscroll_restored"
 REPLACED = "backscroll_replaced"
 # Tables and indexes restored at once, if there are as many cores.
 JOBS = 4
-
-
-class IsRunning(Retryable):
-    """A Backscroll runs with the data folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +72,7 @@ def _source(settings: Settings) -> Iterator[str]:
         return
     if not has_cluster(settings.data_dir):
         raise NotFound(f"There is no database in {settings.data_dir}: name the folder of `backscroll up`")
-    with _alone(settings.data_dir), server:
+    with stack.alone(settings.data_dir), server:
         yield server.dsn("backup")
 
 
@@ -95,7 +89,7 @@ def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> R
     """Replace the database of the data folder by the file's, once that was migrated and read back beside it.
 
     Raises `InvalidInput` for a wrong file, and without `replace` for a folder with messages; `SchemaOutdated` for a
-    file of a newer version; `IsRunning`, and other `BackscrollError`s.
+    file of a newer version; `RunsAlready`, and other `BackscrollError`s.
     """
     if url := _url_for("postgres", settings):
         raise SettingsError(
@@ -112,7 +106,7 @@ def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> R
             "program"
         )
     make_folder(settings.data_dir)
-    with _alone(settings.data_dir), EmbeddedPostgres(settings.data_dir) as server:
+    with stack.alone(settings.data_dir), EmbeddedPostgres(settings.data_dir) as server:
         superuser = server.superuser_dsn()
         if not replace and (count := _messages(server)):
             raise InvalidInput(
@@ -139,22 +133,6 @@ def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> R
 def has_cluster(data_dir: Path) -> bool:
     """Return whether the folder holds data of an embedded Postgres."""
     return any(data_dir.glob("postgres-[0-9][0-9]"))
-
-
-@contextlib.contextmanager
-def _alone(data_dir: Path) -> Iterator[None]:
-    """Keep `backscroll up` from starting during a block. Raises `IsRunning`."""
-    with explained(data_dir):
-        lock = open_lock(data_dir / stack.LOCK)
-    try:
-        if not take(lock):
-            raise IsRunning(
-                f"Backscroll runs with the data folder {data_dir}: stop it first (Ctrl-C in its terminal), or name "
-                "another folder with --data-dir."
-            )
-        yield
-    finally:
-        os.close(lock)
 
 
 def _messages(server: EmbeddedPostgres) -> int:

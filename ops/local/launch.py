@@ -16,14 +16,14 @@ from redis import Redis, RedisError
 from ops import connection
 from ops.local import migrate, processes, stack
 from ops.local.choices import Choices, choose_embedder, choose_ports
-from ops.local.embedded.folder import explained, is_taken, make_folder, open_lock, take, write_private
+from ops.local.embedded.folder import explained, is_taken, make_folder, write_private
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.roles import LoginRole
 from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
-from schemas.errors import BackscrollError, Permanent, QueueUnavailable, Retryable, SettingsError
+from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError
 from schemas.settings import Settings
 from workers.queues import QUEUES
 
@@ -35,10 +35,6 @@ SERVER_CHECK_SECONDS = 2.0
 SECRETS = ("api_key", "database_url", "maintenance_database_url", "owner_database_url", "redis_url")
 
 Say = Callable[[str], None]
-
-
-class RunsAlready(Retryable):
-    """Another `backscroll up` runs with this data folder."""
 
 
 class StartFailed(Permanent):
@@ -92,7 +88,7 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         settings, choices = choose_ports(settings, choices)
     make_folder(settings.data_dir)
     with contextlib.ExitStack() as cleanup:
-        _lock(settings.data_dir, cleanup)
+        cleanup.enter_context(stack.alone(settings.data_dir))
         settings, choices = choose_ports(settings, choices)
         key = settings.api_key or SecretStr(_kept_secret(settings.data_dir / "api-key"))
         settings = settings.model_copy(update={"api_key": key})
@@ -114,23 +110,6 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         stack.publish(settings.data_dir, running)
         cleanup.callback(stack.withdraw, settings.data_dir)
         yield Launched(settings, running, supervisor, servers, say)
-
-
-def _lock(data_dir: Path, cleanup: contextlib.ExitStack) -> None:
-    with explained(data_dir):
-        lock = open_lock(data_dir / stack.LOCK)
-    cleanup.callback(os.close, lock)
-    if take(lock):
-        # a killed run may have left it
-        stack.withdraw(data_dir)
-        return
-    other = stack.running(data_dir)
-    which = f"process {other.pid}, HTTP API {other.api_url}" if other else "it is just starting or stopping"
-    how = f"`kill {other.pid}` or Ctrl-C in its terminal" if other else "Ctrl-C in its terminal"
-    raise RunsAlready(
-        f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it with "
-        f"{how}, or name another folder with --data-dir."
-    )
 
 
 def _start_servers(

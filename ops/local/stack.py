@@ -5,13 +5,21 @@ it ends, so that the file is believed only while it is true.
 """
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ops.local.embedded.folder import is_taken, write_private
+from ops.local.embedded.folder import explained, is_taken, open_lock, take, write_private
+from schemas.errors import Retryable
 
 STATE = "stack.json"
 LOCK = "stack.lock"
+
+
+class RunsAlready(Retryable):
+    """Another `backscroll up` runs with this data folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +52,27 @@ def running(data_dir: Path) -> Running | None:
     except FileNotFoundError:
         # it is still starting
         return None
+
+
+@contextmanager
+def alone(data_dir: Path) -> Iterator[None]:
+    """Hold the lock of `backscroll up` during a block. Raises `RunsAlready`."""
+    with explained(data_dir):
+        lock = open_lock(data_dir / LOCK)
+    try:
+        if not take(lock):
+            other = running(data_dir)
+            which = f"process {other.pid}, HTTP API {other.api_url}" if other else "just starting or stopping"
+            how = f"`kill {other.pid}` or Ctrl-C in its terminal" if other else "Ctrl-C in its terminal"
+            raise RunsAlready(
+                f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it first "
+                f"({how}), or name another folder with --data-dir."
+            )
+        # a killed run may have left it
+        withdraw(data_dir)
+        yield
+    finally:
+        os.close(lock)
 
 
 def publish(data_dir: Path, state: Running) -> None:

@@ -129,7 +129,7 @@ def _copy(parts: dict[str, Path], target: Path) -> None:
 
 def _version(binary: Path, account: Account | None) -> str:
     """Return the program's `--version` when the account runs it; empty if it cannot."""
-    command = [binary, "--version"]
+    command: list[str | Path] = [binary, "--version"]
     try:
         return subprocess.check_output(
             command, stderr=subprocess.DEVNULL, text=True, timeout=30, cwd="/", **rights(account)

@@ -89,7 +89,14 @@ def initialize(
     fresh.mkdir(mode=0o700)
     if maker:
         give_away(fresh, maker)
-    command = [program, "-D", "/proc/self/cwd" if maker else fresh, "-U", SUPERUSER, "--encoding=UTF8"]
+    command: list[str | Path] = [
+        program,
+        "-D",
+        "/proc/self/cwd" if maker else fresh,
+        "-U",
+        SUPERUSER,
+        "--encoding=UTF8",
+    ]
     command += [*(locale if version >= 17 else ["--locale=C.UTF-8"]), *([] if durable else ["--no-sync"])]
     command += ["--data-checksums", "--auth=scram-sha-256", "--pwfile=/dev/stdin"]
     run = _run(command, fresh, maker, password)
