@@ -5,49 +5,24 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import RenderableType
 from typer.core import TyperGroup
 
 from ops import connection
+from ops.connection import Opened
 from ops.console import rendering
 from ops.console.options import DataDirOption, JsonOption, TenantOption
-from schemas.errors import InvalidInput, NotFound
+from schemas.errors import InvalidInput
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from pipeline.store.chats import Chat
-    from pipeline.store.database import Database
-
-
-class Opened(NamedTuple):
-    """What a command works on: the settings and a checked database."""
-
-    settings: Settings
-    database: Database
-
-    def find_chat(self, chat_id: str) -> Chat:
-        """Find a chat. Raises `NotFound`, which names the nearest."""
-        from pipeline.operations import lookup
-
-        with self.database.tenant(self.settings.tenant) as connection:
-            return lookup.find_chat(connection, chat_id)
-
-    def require_user(self, *ids: str, unseen: bool = False) -> None:
-        """Raise `NotFound` for an id that was never seen, unless `--unseen` was given."""
-        from pipeline.operations import lookup
-
-        for each in ids:
-            require_seen(
-                partial(lookup.require_user, self.database, self.settings.tenant, each), unseen=unseen
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +33,9 @@ class Call:
     tenant: TenantOption = None
     data_dir: DataDirOption = None
 
-    @contextmanager
-    def opened(self) -> Iterator[Opened]:
+    def opened(self) -> AbstractContextManager[Opened]:
         """Open the settings and a checked database for a block. Raises as `ops.connection` does."""
-        with connection.opened(self.data_dir, self.tenant) as (settings, database):
-            yield Opened(settings, database)
+        return connection.opened(self.data_dir, self.tenant)
 
     @contextmanager
     def transaction(self) -> Iterator[tuple[Settings, Connection]]:
@@ -160,19 +133,6 @@ class ListByDefault(TyperGroup):
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
             args = ["list", *args]
         return super().parse_args(ctx, args)
-
-
-def require_seen(look_up: Callable[[], None], *, unseen: bool) -> None:
-    """Look up an id that is about to be changed, unless `--unseen` was given.
-
-    Raises `NotFound`, which says how to change it all the same.
-    """
-    if unseen:
-        return
-    try:
-        look_up()
-    except NotFound as error:
-        raise NotFound(f"{error} (for somebody who is still to come: --unseen)") from None
 
 
 def repeated(ctx: typer.Context, **changes: object) -> str:

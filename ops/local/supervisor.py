@@ -39,10 +39,9 @@ class Child:
 
 
 class Supervisor:
-    """The children of one `backscroll up`.
+    """The children of one `backscroll up`; `say` gets a sentence for what happens to one.
 
-    `say` gets a sentence for what happens to a child. All methods must be called from the main thread: for the kernel
-    the parent of a child is the thread that started it.
+    Called from the main thread: for the kernel the parent of a child is the thread that started it.
     """
 
     def __init__(self, environment: Mapping[str, str], log_dir: Path, say: Callable[[str], None]) -> None:

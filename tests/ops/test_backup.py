@@ -133,8 +133,11 @@ def test_what_is_there_is_replaced_only_when_that_was_said(
 
 
 def test_an_older_backup_is_brought_up_to_date(here: Here, data_dir: Path, tmp_path: Path) -> None:
+    _, *older = migrate.revisions()
+    if not older:
+        pytest.skip("there is one migration")
     with EmbeddedPostgres(data_dir, durable=False) as server:
-        command.upgrade(migrate.config(server.dsn("owner")), "0009")
+        command.upgrade(migrate.config(server.dsn("owner")), older[0])
         assert here("backup", "old.dump", "--data-dir", str(data_dir)).returncode == 0
     told = here("restore", "old.dump", "--json", "--data-dir", "fresh")
     assert told.returncode == 0, told.stderr

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ops.connection import require_seen
 from ops.console import receipts as console_receipts
 from ops.console import rendering
-from ops.console.command import Call, command, require_seen
+from ops.console.command import Call, command
 from ops.console.options import ChatArgument, DryRunOption, SenderArgument, UnseenOption, YesOption
 from schemas.forgetting import Subject
 from schemas.payloads import parse_payload

@@ -56,7 +56,7 @@ def start(
     """
     from pipeline.operations import backfill
 
-    given = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
+    given: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
     given |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
     request = parse_payload(BackfillRequest, given | {"batch_size": batch_size, "rate_per_second": rate})
     with call.opened() as opened:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,16 +64,15 @@ def doctor(
     except DatabaseUnavailable as error:
         _end(call, [not_running(str(error))], [])
         return
-    database = Database.from_settings(settings)
     done: list[str] = []
-    try:
-        with rendering.patience("Checking everything", shown=not call.as_json):
-            facts, sample = examine(database, settings, call.tenant, model=model, chats=chats)
-            if fix:
-                done = list(_fix(database, settings, facts))
-                facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    finally:
-        database.close()
+    with (
+        closing(Database.from_settings(settings)) as database,
+        rendering.patience("Checking everything", shown=not call.as_json),
+    ):
+        facts, sample = examine(database, settings, call.tenant, model=model, chats=chats)
+        if fix:
+            done = list(_fix(database, settings, facts))
+            facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
     _end(call, diagnose(facts), done)
 
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ops import connection
+from ops.connection import Opened
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, Opened, command
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption, read_seconds
 from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD

@@ -30,10 +30,7 @@ class ArchiveFailed(Retryable):
 
 
 def program(name: str, server_version: int | None = None) -> Path:
-    """Find the oldest `pg_dump` or `pg_restore` for a server of this major version, ours before the PATH's.
-
-    Without a version it is the newest, which can read every file. Raises `ProgramMissing`.
-    """
+    """Find the oldest program for a server of this major version, or the newest. Raises `ProgramMissing`."""
     candidates: dict[int, Path] = {}
     # without the `embedded` extra there are none
     with contextlib.suppress(ProgramMissing):

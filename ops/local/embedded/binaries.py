@@ -131,11 +131,12 @@ def _version(binary: Path, account: Account | None) -> str:
     """Return the program's `--version` when the account runs it; empty if it cannot."""
     command: list[str | Path] = [binary, "--version"]
     try:
-        return subprocess.check_output(
+        printed: str = subprocess.check_output(
             command, stderr=subprocess.DEVNULL, text=True, timeout=30, cwd="/", **rights(account)
         )
     except (OSError, subprocess.SubprocessError):
         return ""
+    return printed
 
 
 def _package_folder(package: str) -> Path:

@@ -29,10 +29,7 @@ class DataFolderError(Permanent):
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder, closed to others, or check that we, and not everybody, can write to an existing one.
-
-    Raises `DataFolderError`.
-    """
+    """Create the folder, closed to others, or check an existing one. Raises `DataFolderError`."""
     with explained(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -45,23 +42,17 @@ def make_folder(folder: Path) -> None:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open the file, created with mode 0600 if it is missing; links are not followed.
-
-    A file created by root belongs to the folder's owner, so that a data folder once used by root still works for
-    its user.
-    """
+    """Open the file, created with mode 0600 if it is missing; links are not followed."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     if os.geteuid() == 0:
+        # so that a folder once used by root still works for its user
         owner = path.parent.stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
     return descriptor
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write the text atomically into a file with mode 0600: readers, and a crash, see the old or the new text.
-
-    It is created under a fresh name and moved into place: a link planted there is replaced, not followed.
-    """
+    """Write the text atomically into a file with mode 0600; a link planted there is replaced, not followed."""
     folder = path.parent
     with explained(folder):
         fresh = folder / f".{path.name}.{secrets.token_hex(8)}"

@@ -62,10 +62,7 @@ class EmbeddedPostgres(EmbeddedServer):
         self._passwords_path = self.data_dir / "postgres-passwords.json"
 
     def dsn(self, role: LoginRole, *, database: str = DATABASE, tcp: bool = False) -> str:
-        """Make the URL for psycopg and SQLAlchemy to connect as the role: over the socket, or TCP.
-
-        Raises `DatabaseUnavailable` if the server was never started, or does not listen on TCP.
-        """
+        """Make the URL to connect as the role, over the socket or TCP. Raises `DatabaseUnavailable`."""
         return self._url(role, role_name(role), database, tcp=tcp)
 
     def superuser_dsn(self, database: str = "postgres") -> str:
@@ -145,7 +142,7 @@ class EmbeddedPostgres(EmbeddedServer):
         return version, installed[version]
 
     def _make_passwords(self) -> dict[str, str]:
-        if self._passwords_path.exists():  # of a cluster of another version, or of an interrupted start
+        if self._passwords_path.exists():  # of another version's cluster, or of an interrupted start
             return self._passwords()
         passwords = {name: secrets.token_urlsafe(24) for name in ("superuser", *LOGIN_ROLES)}
         write_private(self._passwords_path, json.dumps(passwords, indent=1))
@@ -163,10 +160,8 @@ class EmbeddedPostgres(EmbeddedServer):
         return passwords
 
     def _socket_folder(self, cluster: Path, account: Account | None) -> Path:
-        """Return the cluster's own folder, or a private one under /tmp if that path cannot be a socket's.
-
-        It is too long, or has a character that separates hosts in the URLs of libpq (`,`) or SQLAlchemy (`:`).
-        """
+        """Return the cluster's own folder, or a private one under /tmp if that path cannot be a socket's."""
+        # it is too long, or has what separates hosts in the URLs of libpq (,) or SQLAlchemy (:)
         name = f".s.PGSQL.{SOCKET_PORT:05}"
         if len(os.fsencode(cluster / name)) <= SOCKET_PATH_BYTES and not re.search("[,:]", str(cluster)):
             return cluster

@@ -86,10 +86,7 @@ class EmbeddedServer(ABC):
         """Do what needs a running server, before it is published."""
 
     def start(self) -> None:
-        """Start the server with its data, and wait until it can be used; one that runs already is used as it is.
-
-        Raises `DataFolderError`, `ProgramMissing`, `PortTaken` or `ServerFailed`.
-        """
+        """Start the server, unless it runs. Raises `DataFolderError`, `ProgramMissing`, `PortTaken`, `ServerFailed`."""
         make_folder(self.data_dir)
         lock = self._lock()
         if lock is None:
@@ -158,10 +155,7 @@ class EmbeddedServer(ABC):
         write_private(self._state_path, json.dumps(asdict(state)))
 
     def _lock(self) -> int | None:
-        """Lock the data for a start and return the descriptor; None if a server runs and answers.
-
-        Waits for a server that is starting or stopping.
-        """
+        """Lock the data for a start, once no server starts or stops; returns None if one runs and answers."""
         with explained(self.data_dir):
             descriptor = open_lock(self._lock_path)
         deadline = time.monotonic() + self.start_seconds
