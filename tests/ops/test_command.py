@@ -38,6 +38,25 @@ def test_each_field_of_a_group_is_an_option_and_the_common_ones_come_last() -> N
     assert set(names[4:]) >= {"as_json", "tenant", "data_dir"}
 
 
+def test_a_help_alone_makes_an_argument_an_option_or_a_flag_without_its_opposite() -> None:
+    app, seen = typer.Typer(), []
+
+    @command(app, "act ann --so-quiet")
+    def act(
+        name: Annotated[str, "Whose."],
+        so_quiet: Annotated[bool, "Quietly."] = False,
+        count: Annotated[int | None, "How often."] = None,
+    ) -> None:
+        seen.append((name, so_quiet, count))
+
+    assert CliRunner().invoke(app, ["ann", "--so-quiet", "--count", "2"]).exit_code == 0
+    assert seen == [("ann", True, 2)]
+    assert CliRunner().invoke(app, ["ann", "--no-so-quiet"]).exit_code == 2
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    for told in ("Whose.", "Quietly.", "How often.", "Example", "act ann --so-quiet"):
+        assert told in shown
+
+
 def test_with_json_nothing_is_confirmed_by_a_question() -> None:
     with pytest.raises(InvalidInput, match="--json asks no questions: add --yes"):
         Call(as_json=True).confirm("Remove it?", yes=False)
