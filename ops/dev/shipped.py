@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -45,17 +44,15 @@ class Shipped:
         for start in range(0, len(messages), MAX_BATCH):
             ingest.accept(self.database, self.tenant, chat, messages[start : start + MAX_BATCH])
 
-    def run(self, kind: str, batch: int | None = None) -> runner.Outcome:
-        """Do one batch of a kind of work, by default as large as the queue's."""
+    def run(self, kind: str) -> runner.Outcome:
+        """Do one batch of a kind of work."""
         handlers: dict[str, Callable[[], Handler]] = {
             "ingest": lambda: self.resources.placer,
             "summarize": lambda: self.resources.summarizer,
             "embed": lambda: self.resources.embed,
             "forget": lambda: self.resources.forgetter,
         }
-        policy = self.resources.policy(kind)
-        policy = policy if batch is None else replace(policy, batch=batch)
-        return runner.run(self.database, kind, handlers[kind](), policy)
+        return runner.run(self.database, kind, handlers[kind](), self.resources.policy(kind))
 
     def run_all(self, *kinds: str) -> None:
         """Do all work of these kinds, one kind after the other."""

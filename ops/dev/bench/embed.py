@@ -30,8 +30,6 @@ from workers import queues
 CHATS, MESSAGES_PER_CHAT = 20, 600
 # Rounds and their rows, in turn with the bare model; as many without and with a busy process beside them.
 ROUNDS, ROWS = 4, 1024
-CLAIMS = (32, 128, 256)
-"""Sizes of claims that are tried beside the shipped one, half a round's rows each."""
 SECONDS = 40.0
 """After which no round begins, alone or beside the busy process: a slow machine counts fewer."""
 ALONE, BUSY = 0.80, 0.70
@@ -47,16 +45,12 @@ def measure(say: Say) -> list[Figure]:
             backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
         backscroll.run_all("ingest")
         backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
-        _embed_rows(backscroll, 256, queues.EMBED.batch)
+        _embed_rows(backscroll, 256)
         found = []
         for name, limit, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
             say(name)
             with beside():
                 found += _compare(backscroll, model, name, limit)
-        for size in CLAIMS:
-            say(f"claims of {size}")
-            done, seconds = _embed_rows(backscroll, ROWS // 2, size)
-            found.append(Figure(f"alone: rows to rows, claims of {size}", done / seconds, "/s"))
         found.append(Figure("resident memory at the end", _resident_mb(), "MB"))
         return found
 
@@ -79,7 +73,7 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, limit: float
     count, rows_seconds, bare_seconds = 0, 0.0, 0.0
     while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
         model.texts.clear()
-        done, seconds = _embed_rows(backscroll, ROWS, queues.EMBED.batch)
+        done, seconds = _embed_rows(backscroll, ROWS)
         count += done
         rows_seconds += seconds
         # not in the order in which the handler has sorted them
@@ -101,11 +95,11 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, limit: float
     ]
 
 
-def _embed_rows(backscroll: Shipped, wanted: int, claimed: int) -> tuple[int, float]:
-    """Let the shipped handler do `wanted` rows, `claimed` at a time: `(rows, seconds)`."""
+def _embed_rows(backscroll: Shipped, wanted: int) -> tuple[int, float]:
+    """Let the shipped handler do `wanted` rows: `(rows, seconds)`."""
     done, started = 0, time.monotonic()
     while done < wanted:
-        outcome = backscroll.run("embed", claimed)
+        outcome = backscroll.run("embed")
         if not outcome.finished:
             raise RuntimeError("nothing was embedded")
         done += outcome.finished
