@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -231,7 +232,8 @@ def chaos(
         found = run.run(messages, kills, seed, lease, say)
     if found.logs:
         rendering.err().print(f"Logs are in {found.logs}.")
-    _end(reports.as_dict(found), [reports.as_table(found)], found.violations, as_json=as_json)
+    figures = reports.as_dict(found)
+    _end(figures, [reports.as_table("Chaos", figures)], found.violations, as_json=as_json)
 
 
 @app.command(
@@ -250,11 +252,14 @@ def two_hosts(
     the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
     """
     from ops.dev.chaos import apart
+    from ops.dev.chaos import report as reports
 
     with _shown() as say:
         plays = apart.measure(messages, cut, lease, say)
     violations = [f"{play.name}: {violation}" for play in plays for violation in play.violations]
-    _end(apart.as_dict(plays), [apart.as_table(plays)], violations, as_json=as_json)
+    figures = [asdict(play) for play in plays]
+    table = reports.as_table("Workers on another host", *figures)
+    _end({"plays": figures}, [table], violations, as_json=as_json)
 
 
 @app.command(epilog="**Example:** backscroll dev docs")

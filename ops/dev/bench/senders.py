@@ -48,7 +48,7 @@ def deletions(chat: str) -> Iterator[Request]:
         yield "DELETE", f"/v1/messages/{chat}/{chat}-{number}", None
 
 
-def send_all(port: int, key: str, requests: Sequence[Request]) -> list[float]:
+def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float = 0) -> list[float]:
     """Send requests one after the other by new connections, whatever is answered."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
@@ -56,7 +56,7 @@ def send_all(port: int, key: str, requests: Sequence[Request]) -> list[float]:
         _send(client, key, *requests[number])
         client.close()
 
-    return _repeated(send, goes_on=lambda count: count < len(requests))
+    return _repeated(send, begin_at, lambda count: count < len(requests))
 
 
 def send_for(
@@ -84,7 +84,7 @@ def send_for(
         client.close()
 
 
-def ask_health(port: int, pause: float, goes_on: Callable[[], bool]) -> list[float]:
+def ask_health(port: int, begin_at: float, pause: float, goes_on: Callable[[], bool]) -> list[float]:
     """Ask for `/healthz` by new connections, again and again."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
@@ -92,7 +92,7 @@ def ask_health(port: int, pause: float, goes_on: Callable[[], bool]) -> list[flo
         _send(client, "", "GET", "/healthz", None)
         client.close()
 
-    return _repeated(ask, goes_on=lambda _count: goes_on(), pause=pause)
+    return _repeated(ask, begin_at, lambda _count: goes_on(), pause=pause)
 
 
 def insert_for(dsn: str, tenant: str, chat: str, start: int, begin_at: float, seconds: float) -> list[float]:

@@ -73,16 +73,9 @@ class Errands:
         """Start what is due before this fault; tried until it is taken, as an operator would."""
         while self._turns and self._turns[0][0] <= fault:
             _, errand = self._turns.pop(0)
-            deadline = time.monotonic() + ERRAND_SECONDS
             with closing(Database.from_settings(self._cast.settings)) as database:
-                while True:
-                    try:
-                        errand(database)
-                        break
-                    except Retryable:
-                        if time.monotonic() > deadline:
-                            raise
-                        time.sleep(0.2)
+                if wait(lambda: _is_taken(errand, database), ERRAND_SECONDS, pause=0.2) is None:  # noqa: B023
+                    raise TimeoutError("an operator's errand was not taken")
 
     def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
         settings = self._cast.settings
@@ -98,6 +91,13 @@ class Errands:
     def _forget(self, database: Database, subject: Subject) -> None:
         forget.start(database, API_TENANT, subject)
         self._report.forgotten += 1
+
+
+def _is_taken(errand: Callable[[Database], None], database: Database) -> bool:
+    with suppress(Retryable):
+        errand(database)
+        return True
+    return False
 
 
 def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> ChaosReport:
@@ -135,7 +135,8 @@ def _play(cast: Cast, faults: list[plan.Fault], report: ChaosReport, say: Say) -
     try:
         queue = _afflict(cast, driver, faults, total, report, say)
         driver.allow(total)
-        _settle(cast, driver, report, say)
+        say("waiting until all is done")
+        report.settle(cast, lambda: driver.is_done() and not quiet.left_to_do(cast), QUIET_SECONDS, looks=3)
     finally:
         driver.end()
     report.seconds = round(time.monotonic() - began, 1)
@@ -193,24 +194,6 @@ def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> Non
     )
     if taken > bound:
         report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
-
-
-def _settle(cast: Cast, driver: Driver, report: ChaosReport, say: Say) -> None:
-    """Wait until everything is sent and done, three looks in a row."""
-    deadline = time.monotonic() + QUIET_SECONDS
-    calm = 0
-    while calm < 3:
-        report.ended_by_themselves += cast.tend()
-        left = quiet.left_to_do(cast)
-        calm = calm + 1 if left == 0 and driver.is_done() else 0
-        say(f"{driver.sent} sent, {left} left to do")
-        if time.monotonic() > deadline:
-            report.violations.append(
-                f"not quiet within {QUIET_SECONDS:.0f} s of the last fault: {left} left to do, "
-                f"{'all' if driver.is_done() else 'not all'} messages were taken"
-            )
-            return
-        time.sleep(0.2)
 
 
 def _judge(
