@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from schemas.limits import Closed, Frozen
+from schemas.base import Closed, Frozen
 from schemas.messages import DEFAULT_LANGUAGE, NOT_BLANK, Id, IdOrEmpty, Language, cleaned
 
 MAX_DOCUMENT_BYTES = 1024 * 1024

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from schemas.limits import Closed
+from schemas.base import Closed
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255

@@ -13,8 +13,8 @@ from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from schemas.base import did_you_mean
 from schemas.errors import SettingsError
-from schemas.problems import did_you_mean
 
 PREFIX = "BACKSCROLL_"
 

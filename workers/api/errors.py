@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from schemas.base import Frozen, in_words
 from schemas.errors import (
     BackscrollError,
     Busy,
@@ -21,9 +22,7 @@ from schemas.errors import (
     Retryable,
     SchemaOutdated,
 )
-from schemas.limits import Frozen
 from schemas.messages import clean_text
-from schemas.problems import in_words
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)

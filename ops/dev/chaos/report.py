@@ -1,6 +1,5 @@
 """What a run found, for people and for programs: the verdict on its messages, and a chaos run's other figures."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import median
@@ -68,8 +67,8 @@ class ChaosReport(JudgedRun):
     messages: int
     duplicates: int = 0
     # how often each kind was made
-    kills: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
+    kills: dict[str, int] = field(default_factory=dict)
+    faults: dict[str, int] = field(default_factory=dict)
     # kills that caught a process in the middle of work
     midway: int = 0
     # of what was accepted: stored; deleted or forgotten since
@@ -81,7 +80,7 @@ class ChaosReport(JudgedRun):
     # payload tasks, which are as durable as their Redis: messages by what became of them
     payloads: dict[str, int] = field(default_factory=dict)
     # how often a sender was sent away, by reason
-    refusals: Counter[str] = field(default_factory=Counter)
+    refusals: dict[str, int] = field(default_factory=dict)
     # edits and deletions that the HTTP API took, and backfills and forgettings that went on meanwhile
     changed: int = 0
     backfills: int = 0
@@ -112,9 +111,7 @@ def as_dict(report: ChaosReport) -> dict[str, Any]:
         if (times := [one[what] for one in report.recovered])
     }
     bounds = {"bound": report.bound(outage=False), "bound_after_outage": report.bound(outage=True)}
-    # asdict would count the pairs of a Counter
-    counters = {name: dict(getattr(report, name)) for name in ("kills", "faults", "refusals")}
-    return asdict(report) | counters | {"seconds_to_recover": recovery | bounds}
+    return asdict(report) | {"seconds_to_recover": recovery | bounds}
 
 
 def as_table(title: str, *runs: Mapping[str, Any]) -> Table:
