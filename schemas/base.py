@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 
 MAX_NAMED = 5
 """Problems of one payload that are named each; of more only the number is given."""
@@ -23,6 +23,17 @@ def at_most(items: int) -> BeforeValidator:
         return value
 
     return BeforeValidator(check)
+
+
+def at_most_bytes(size: int, remedy: str = "") -> AfterValidator:
+    """Refuse a text that is longer in UTF-8."""
+
+    def check(value: str) -> str:
+        if (found := len(value.encode())) > size:
+            raise ValueError(f"is {found} bytes long; at most {size} are taken{remedy}")
+        return value
+
+    return AfterValidator(check)
 
 
 class Frozen(BaseModel):
