@@ -117,17 +117,11 @@ def _beside_worst(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Figure:
     chat, to = "bench:worst", (cast.port, cast.key)
     _post(to, chat, 200)
     said = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
-    sent: list[Request] = [
-        (
-            "POST",
-            "/v1/messages",
-            json.dumps({"chat": chat, "messages": {**said, "external_id": f"worst-{n}", "content": content}}),
-        )
+    bodies = [
+        ("/v1/messages", {"chat": chat, "messages": {**said, "external_id": f"w{n}", "content": content}})
         for n, content in enumerate(worst.messages())
-    ]
-    sent += [
-        ("POST", "/v1/context", json.dumps({"chat_id": chat, "query": each})) for each in worst.questions()
-    ]
+    ] + [("/v1/context", {"chat_id": chat, "query": question}) for question in worst.questions()]
+    sent: list[Request] = [("POST", path, json.dumps(body)) for path, body in bodies]
     sent += [("POST", path, body.decode()) for path, body in worst.bodies(chat).items()]
     say("/healthz beside the worst messages and questions")
     # late enough for what is sent to be with the client

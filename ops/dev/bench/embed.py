@@ -20,7 +20,7 @@ from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval.samples import samples
-from ops.dev.observe import Say
+from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
 from schemas.messages import ChatIn, MessageIn
@@ -70,40 +70,32 @@ class NotingEmbedder(WrappedEmbedder):
 def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, limit: float) -> list[Figure]:
     """Rows to rows and the bare model in turn."""
     deadline = time.monotonic() + SECONDS
-    count, rows_seconds, bare_seconds = 0, 0.0, 0.0
+    count, rows_ms, bare_ms = 0, 0.0, 0.0
     while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
         model.texts.clear()
-        done, seconds = _embed_rows(backscroll, ROWS)
+        ms, done = timed(_embed_rows, backscroll, ROWS)
         count += done
-        rows_seconds += seconds
+        rows_ms += ms
         # not in the order in which the handler has sorted them
         texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
-        started = time.monotonic()
-        model.inner.embed_documents(texts)
-        bare_seconds += time.monotonic() - started
-    of_all = f"{name}: {count:,} texts"
+        bare_ms += timed(model.inner.embed_documents, texts)[0]
+    of_all, rate, ratio = f"{name}: {count:,} texts", 1000 * count / rows_ms, bare_ms / rows_ms
+    rows = f"{of_all}, rows to rows, claims of {queues.EMBED.batch}"
     return [
-        Figure(f"{of_all}, the bare model, {ROWS:,} at once", count / bare_seconds, "/s"),
-        Figure(
-            f"{of_all}, rows to rows, claims of {queues.EMBED.batch}",
-            count / rows_seconds,
-            "/s",
-            ratio=bare_seconds / rows_seconds,
-            limit=limit,
-            more_is_better=True,
-        ),
+        Figure(f"{of_all}, the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s"),
+        Figure(rows, rate, "/s", ratio=ratio, limit=limit, more_is_better=True),
     ]
 
 
-def _embed_rows(backscroll: Shipped, wanted: int) -> tuple[int, float]:
-    """Let the shipped handler do `wanted` rows: `(rows, seconds)`."""
-    done, started = 0, time.monotonic()
+def _embed_rows(backscroll: Shipped, wanted: int) -> int:
+    """Let the shipped handler do `wanted` rows or some more; how many."""
+    done = 0
     while done < wanted:
         outcome = backscroll.run("embed")
         if not outcome.finished:
             raise RuntimeError("nothing was embedded")
         done += outcome.finished
-    return done, time.monotonic() - started
+    return done
 
 
 def _messages(count: int) -> Iterator[MessageIn]:
