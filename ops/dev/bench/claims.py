@@ -72,18 +72,13 @@ class ClaimedDatabase:
         return count(self._superuser, "SELECT pg_current_wal_insert_lsn() - '0/0'")
 
     def claim(self, batch: int = BATCH) -> Rows:
-        """Claim a batch."""
+        """Claim a full batch. Raises `RuntimeError` when it is not full."""
         with self._database.maintenance() as connection:
             found = claim(connection, KIND, batch=batch, lease_seconds=600, max_attempts=5, after=self._turn)
+        if len(found.rows) < batch:
+            raise RuntimeError(f"a claim took {len(found.rows)} of {batch} rows")
         self._turn = found.turn
         return found.rows
-
-    def claim_timed(self, batch: int = BATCH) -> tuple[float, Rows]:
-        """Claim a full batch: `(milliseconds, rows)`. Raises `RuntimeError` when it is not full."""
-        ms, rows = timed(self.claim, batch)
-        if len(rows) < batch:
-            raise RuntimeError(f"a claim took {len(rows)} of {batch} rows")
-        return ms, rows
 
     def finish(self, rows: Rows) -> None:
         """Finish claimed rows of one tenant."""
@@ -123,7 +118,7 @@ def _median_claim(due: ClaimedDatabase, backlog: int) -> float:
     taken = []
     for number in range(ROUNDS):
         due.add("one1", {f"message:new-{number}-{n}": f"chat {n % CHATS_OF_A_BACKLOG}" for n in range(BATCH)})
-        ms, rows = due.claim_timed()
+        ms, rows = timed(due.claim)
         due.finish(rows)
         taken.append(ms)
     return median(taken[ROUNDS // 4 :])
@@ -138,7 +133,7 @@ def _tenants(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
         taken, written = [], []
         for _ in range(20):
             before = due.written()
-            taken.append(due.claim_timed(batch)[0])
+            taken.append(timed(due.claim, batch)[0])
             written.append((due.written() - before) / 1024)
         yield Figure(f"a claim of {batch} rows {among}", round(median(taken), 2), "ms")
         yield Figure(

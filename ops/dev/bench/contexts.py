@@ -1,7 +1,6 @@
 """How fast contexts and searches are, and what memory messages take, through the shipped path."""
 
 import random
-import resource
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,9 +12,9 @@ from rich.table import Table
 from sqlalchemy import text
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure, as_table, spread
+from ops.dev.bench.figures import Figure, as_table, resident_mb, spread
 from ops.dev.bench.talk import VOCABULARY, WordMeans, conversation, question_words
-from ops.dev.observe import Say, timed
+from ops.dev.observe import Say, count, timed
 from ops.dev.shipped import Shipped
 from pipeline.retrieval.search import search
 from pipeline.store import sessions, spaces, text_search, vector_search
@@ -35,6 +34,10 @@ WARM_UP = 10
 NARROWED_FROM = 100_000
 # Sessions, and the messages in them, that a narrowed search compares with.
 NARROWED_TO, NEAREST = 3, 10
+_DATABASE_BYTES = """
+    SELECT sum(pg_total_relation_size(oid)) FROM pg_class
+    WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
+"""
 _PLAIN = ("fill_seconds", "database_mb", "database_mb_per_10k", "process_warm_mb", "process_growth_mb")
 
 
@@ -82,7 +85,7 @@ def measure(
         model = backscroll.resources.embedder
         embedded_per_second = _embedding_rate(backscroll)
         # with its libraries, the model loaded and warm
-        before = _resident_mb()
+        before = resident_mb()
         started = time.monotonic()
         if made_up:
             progress("the words' vectors")
@@ -115,7 +118,7 @@ def measure(
             "database_mb": round(size, 1),
             "database_mb_per_10k": round(size * 10_000 / messages, 1),
             "process_warm_mb": round(before, 1),
-            "process_growth_mb": round(_resident_mb() - before, 1),
+            "process_growth_mb": round(resident_mb() - before, 1),
         }
 
 
@@ -173,19 +176,8 @@ def _embedding_rate(backscroll: Shipped) -> float:
 
 
 def _database_mb(backscroll: Shipped) -> float:
-    with backscroll.database.tenant(backscroll.tenant) as connection:
-        size = connection.execute(
-            text("""
-                SELECT sum(pg_total_relation_size(oid)) FROM pg_class
-                WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
-            """)
-        ).scalar_one()
-    return float(size) / 1e6
-
-
-def _resident_mb() -> float:
-    """The most memory this process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    with backscroll.superuser() as connection:
+        return count(connection, _DATABASE_BYTES) / 1e6
 
 
 def _narrow(backscroll: Shipped, chats: int, questions: int) -> dict[str, float]:

@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from pathlib import Path
 
 from ops import connection
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure
+from ops.dev.bench.figures import Figure, resident_mb
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval.samples import samples
@@ -51,7 +50,7 @@ def measure(say: Say) -> list[Figure]:
             say(name)
             with beside():
                 found += _compare(backscroll, model, name, limit)
-        found.append(Figure("resident memory at the end", _resident_mb(), "MB"))
+        found.append(Figure("resident memory at most", resident_mb(), "MB"))
         return found
 
 
@@ -122,8 +121,3 @@ def _busy() -> Iterator[None]:
     finally:
         loop.kill()
         loop.wait()
-
-
-def _resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096 / 10**6

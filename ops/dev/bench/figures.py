@@ -1,5 +1,6 @@
 """Figures of a benchmark, each with its unit and the limit or the ratio that it is judged by."""
 
+import resource
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import median, quantiles
@@ -37,6 +38,11 @@ class Figure:
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Of at least two values the most that half of them are (`p50`), and that 95 of 100 are (`p95`)."""
     return {"p50": round(median(values), 1), "p95": round(quantiles(values, n=20)[18], 1)}
+
+
+def resident_mb() -> float:
+    """The most memory that this process has held so far, in units of 10**6 bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def as_dict(name: str, figures: Sequence[Figure]) -> dict[str, Any]:
