@@ -20,8 +20,8 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from ops import exit_codes
+from schemas.base import did_you_mean
 from schemas.errors import BackscrollError
-from schemas.problems import did_you_mean
 
 # Names of the commands and the modules of their `app`, in the order of the help.
 COMMANDS = {

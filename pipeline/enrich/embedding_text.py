@@ -20,8 +20,7 @@ in place of many messages, has the whole header.
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from schemas.sessions import Message, Session
-from schemas.summaries import Summary
+from schemas.sessions import Message, Session, Summary
 
 _MAX_PARTICIPANTS = 8
 _MAX_TOPICS = 6  # more would take the place of sentences in the 256 word pieces that MiniLM reads

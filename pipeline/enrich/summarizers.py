@@ -6,8 +6,7 @@ from datetime import UTC, tzinfo
 from pipeline.clients.protocols import Summarizer
 from pipeline.enrich import extractive
 from schemas.errors import SettingsError
-from schemas.sessions import Message
-from schemas.summaries import Summary
+from schemas.sessions import Message, Summary
 
 
 class ExtractiveSummarizer:

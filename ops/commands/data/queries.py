@@ -8,8 +8,8 @@ from ops import connection
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import InChatOption
+from schemas.context import AnswerIn
 from schemas.payloads import parse_payload
-from schemas.querylog import AnswerIn
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
