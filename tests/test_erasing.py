@@ -350,9 +350,11 @@ def test_a_persons_messages_are_found_by_an_index(talked: Database, settings: Se
     with talked.tenant(TENANT) as connection, reading(connection) as read:
         assert store.names_of(connection, ["test:zora"]) == ["Zora"]
         spoken_in = store.chats_of(connection, ["test:zora"])
-        until = store.clock(connection)
+        until = chats.clock(connection)
         for chat_id in spoken_in:
-            (said,) = store.doomed(connection, chat_id, until, senders=["test:zora"], external_id=None)
+            (said,) = store.messages_to_erase(
+                connection, chat_id, until, senders=["test:zora"], external_id=None
+            )
             assert said.chars == len("my zebrafish lives in the bath")
         assert store_members.chats_to_unname(connection, ["test:zora"]) == []
     # Then nobody else's were read

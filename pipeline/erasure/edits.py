@@ -15,7 +15,7 @@ from pipeline.erasure import derived
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, counters, receipts
+from pipeline.store import chat_moves, chats, counters, erasure
 from pipeline.store import edits as store
 from pipeline.store import jobs as work
 from pipeline.store import suppression as stones
@@ -115,7 +115,7 @@ def edit(
         work.clear_errors(connection, tenant_id, keys)
         follows: set[str] = set()
         if content and rules.memory:
-            work.raise_wanted(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
+            work.enqueue(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
             follows.add("embed")
         if session_ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
             follows.add("summarize")
@@ -173,8 +173,8 @@ def delete(
             return Changed(outcome="deleted")
         named = {"kind": "message", "chat_id": chat_id, "external_id": external_id}
         until = chats.database_now(connection)
-        owed = receipts.insert(connection, tenant_id, "message", named, stone, until)
-        work.raise_wanted(
+        owed = erasure.insert_receipt(connection, tenant_id, "message", named, stone, until)
+        work.enqueue(
             connection,
             tenant_id,
             "forget",
@@ -192,7 +192,7 @@ def delete(
             erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)
             counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
         work.drop(connection, tenant_id, [FORGET], [str(owed)])
-        receipts.drop(connection, owed)
+        erasure.drop_receipt(connection, owed)
     return Changed(outcome="deleted", follows=erased.follows)
 
 

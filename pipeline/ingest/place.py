@@ -18,7 +18,7 @@ from pipeline.ingest.session_ranges import Rewrite
 from pipeline.store import chats, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chats import Chat
-from pipeline.store.jobs import Owed
+from pipeline.store.jobs import NewJob
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
 from schemas.sessions import Session
@@ -72,14 +72,14 @@ def place(
         session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, rules)
 
     owed = [
-        Owed(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
+        NewJob(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
         for a in arrived
         if a.has_text and a.chat_id in remembered
     ]
     owed += session_ranges.closed(
         connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, rules, remembered
     )
-    jobs.raise_all(connection, tenant_id, owed)
+    jobs.enqueue_all(connection, tenant_id, owed)
     return Placed(locked=locked, more=more, follows=frozenset(one.kind for one in owed))
 
 

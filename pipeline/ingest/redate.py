@@ -18,8 +18,7 @@ from pipeline.store import chats, edits, jobs, messages
 from pipeline.store import redate as store
 from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
-from pipeline.store.database import Database
-from pipeline.store.retry import persistently
+from pipeline.store.database import Database, persistently
 from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 
@@ -106,7 +105,7 @@ def _place(
     connection: Connection,
     tenant_id: str,
     chat: Chat,
-    placed: Sequence[store.Held],
+    placed: Sequence[store.LockedMessage],
     touched: Sequence[Session],
     rules: Rules,
 ) -> None:
@@ -137,7 +136,7 @@ def _homes(
     connection: Connection,
     chat_id: str,
     emptied: Sequence[Session],
-    placed: Sequence[store.Held],
+    placed: Sequence[store.LockedMessage],
     now_at: Mapping[int, datetime],
 ) -> dict[int, int]:
     """Map emptied sessions to those that have their first message now, if any."""
@@ -162,7 +161,7 @@ def _homes(
 
 
 def _take_back_closes(
-    connection: Connection, chat_id: str, moves: Sequence[Move], there: dict[int, store.Held]
+    connection: Connection, chat_id: str, moves: Sequence[Move], there: dict[int, store.LockedMessage]
 ) -> None:
     closes = [
         (there[move.id].session_key, there[move.id].sent_at)

@@ -17,7 +17,7 @@ from pipeline.platforms.records import Record
 from pipeline.store import chat_moves, chats
 from pipeline.store import redate as store
 from pipeline.store.database import Database
-from pipeline.store.redate import Known
+from pipeline.store.redate import StoredMessage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class _Stored:
     given: str
     # where they are
     chat_id: str
-    known: dict[str, Known]
+    known: dict[str, StoredMessage]
     # what ids and aliases are there; other than they are only in another chat
     called: Mapping[str, str]
 
@@ -108,6 +108,6 @@ class _Stored:
         before = suppression.deleted(connection, self.given, ids) if self.given != self.chat_id else set()
         return {each for each in ids if each in before or self.called[each] in gone}
 
-    def move(self, there: Known, record: Record) -> Move:
+    def move(self, there: StoredMessage, record: Record) -> Move:
         name = self.called[record.message.external_id]
         return Move(id=there.id, message=record.message.model_copy(update={"external_id": name}))

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from pipeline.erasure import derived
 from pipeline.people import suppression, visibility
-from pipeline.store import chats, identities, jobs, tenants
+from pipeline.store import chats, identities, jobs
 from pipeline.store import memories as store
 from pipeline.store import suppression as stones
 from pipeline.store.database import Database
@@ -53,12 +53,10 @@ def write(
     memory = _placed(connection, memory)
     if suppression.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
         return Written(outcome="kept_out")
-    tenants.ensure(connection, tenant_id)
+    chats.ensure_tenant(connection, tenant_id)
     identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language)
     if new:
-        jobs.raise_wanted(
-            connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or ""
-        )
+        jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or "")
     return Written(outcome="new" if new else "known", id=identity)
 
 

@@ -146,7 +146,7 @@ def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFo
 def _has_tombstone(connection: Connection, *named: suppression.Named) -> bool:
     key = stones.key(connection)
     return key is not None and bool(
-        stones.among(connection, [suppression.hash_of(key, *each) for each in named])
+        stones.listed(connection, [suppression.hash_of(key, *each) for each in named])
     )
 
 

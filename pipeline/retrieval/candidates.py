@@ -21,9 +21,8 @@ from pipeline.store import keyword_search as keywords
 from pipeline.store import vector_search as nearest
 from pipeline.store.candidate_rows import SessionRange
 from pipeline.store.chats import Chat
-from pipeline.store.filters import Filter
+from pipeline.store.filters import MessageFilter, Scope
 from pipeline.store.keyword_search import KeywordSearch
-from pipeline.store.scope import Scope
 from pipeline.text.exact_match import Verbatim
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
@@ -177,7 +176,7 @@ def holding(
         rows = text_search.resembling(
             connection,
             chat.chat_id,
-            Filter(session_key=scope.session_key),
+            MessageFilter(session_key=scope.session_key),
             piece.parts,
             newest=int(share * VERBATIM_SCANNED),
             limit=VERBATIM_READ,

@@ -8,7 +8,7 @@ from pipeline.ranking import decisions, rank
 from pipeline.retrieval.candidates import CANDIDATES_PER_ARM, WHOLE_UP_TO, Retrieved, gathered
 from pipeline.retrieval.prepare import Asked
 from pipeline.store import candidate_rows, keyword_search
-from pipeline.store.scope import Scope
+from pipeline.store.filters import Scope
 
 # Words of the talks about the subject that are looked for, and messages with them that are looked at.
 _WORDS = 5

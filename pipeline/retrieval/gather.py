@@ -17,10 +17,9 @@ from pipeline.retrieval.found import Remembered, SessionCard
 from pipeline.retrieval.narrow import Narrowing, narrow
 from pipeline.retrieval.prepare import Asked, remembers
 from pipeline.retrieval.scope import Ranked, Searching
-from pipeline.store import keyword_search, messages, summaries, vectors
+from pipeline.store import keyword_search, messages, sessions, vectors
 from pipeline.store.database import Database
-from pipeline.store.filters import Filter
-from pipeline.store.scope import Scope
+from pipeline.store.filters import MessageFilter, Scope
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
@@ -139,7 +138,7 @@ def _narrow(
         asked=asked,
         scope=Scope(chat_id=chat.chat_id, language=chat.language, session_key=query.session_key),
         # what was retrieved is in scope
-        which=Filter(),
+        which=MessageFilter(),
         words=words,
     )
     found.narrowing = narrow(
@@ -255,7 +254,7 @@ def _choose_sessions(connection: Connection, found: Found) -> None:
     else:
         best = [(session, hit.score, hit.parts) for session, hit in rank.rank_sessions(found.ranked)]
     best = best[:SESSIONS_READ]
-    rows = {row.id: row for row in summaries.cards(connection, [session for session, _, _ in best])}
+    rows = {row.id: row for row in sessions.cards(connection, [session for session, _, _ in best])}
     found.session_parts = {session: parts for session, _, parts in best}
     found.sessions = [
         (

@@ -11,7 +11,7 @@ from pipeline.people import visibility
 from pipeline.retrieval.found import Remembered
 from pipeline.retrieval.prepare import Asked
 from pipeline.store import memories
-from pipeline.store.scope import Scope
+from pipeline.store.filters import Scope
 from schemas.payloads import ContextQuery
 
 

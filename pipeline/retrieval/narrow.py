@@ -13,7 +13,7 @@ from pipeline.retrieval.profiles import PROFILES
 from pipeline.retrieval.scope import Ranked, Searching, filtered_candidates, is_whole, ranked
 from pipeline.retrieval.session_ranking import Theme, as_line
 from pipeline.store import candidate_rows, messages
-from pipeline.store.filters import Filter, Inside
+from pipeline.store.filters import Inside, MessageFilter
 from schemas.search import Line, SessionHit
 
 # Sessions that may be related to those chosen.
@@ -86,7 +86,7 @@ def _inside(searching: Searching, found: Ranked, chosen: Sequence[Theme]) -> lis
         candidates = {
             candidate.id: candidate
             for window in windows
-            for candidate in filtered_candidates(searching, Filter(session=window))
+            for candidate in filtered_candidates(searching, MessageFilter(session=window))
         }
         question, weights = searching.asked.question, searching.asked.weights
         hits = rank.rank(question, list(candidates.values()), found.statistics, weights)

@@ -18,7 +18,7 @@ from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Weights
 from pipeline.retrieval import event_dating
 from pipeline.retrieval.profiles import Parameters, parameters_for
-from pipeline.store import chats, messages, query_log, sessions, spaces
+from pipeline.store import chats, messages, query_log, sessions, vectors
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import NotFound, ProviderFailed, ProviderRejected, ProviderUnavailable
@@ -77,8 +77,8 @@ def ask(
         if chat is None:
             raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
         people, earliest, asker = sessions.people(connection, chat.chat_id, query.user_id)
-        now, log = query_log.lately(connection, chat.chat_id, LATELY if weights.aside else 0)
-        space = spaces.searched(connection)
+        now, log = query_log.latest_queries(connection, chat.chat_id, LATELY if weights.aside else 0)
+        space = vectors.searched_space(connection)
         zone = ZoneInfo(chat.time_zone)
 
         def read(text: str) -> Question:

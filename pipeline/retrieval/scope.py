@@ -17,8 +17,7 @@ from pipeline.retrieval.candidates import (
 )
 from pipeline.retrieval.prepare import Asked
 from pipeline.store import text_search
-from pipeline.store.filters import Filter
-from pipeline.store.scope import Scope
+from pipeline.store.filters import MessageFilter, Scope
 from schemas.search import SearchQuery
 from schemas.vectors import VectorSearch
 
@@ -31,7 +30,7 @@ class Searching:
     query: SearchQuery
     asked: Asked
     scope: Scope
-    which: Filter
+    which: MessageFilter
     # the query's lexemes
     words: Sequence[str]
 
@@ -74,7 +73,7 @@ def ranked(searching: Searching) -> Ranked:
     )
 
 
-def filtered_candidates(searching: Searching, which: Filter) -> list[Candidate]:
+def filtered_candidates(searching: Searching, which: MessageFilter) -> list[Candidate]:
     """The best of each arm among what a filter lets through, with their neighbours."""
     asked, connection, chat_id = searching.asked, searching.connection, searching.scope.chat_id
     by_word = text_search.keywords(

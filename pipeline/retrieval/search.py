@@ -24,8 +24,7 @@ from pipeline.retrieval.scope import Searching, ranked
 from pipeline.store import candidate_rows, identities, keyword_search, messages, sessions, text_search
 from pipeline.store import vector_search as nearest
 from pipeline.store.database import Database
-from pipeline.store.filters import Filter, Inside
-from pipeline.store.scope import Scope
+from pipeline.store.filters import Inside, MessageFilter, Scope
 from pipeline.text import truncate
 from schemas.errors import NotFound
 from schemas.payloads import ContextQuery
@@ -99,7 +98,7 @@ def search(
                 return _hybrid(searching)
 
 
-def _filter(connection: Connection, query: SearchQuery) -> Filter:
+def _filter(connection: Connection, query: SearchQuery) -> MessageFilter:
     """What the query asks of a message. Raises `NotFound` for a session that is not of this chat."""
     inside = None
     if query.session_id is not None:
@@ -111,7 +110,7 @@ def _filter(connection: Connection, query: SearchQuery) -> Filter:
     if query.user_id is not None:
         theirs = identities.ids_of(connection, query.user_id)
         senders = theirs if senders is None else [sender for sender in senders if sender in theirs]
-    return Filter(
+    return MessageFilter(
         sender_ids=senders,
         agent_id=query.agent_id,
         session_key=query.session_key,

@@ -25,7 +25,7 @@ from pipeline.ranking import rank
 from pipeline.ranking.model import Scored
 from pipeline.ranking.similarity import share_of_words
 from pipeline.retrieval.scope import Ranked, Searching, ranked
-from pipeline.store import summaries, text_search, vector_search
+from pipeline.store import sessions, text_search, vector_search
 from schemas.search import Line, SessionHit
 from schemas.sessions import Message
 
@@ -140,7 +140,7 @@ def as_line(message: Message, score: float | None = None) -> Line:
 
 def cards(searching: Searching, themes: Sequence[Theme]) -> dict[int, Row[Any]]:
     """What is stored of these sessions, by their ids."""
-    return {row.id: row for row in summaries.cards(searching.connection, [t.row.id for t in themes])}
+    return {row.id: row for row in sessions.cards(searching.connection, [t.row.id for t in themes])}
 
 
 def as_hits(

@@ -114,7 +114,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
 
 
 def hold(connection: Connection, chat_id: str) -> Chat | None:
-    """A chat that was made or changed in this transaction, held as by `begin`; None: there is none."""
+    """Hold a chat that was made or changed in this transaction as `begin` does; None: there is none."""
     _, chat = _as_held(_driver(connection).execute(_HOLD, {"chat": chat_id}))
     return chat
 
@@ -172,7 +172,7 @@ def put_at_once(
 
 
 def _given(tenant_id: str, chat: ChatIn, messages: Sequence[tuple[MessageIn, int]]) -> dict[str, Any]:
-    """The parameters of `_PUT` for messages that no session is closed with, and of which nothing is looked at."""
+    """Return the parameters of `_PUT` for messages that close no session and are not looked at."""
     rows = [
         {
             **message.model_dump(mode="json", exclude=_ELSEWHERE),

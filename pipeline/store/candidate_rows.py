@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from pipeline.store.filters import IN_SCOPE, Scope
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import answered
-from pipeline.store.scope import IN_SCOPE, Scope
+from pipeline.store.statements import run
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -28,6 +29,14 @@ _COLUMNS = """
 """
 
 
+_CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
+_SESSION_RANGES = text(f"""
+    SELECT id, session_key, started_at, ended_at FROM conversation_sessions
+    WHERE {IN_SCOPE} AND status <> 'merged'
+""")
+_ALL_MESSAGES = text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}")
+
+
 class SessionRange(NamedTuple):
     """Where a session reaches."""
 
@@ -37,31 +46,15 @@ class SessionRange(NamedTuple):
     ended_at: datetime
 
 
-_SESSION_RANGES = text(f"""
-    SELECT id, session_key, started_at, ended_at FROM conversation_sessions
-    WHERE {IN_SCOPE} AND status <> 'merged'
-""")
-
-
 def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
-    """The ranges of all sessions in a scope, by key and time."""
-    rows = connection.execute(
-        _SESSION_RANGES,
-        scope.given(),
-    ).all()
+    """Return the ranges of all sessions in a scope, by key and time."""
+    rows = run(connection, _SESSION_RANGES, **scope.given()).all()
     return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
 
 
-_ALL_MESSAGES = text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}")
-
-
-def all_messages(
-    connection: Connection, scope: Scope, words: Sequence[str]
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Every message of a scope for ranking."""
-    return connection.execute(
-        _ALL_MESSAGES, {**scope.given(), "lexemes": list(words), "any": any_of(words)}
-    ).all()
+def all_messages(connection: Connection, scope: Scope, words: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return every message of a scope for ranking."""
+    return run(connection, _ALL_MESSAGES, **scope.given(), lexemes=words, any=any_of(words)).all()
 
 
 @lru_cache(maxsize=16)
@@ -82,21 +75,16 @@ def these_messages(
     words: Sequence[str],
     space: EmbeddingSpace | None,
     query: Vector | None,
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    """These messages for ranking, each with what it answers and its cosine to the query as the last columns."""
-    given: dict[str, Any] = {"ids": list(ids), "lexemes": list(words), "any": any_of(words)}
-    if query is not None:
-        given["query"] = literal(query)
-    return connection.execute(_these_messages(None if query is None else space), given).all()
-
-
-_CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
+) -> Sequence[Row[Any]]:
+    """Return messages for ranking; the last columns are what each answers and its cosine to the query."""
+    statement = _these_messages(None if query is None else space)
+    compared = {} if query is None else {"query": literal(query)}
+    return run(connection, statement, ids=ids, lexemes=words, any=any_of(words), **compared).all()
 
 
 def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
-    """These messages with their text alone."""
-    rows = connection.execute(_CONTENTS, {"ids": list(ids)})
-    return [(row[0], row[1]) for row in rows]
+    """Return `(id, text)` of these messages."""
+    return [(row[0], row[1]) for row in run(connection, _CONTENTS, ids=ids)]
 
 
 @lru_cache(maxsize=16)
@@ -107,8 +95,8 @@ def _cosines(space: EmbeddingSpace) -> TextClause:
 
 
 def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector) -> dict[int, float]:
-    """The cosine to the query of every message of the scope's chat that has a vector."""
-    rows = connection.execute(_cosines(space), {**scope.given(), "query": literal(query)}).all()
+    """Return the cosine to the query of every message of the scope's chat that has a vector."""
+    rows = run(connection, _cosines(space), **scope.given(), query=literal(query)).all()
     return {row[0]: float(row[1]) for row in rows}
 
 
@@ -137,6 +125,6 @@ _AROUND = text("""
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
-    """These messages and up to `reach` on either side within their sessions, each with its session (0: none yet)."""
-    rows = connection.execute(_AROUND, {**scope.given(), "ids": list(ids), "side": reach + 1}).all()
+    """Return messages and up to `reach` on either side within their sessions, each with its session or 0."""
+    rows = run(connection, _AROUND, **scope.given(), ids=ids, side=reach + 1).all()
     return {row[0]: row[1] for row in rows}

@@ -5,14 +5,17 @@ entries of an index, their number bounded by the batch. Only the rows that are t
 claim at the same moment take different ones. The sweep's statements are here too: they find what no claim finds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.jobs import ANEW, LATER, LIVE
+from pipeline.store.statements import arrays, holds, run
 from schemas.kinds import INGEST
+
+_LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,14 +153,14 @@ def claim(
     max_attempts: int,
     after: Turn | None = None,
 ) -> Claimed:
-    """Take up to `batch` due rows of a kind under a lease: live ones first, fair by tenant and chat (maintenance)."""
+    """Claim up to `batch` due jobs of a kind under a lease: live ones first, fair by tenant and chat (maintenance)."""
     after = after or Turn()
     given = {"kind": kind, "lease": lease_seconds}
-    connection.execute(_PLANNED)
-    abandoned = connection.execute(_CLAIM_ABANDONED, {**given, "max_attempts": max_attempts}).all()
+    run(connection, _PLANNED)
+    abandoned = run(connection, _CLAIM_ABANDONED, **given, max_attempts=max_attempts).all()
     if abandoned:
         return Claimed(rows=abandoned, more=True, turn=after)
-    oldest = connection.execute(_OLDEST, {"kind": kind, "batch": batch}).all()
+    oldest = run(connection, _OLDEST, kind=kind, batch=batch).all()
     if not oldest:
         return Claimed(rows=[], more=False, turn=after)
     dealt: Sequence[Row[Any]] = []
@@ -166,28 +169,16 @@ def claim(
     if len(oldest) == batch:
         # more is due than is taken: what is of the last priority takes turns, all before it fits
         shared = {"kind": kind, "priority": priority, "batch": batch - len(before)}
-        dealt = connection.execute(_DEAL, {**shared, "tenant": after.tenant_id, "lane": after.lane}).all()
+        dealt = run(connection, _DEAL, **shared, tenant=after.tenant_id, lane=after.lane).all()
     # The oldest at the end: turns of those who wait for a later moment do not keep anybody from being found.
-    candidates = list(_once((row.tenant_id, row.key) for row in (*before, *dealt, *oldest)))
-    rows = connection.execute(
-        _TAKE,
-        {
-            **given,
-            "batch": batch,
-            "tenants": [tenant for tenant, _ in candidates],
-            "keys": [key for _, key in candidates],
-        },
-    ).all()
+    candidates = dict.fromkeys((row.tenant_id, row.key) for row in (*before, *dealt, *oldest))
+    rows = run(connection, _TAKE, **given, batch=batch, **arrays("tenants keys", candidates)).all()
     more = len(oldest) == batch or len(rows) < len(candidates)
     return Claimed(rows=rows, more=more, turn=_turn(dealt, rows) or after)
 
 
-def _once(candidates: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    return iter(dict.fromkeys(candidates))
-
-
 def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:
-    """The last one in the walk that something was taken of; None: no turns were dealt."""
+    """Return the last one in the walk that something was taken of, or None if no turns were dealt."""
     keys = {(row.tenant_id, row.key) for row in taken}
     served = [row for row in dealt if (row.tenant_id, row.key) in keys]
     last = max(served, key=lambda row: (row.tenant_step, row.lane_step), default=None)
@@ -200,7 +191,7 @@ SWEEPING = 0x62737765
 
 def lock_sweep(connection: Connection) -> bool:
     """Hold off other sweeps until this transaction ends; return False if another one is under way."""
-    return bool(connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}))
+    return holds(connection, _LOCK_SWEEP, key=SWEEPING)
 
 
 _CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
@@ -215,12 +206,9 @@ _BURY_EXHAUSTED = text(f"""
 """)
 
 
-def bury_exhausted(connection: Connection, max_attempts: int) -> int:
-    """Give up rows that have used all their attempts and whose lease ran out; how many those were (maintenance).
-
-    What was wanted anew meanwhile is due instead.
-    """
-    return connection.execute(_BURY_EXHAUSTED, {"max_attempts": max_attempts}).rowcount
+def mark_exhausted_dead(connection: Connection, max_attempts: int) -> int:
+    """Mark expired jobs without attempts left as dead, or due if wanted anew; return how many (maintenance)."""
+    return run(connection, _BURY_EXHAUSTED, max_attempts=max_attempts).rowcount
 
 
 _OWE_ARRIVALS = text(f"""
@@ -231,9 +219,9 @@ _OWE_ARRIVALS = text(f"""
 """)
 
 
-def owe_arrivals(connection: Connection) -> int:
-    """Make every chat that has unplaced messages owed, whatever happened to its row (maintenance)."""
-    return connection.execute(_OWE_ARRIVALS).rowcount
+def enqueue_arrivals(connection: Connection) -> int:
+    """Make the job of every chat with unplaced messages due; return how many were not (maintenance)."""
+    return run(connection, _OWE_ARRIVALS).rowcount
 
 
 _DUE_BY_KIND = text(f"""
@@ -254,6 +242,6 @@ _DUE_BY_KIND = text(f"""
 
 
 def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
-    """How many rows may be claimed right now, by kind, each priority counted up to `at_most` (maintenance)."""
-    given = {"at_most": at_most, "priorities": [LIVE, LATER]}
-    return {str(row[0]): int(row[1]) for row in connection.execute(_DUE_BY_KIND, given)}
+    """Count the jobs that may be claimed now, by kind, each priority up to `at_most` (maintenance)."""
+    rows = run(connection, _DUE_BY_KIND, at_most=at_most, priorities=[LIVE, LATER])
+    return {str(kind): int(found) for kind, found in rows}

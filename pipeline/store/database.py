@@ -1,12 +1,12 @@
-"""The connections to Postgres: one tenant at a time as the app role, all of them as maintenance.
+"""Connections to Postgres: of one tenant as the app role, of all of them as maintenance.
 
 A transaction says first which tenant it serves; one that has not said so sees nothing (row-level security).
-Before the first one the login and the tables are looked at: a program may work on tables that are newer than it
-needs, as migrations expand first, and waits while they are older.
 No transaction is held across a call to a model or to Redis.
 """
 
+import random
 import select
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self, TypeVar
@@ -22,6 +22,8 @@ from schemas.revision import REVISION
 from schemas.settings import Settings
 
 C = TypeVar("C")
+
+ATTEMPTS = 3
 
 # Victims of a deadlock or a serialization failure; the same transaction works when tried again.
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
@@ -57,7 +59,7 @@ class Database:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, pool_size: int = 5) -> Self:
-        """Pools on the databases that the settings name."""
+        """Return pools on the databases that the settings name."""
         if settings.database_url is None:
             raise SettingsError(
                 "BACKSCROLL_DATABASE_URL is not set and no embedded Postgres runs: start one with `backscroll up`"
@@ -71,7 +73,7 @@ class Database:
 
     @contextmanager
     def tenant(self, tenant_id: str) -> Iterator[Connection]:
-        """A transaction that sees and writes one tenant's rows; commits at the end. Raises as `check` does."""
+        """Begin a transaction of one tenant's rows; commit at the end. Raises as `check` does."""
         with self._fitting(self._app, _transaction) as connection:
             connection.execute(_AS_TENANT, {"tenant": tenant_id})
             with counters.collected(connection):
@@ -79,7 +81,7 @@ class Database:
 
     @contextmanager
     def undecided(self) -> Iterator[Connection]:
-        """As `tenant`, for whoever says in the first statement which one, together with more (`accepting.begin`)."""
+        """Begin a transaction whose first statement names the tenant, together with more (`accepting.begin`)."""
         with self._fitting(self._app, _transaction) as connection:
             yield connection
 
@@ -94,7 +96,7 @@ class Database:
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:
-        """A transaction over all tenants' work, without their texts; commits at the end. Raises as `check` does."""
+        """Begin a transaction over all tenants' jobs, not their texts; commit at the end. Raises as `check` does."""
         if self._maintenance is None:
             raise SettingsError(
                 "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role"
@@ -104,7 +106,7 @@ class Database:
 
     @contextmanager
     def unscoped(self) -> Iterator[Connection]:
-        """A transaction of no tenant, on tables of whatever migration: for what is no tenant's."""
+        """Begin a transaction of no tenant, on tables of whatever migration."""
         with _transaction(self._app) as connection:
             yield connection
 
@@ -143,12 +145,12 @@ class Database:
                 )
 
     def has_vectors(self) -> bool:
-        """Whether the vector tables are there; without pgvector everything works on keywords."""
+        """Tell whether the vector tables exist; without pgvector everything works on keywords."""
         with self._fitting(self._app, _transaction) as connection:
             return vectors.exist(connection)
 
     def close(self) -> None:
-        """Give all connections back to Postgres."""
+        """Close all connections."""
         self._app.dispose()
         if self._maintenance is not None:
             self._maintenance.dispose()
@@ -157,7 +159,7 @@ class Database:
     def _fitting(
         self, engine: Engine, transaction: Callable[[Engine], AbstractContextManager[C]]
     ) -> Iterator[C]:
-        """A transaction on tables that this program can work on."""
+        """Begin a transaction on tables that this program can work on."""
         if not self._fits:
             self.check()
         try:
@@ -231,7 +233,7 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def _idle(engine: Engine) -> Iterator[PoolProxiedConnection]:
-    """A pooled connection without a transaction; closed after an error."""
+    """Take a pooled connection without a transaction; close it after an error."""
     with _translating():
         pooled = engine.raw_connection()
         try:
@@ -245,7 +247,7 @@ def _idle(engine: Engine) -> Iterator[PoolProxiedConnection]:
 
 @contextmanager
 def _translating() -> Iterator[None]:
-    """Raise what a transaction fails of as errors of ours, where trying again may help."""
+    """Raise the errors of a transaction as ours, where trying again may help."""
     try:
         yield
     except BackscrollError:
@@ -263,7 +265,7 @@ def _translating() -> Iterator[None]:
 
 
 def _orig(error: Exception) -> BaseException:
-    """The driver's error, with SQLAlchemy around it or without."""
+    """Return the driver's error, with or without SQLAlchemy around it."""
     return getattr(error, "orig", None) or error
 
 
@@ -273,3 +275,19 @@ def _translated(error: Exception) -> Retryable:
     if getattr(orig, "sqlstate", None) in _TRY_AGAIN:
         return Retryable(f"Postgres asks to try again: {reason}")
     return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")
+
+
+def persistently(act: Callable[[], C]) -> C:
+    """Run a transaction again, up to `ATTEMPTS` times in all, when Postgres ended it to resolve a deadlock.
+
+    Any subclass of `Retryable`, an outage, is raised at once: waiting for it is the sender's part.
+    """
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return act()
+        except Retryable as error:
+            if type(error) is not Retryable:
+                raise
+            # two victims of one another must not meet again in step
+            time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
+    return act()

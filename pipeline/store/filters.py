@@ -1,4 +1,4 @@
-"""Which messages of a chat a search may find, as conditions of its statements."""
+"""Where a search looks and which messages it may find, as conditions of its statements."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,6 +10,22 @@ from sqlalchemy.sql import bindparam
 from sqlalchemy.sql.elements import BindParameter
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Where to look: one chat, all of it or one session key."""
+
+    chat_id: str
+    language: str
+    session_key: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the parameters of the statements below."""
+        return {"chat": self.chat_id, "key": self.session_key, "language": self.language}
+
+
+IN_SCOPE = "chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key)"
+
+
 class Inside(NamedTuple):
     """The range of one session."""
 
@@ -19,7 +35,7 @@ class Inside(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter:
+class MessageFilter:
     """What a message must be like; None asks for nothing, and what is empty matches nothing."""
 
     sender_ids: Collection[str] | None = None
@@ -34,19 +50,19 @@ class Filter:
 
     @property
     def is_open(self) -> bool:
-        """Whether it lets every message through."""
-        return self == Filter()
+        """Tell whether it lets every message through."""
+        return self == MessageFilter()
 
     def conditions(self) -> str:
-        """For a WHERE over `messages`; only what is asked for, so that the planner sees which index serves."""
+        """Return the SQL of what is asked for only, so that the planner sees which index serves."""
         return " AND ".join(["chat_id = :chat", *(sql for sql, _ in self._asked())])
 
     def given(self) -> dict[str, Any]:
-        """The parameters of the conditions; `:chat` is the statement's own."""
+        """Return the parameters of the conditions; `:chat` is the statement's own."""
         return {name: value for _, given in self._asked() for name, value in given.items()}
 
     def parameters(self) -> list[BindParameter[Any]]:
-        """The parameters whose type SQLAlchemy must be told."""
+        """Return the parameters whose type SQLAlchemy must be told."""
         return [bindparam("f_metadata", type_=JSONB)] if self.metadata else []
 
     def _asked(self) -> list[tuple[str, dict[str, Any]]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store.statements import column, run
 from schemas.kinds import ARRIVAL, INGEST, PAYLOAD
 
 # Work that is owed or given up; arrivals in quarantine and refused payloads are dead letters of kinds of their own.
@@ -31,6 +32,15 @@ _LISTING = text(f"""
         AND (CAST(:older AS float8) IS NULL OR since < now() - make_interval(secs => :older))
     ORDER BY since, tenant_id, kind, key LIMIT :limit
 """)
+_RELEASE_ARRIVALS = text("""
+    UPDATE arrivals SET quarantined_at = NULL, error = NULL
+    WHERE message_id = ANY(:ids) AND quarantined_at IS NOT NULL RETURNING message_id, chat_id
+""")
+_FAIL_SESSIONS = text("""
+    UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
+    WHERE id IN (SELECT id FROM conversation_sessions
+        WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
+""")
 
 
 def listing(
@@ -43,21 +53,12 @@ def listing(
     older_than_seconds: float | None,
     limit: int | None,
 ) -> Sequence[Row[Any]]:
-    """The work that fits, longest there first, each row with the `total` without the limit.
+    """Return jobs, longest there first, each row with the `total` without the limit.
 
     Of one tenant as the app role, of all as maintenance. `error` is a part of the error's text.
     """
-    return connection.execute(
-        _LISTING,
-        {
-            "state": state,
-            "kind": kind,
-            "key": key,
-            "error": error,
-            "older": older_than_seconds,
-            "limit": limit,
-        },
-    ).all()
+    given = {"state": state, "kind": kind, "key": key, "error": error, "older": older_than_seconds}
+    return run(connection, _LISTING, **given, limit=limit).all()
 
 
 _TOTALS = text("""
@@ -75,22 +76,20 @@ _TOTALS = text("""
 
 
 def totals(connection: Connection) -> Sequence[Row[Any]]:
-    """Rows by kind and state, with the age in seconds of the longest owed (maintenance)."""
-    return connection.execute(_TOTALS).all()
+    """Count jobs by kind and state, with the age in seconds of the longest pending (maintenance)."""
+    return run(connection, _TOTALS).all()
 
 
 def chat_of(connection: Connection, kind: str, key: str) -> str | None:
-    """The chat that a piece of work is about; None: of no chat, or what it is about is gone."""
+    """Return the chat that a job is about, or None if there is none or its object is gone."""
     if kind == INGEST.name:
         return key
     owner, _, identity = key.partition(":")
     table = {"session": "conversation_sessions", "message": "messages"}.get(owner)
     if table is None or not identity.isdigit():
         return None
-    found = connection.scalar(
-        text(f"SELECT chat_id FROM {table} WHERE id = CAST(:id AS numeric)"), {"id": identity}
-    )
-    return None if found is None else str(found)
+    statement = text(f"SELECT chat_id FROM {table} WHERE id = CAST(:id AS numeric)")
+    return next(iter(column(connection, statement, id=identity)), None)
 
 
 _REPLAY = text("""
@@ -103,24 +102,13 @@ _REPLAY = text("""
 
 
 def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
-    """Make this work of one tenant due at once with all its attempts; the keys of what was.
-
-    What a worker is doing right now is left to it.
-    """
-    rows = connection.execute(_REPLAY, {"kind": kind, "keys": list(keys)})
-    return [row[0] for row in rows]
-
-
-_RELEASE_ARRIVALS = text("""
-    UPDATE arrivals SET quarantined_at = NULL, error = NULL
-    WHERE message_id = ANY(:ids) AND quarantined_at IS NOT NULL RETURNING message_id, chat_id
-""")
+    """Make jobs of one tenant due at once with all their attempts, but running ones; return their keys."""
+    return column(connection, _REPLAY, kind=kind, keys=keys)
 
 
 def release_arrivals(connection: Connection, message_ids: Sequence[int]) -> list[tuple[int, str]]:
-    """Let arrivals out of quarantine: `(message, chat)` of those that were in it."""
-    rows = connection.execute(_RELEASE_ARRIVALS, {"ids": list(message_ids)})
-    return [(row[0], row[1]) for row in rows]
+    """Release arrivals from quarantine; return `(message, chat)` of those that were in it."""
+    return [(row[0], row[1]) for row in run(connection, _RELEASE_ARRIVALS, ids=message_ids)]
 
 
 _GIVE_UP = text("""
@@ -133,21 +121,10 @@ _GIVE_UP = text("""
 
 
 def give_up(connection: Connection, kind: str, keys: Sequence[str], reason: str) -> list[str]:
-    """Owe this work of one tenant no more, with the reason on the row; the keys of what was owed.
-
-    Results in flight are fenced off. A later change owes it again.
-    """
-    rows = connection.execute(_GIVE_UP, {"kind": kind, "keys": list(keys), "reason": reason})
-    return [row[0] for row in rows]
-
-
-_FAIL_SESSIONS = text("""
-    UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
-    WHERE id IN (SELECT id FROM conversation_sessions
-        WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
-""")
+    """Cancel jobs of one tenant, keep the reason, discard results in flight; return their keys."""
+    return column(connection, _GIVE_UP, kind=kind, keys=keys, reason=reason)
 
 
 def fail_sessions(connection: Connection, session_ids: Sequence[int], reason: str) -> int:
-    """Set closed sessions that wait for a summary to `failed`; how many. Those that have one keep it."""
-    return connection.execute(_FAIL_SESSIONS, {"ids": list(session_ids), "reason": reason}).rowcount
+    """Set closed sessions that wait for a first summary to `failed`; return how many."""
+    return run(connection, _FAIL_SESSIONS, ids=session_ids, reason=reason).rowcount

@@ -1,21 +1,36 @@
 """SQL of the ledger: what is owed, done and given up; `claims` beside this has the claim."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
+from pipeline.store.statements import arrays, holds, number, run
 from schemas.kinds import FENCED_BY_CHANGE, INGEST, Kind
 
 LIVE, LATER = 0, 1
 """Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owed:
-    """A piece of work that a change asks for."""
+_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
+_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
+_KEEP = text("""
+    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
+        AND claimed IS NOT NULL
+    FOR NO KEY UPDATE
+""")
+_CLEAR_ERRORS = text("""
+    UPDATE jobs SET last_error = NULL
+    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
+""")
+_STATE = text("""
+    SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
+""")
+
+
+class NewJob(NamedTuple):
+    """A job that a change asks for."""
 
     kind: str
     key: str
@@ -55,27 +70,16 @@ AGAIN = _RAISE.text[_RAISE.text.index("ON CONFLICT") :]
 """What raising does with a row that is there, for statements that raise what they have just stored."""
 
 
-def raise_all(connection: Connection, tenant_id: str, owed: Iterable[Owed]) -> None:
-    """Note that this work is owed, in the transaction of the change that asks for it."""
+def enqueue_all(connection: Connection, tenant_id: str, owed: Iterable[NewJob]) -> None:
+    """Enqueue jobs in the transaction of the change that asks for them."""
     # of several of one key the last one counts
-    unique = list({(one.kind, one.key): one for one in owed}.values())
-    if not unique:
-        return
-    connection.execute(
-        _RAISE,
-        {
-            "tenant": tenant_id,
-            "kinds": [one.kind for one in unique],
-            "keys": [one.key for one in unique],
-            "lanes": [one.lane for one in unique],
-            "priorities": [one.priority for one in unique],
-            "delays": [float(one.delay_seconds) for one in unique],
-            "traces": [one.trace_id for one in unique],
-        },
-    )
+    unique = {job[:2]: job._replace(delay_seconds=float(job.delay_seconds)) for job in owed}
+    if unique:
+        given = arrays("kinds keys lanes priorities delays traces", unique.values())
+        run(connection, _RAISE, tenant=tenant_id, **given)
 
 
-def raise_wanted(
+def enqueue(
     connection: Connection,
     tenant_id: str,
     kind: str,
@@ -86,21 +90,9 @@ def raise_wanted(
     delay_seconds: float = 0,
     trace_id: str | None = None,
 ) -> None:
-    """Note that work of one kind, about one chat or none, is owed: see `raise_all`."""
-    raise_all(
-        connection,
-        tenant_id,
-        (
-            Owed(
-                kind=kind,
-                key=key,
-                lane=lane,
-                priority=priority,
-                delay_seconds=delay_seconds,
-                trace_id=trace_id,
-            )
-            for key in keys
-        ),
+    """Enqueue jobs of one kind, about one chat or none: see `enqueue_all`."""
+    enqueue_all(
+        connection, tenant_id, (NewJob(kind, key, lane, priority, delay_seconds, trace_id) for key in keys)
     )
 
 
@@ -139,25 +131,16 @@ def finish(
     *,
     again_in: float | None = None,
 ) -> int:
-    """End claims that are still ours, as the last statement; how many were.
+    """End claims that are still ours, as the last statement; return how many were.
 
-    A row goes unless something newer is wanted; with `again_in` it is due again after so many seconds.
+    A job is deleted unless something newer is wanted; with `again_in` it is due again after so many seconds.
     """
-    given = {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again_in}
-    return int(connection.execute(_FINISH, given).scalar_one())
+    return number(connection, _FINISH, tenant=tenant_id, kind=kind, keys=keys, tokens=tokens, again=again_in)
 
 
-_KEEP = text("""
-    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
-        AND claimed IS NOT NULL
-    FOR NO KEY UPDATE
-""")
-
-
-def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
-    """Lock a claimed row against whoever would claim it next; False: it is no longer ours."""
-    found = connection.execute(_KEEP, {"tenant": tenant_id, "kind": kind, "key": key, "token": token})
-    return found.one_or_none() is not None
+def lock_claim(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
+    """Lock a claimed job against the next claim; False: it is no longer ours."""
+    return holds(connection, _KEEP, tenant=tenant_id, kind=kind, key=key, token=token)
 
 
 # What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
@@ -178,11 +161,6 @@ _RETRY = text(f"""
 """)
 
 
-def _named(rows: Sequence[tuple[str, str, int]]) -> dict[str, list[Any]]:
-    tenants, keys, tokens = zip(*rows, strict=True) if rows else ((), (), ())
-    return {"tenants": list(tenants), "keys": list(keys), "tokens": list(tokens)}
-
-
 def release(
     connection: Connection,
     kind: str,
@@ -194,19 +172,15 @@ def release(
     dead: bool,
     max_attempts: int,
 ) -> None:
-    """Let go of claimed rows `(tenant, key, token)` without a result, to be tried again or given up."""
-    connection.execute(
-        _RETRY,
-        {
-            "kind": kind,
-            **_named(rows),
-            "error": error,
-            "delay": delay_seconds,
-            "counts": counts,
-            "dead": dead,
-            "max_attempts": max_attempts,
-        },
-    )
+    """Release claimed jobs `(tenant, key, token)` without a result, to be tried again or given up."""
+    given = {
+        "error": error,
+        "delay": delay_seconds,
+        "counts": counts,
+        "dead": dead,
+        "max_attempts": max_attempts,
+    }
+    run(connection, _RETRY, kind=kind, **arrays("tenants keys tokens", rows), **given)
 
 
 _BURY = text("""
@@ -217,12 +191,11 @@ _BURY = text("""
 """)
 
 
-def bury(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
-    """Give up a claimed row, unless it is wanted anew meanwhile; False: it is no longer ours."""
-    found = connection.execute(
-        _BURY, {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "error": error}
+def mark_dead(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
+    """Give up a claimed job, unless it is wanted anew meanwhile; False: it is no longer ours."""
+    return (
+        run(connection, _BURY, tenant=tenant_id, kind=kind, key=key, token=token, error=error).rowcount == 1
     )
-    return found.rowcount == 1
 
 
 _HELD = text("""
@@ -233,31 +206,26 @@ _HELD = text("""
 """)
 
 
-def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]) -> set[tuple[str, str]]:
-    """Which of these rows `(tenant, key, token)` are still claimed under that token: `(tenant, key)`."""
-    found = connection.execute(_HELD, {"kind": kind, **_named(rows)})
+def still_claimed(
+    connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]
+) -> set[tuple[str, str]]:
+    """Return `(tenant, key)` of the jobs `(tenant, key, token)` that are still claimed under that token."""
+    found = run(connection, _HELD, kind=kind, **arrays("tenants keys tokens", rows))
     return {(tenant, key) for tenant, key in found}
-
-
-_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
-_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
 
 
 def drop(connection: Connection, tenant_id: str, kinds: Iterable[Kind | str], keys: Iterable[str]) -> int:
     """Delete jobs whose object is gone, so that results in flight are discarded; return how many."""
-    given = {"tenant": tenant_id, "kinds": [str(kind) for kind in kinds], "keys": list(keys)}
-    return connection.execute(_DROP, given).rowcount
+    return run(
+        connection, _DROP, tenant=tenant_id, kinds=[str(kind) for kind in kinds], keys=list(keys)
+    ).rowcount
 
 
 def drop_old(connection: Connection, tenant_id: str, kind: Kind, until: datetime) -> None:
     """Delete a tenant's jobs of one kind that were pending by then."""
-    connection.execute(_DROP_OLD, {"tenant": tenant_id, "kind": str(kind), "until": until})
+    run(connection, _DROP_OLD, tenant=tenant_id, kind=str(kind), until=until)
 
 
-_CLEAR_ERRORS = text("""
-    UPDATE jobs SET last_error = NULL
-    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
-""")
 _FENCE = text("""
     WITH locked AS MATERIALIZED (
         SELECT kind, key FROM jobs
@@ -271,26 +239,21 @@ _FENCE = text("""
 
 def clear_errors(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
     """Delete the errors of jobs whose object has changed: a model's words may quote what it was sent."""
-    connection.execute(_CLEAR_ERRORS, _of_changed(tenant_id, keys))
+    run(connection, _CLEAR_ERRORS, **_of_changed(tenant_id, keys))
 
 
 def fence(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
     """Discard results in flight of objects that have changed; their jobs may be claimed at once."""
-    connection.execute(_FENCE, _of_changed(tenant_id, keys))
+    run(connection, _FENCE, **_of_changed(tenant_id, keys))
 
 
 def _of_changed(tenant_id: str, keys: Iterable[str]) -> dict[str, object]:
     return {"tenant": tenant_id, "kinds": [str(kind) for kind in FENCED_BY_CHANGE], "keys": list(keys)}
 
 
-_STATE = text("""
-    SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
-""")
-
-
 def state(connection: Connection, tenant_id: str, kind: str, key: str) -> tuple[str, str | None]:
-    """Whether work is `owed`, `dead` or neither (`none`), and why it failed last."""
-    row = connection.execute(_STATE, {"tenant": tenant_id, "kind": kind, "key": key}).one_or_none()
+    """Return whether a job is `owed`, `dead` or neither (`none`), and its last error."""
+    row = run(connection, _STATE, tenant=tenant_id, kind=kind, key=key).one_or_none()
     if row is None:
         return "none", None
     if row.dead_at is not None:

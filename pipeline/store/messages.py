@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store.statements import column, number, run
 from schemas.kinds import INGEST
 from schemas.sessions import Message, RepliedTo, Stamp
 
@@ -22,6 +23,17 @@ _NUMBER = """
 """
 ORDER = f"sent_at, position, {_NUMBER}, id"
 NEWEST_FIRST = f"sent_at DESC, position DESC, {_NUMBER} DESC, id DESC"
+
+
+_FORGET_ARRIVALS = text("DELETE FROM arrivals WHERE message_id = ANY(:ids)")
+_QUARANTINE = text("""
+    UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
+    WHERE chat_id = :chat AND message_id = :id
+""")
+_BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
+_SOME_EXTERNAL_IDS = text(
+    "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
+)
 
 
 class Arrival(NamedTuple):
@@ -69,11 +81,11 @@ _ARRIVALS = text("""
 def arrivals(
     connection: Connection, chat_ids: Sequence[str], limit: int
 ) -> tuple[list[Arrival], frozenset[str]]:
-    """`(arrivals, chats)`: messages of these chats that wait for their place, and the chats where more do.
+    """Return `(arrivals, chats)`: up to `limit` messages of these chats without a place, and the chats with more.
 
-    At most `limit` in all, of each chat the live ones first and then as they were accepted; by their time.
+    Of each chat the live ones first and then as they were accepted; all by their time.
     """
-    rows = connection.execute(_ARRIVALS, {"chats": list(chat_ids), "limit": limit}).all()
+    rows = run(connection, _ARRIVALS, chats=chat_ids, limit=limit).all()
     found = [Arrival(*row[:-1]) for row in rows]
     taken = Counter(arrival.chat_id for arrival in found)
     return found, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
@@ -89,30 +101,20 @@ _ARRIVAL = text("""
 
 
 def arrival(connection: Connection, message_id: int) -> list[Arrival]:
-    """This one message, if it waits for its place."""
-    rows = connection.execute(_ARRIVAL, {"id": message_id})
-    return [Arrival(*row) for row in rows]
-
-
-_FORGET_ARRIVALS = text("DELETE FROM arrivals WHERE message_id = ANY(:ids)")
+    """Return one message if it waits for its place."""
+    return [Arrival(*row) for row in run(connection, _ARRIVAL, id=message_id)]
 
 
 def forget_arrivals(connection: Connection, message_ids: Sequence[int]) -> None:
     """Delete exactly these arrivals: they are placed."""
-    connection.execute(_FORGET_ARRIVALS, {"ids": list(message_ids)})
-
-
-_QUARANTINE = text("""
-    UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
-    WHERE chat_id = :chat AND message_id = :id
-""")
+    run(connection, _FORGET_ARRIVALS, ids=message_ids)
 
 
 def quarantine(
     connection: Connection, chat_id: str, message_id: int, error: str, trace_id: str | None
 ) -> None:
-    """Let an arrival stand aside: nothing places it until it is released."""
-    connection.execute(_QUARANTINE, {"chat": chat_id, "id": message_id, "error": error, "trace": trace_id})
+    """Set an arrival aside: nothing places it until it is released."""
+    run(connection, _QUARANTINE, chat=chat_id, id=message_id, error=error, trace=trace_id)
 
 
 _WAITING = text(f"""
@@ -126,12 +128,8 @@ _WAITING = text(f"""
 
 
 def waiting(connection: Connection, tenant_id: str, limit: int) -> int:
-    """How many accepted messages wait for their place, counted up to `limit`.
-
-    Not those in quarantine, nor those of chats that have been given up: they wait for an operator, and what the
-    workers can place goes on.
-    """
-    return int(connection.execute(_WAITING, {"tenant": tenant_id, "limit": limit}).scalar_one())
+    """Count accepted messages that workers can place, up to `limit`: not quarantined ones, nor those of dead jobs."""
+    return number(connection, _WAITING, tenant=tenant_id, limit=limit)
 
 
 _TIMES = text("""
@@ -146,8 +144,8 @@ _TIMES = text("""
 def times(
     connection: Connection, chat_id: str, session_key: str, start: datetime, end: datetime
 ) -> list[tuple[datetime, str, int]]:
-    """`(time, speaker, tokens)` of every placed message in a range, by time."""
-    rows = connection.execute(_TIMES, {"chat": chat_id, "key": session_key, "start": start, "end": end})
+    """Return `(time, speaker, tokens)` of every placed message in a range, by time."""
+    rows = run(connection, _TIMES, chat=chat_id, key=session_key, start=start, end=end)
     return [(at, speaker, tokens) for at, speaker, tokens in rows]
 
 
@@ -167,39 +165,29 @@ def in_range(
     limit: int,
     after: Stamp | None = None,
 ) -> list[Message]:
-    """A session's messages in order, at most `limit`; with `after`, those alone that stand behind it."""
+    """Return a session's messages in order, up to `limit`; with `after`, those that come after it."""
     given = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
     if after is not None:
         given |= dict(zip(("start", "position", "number", "id"), after, strict=True))
-    rows = connection.execute(_IN_RANGE if after is None else _BEHIND, given)
-    return [as_message(row) for row in rows]
-
-
-_BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
+    return [as_message(row) for row in run(connection, _IN_RANGE if after is None else _BEHIND, **given)]
 
 
 def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
-    """These messages, in no order; ids that are not there are left out."""
-    rows = connection.execute(_BY_ID, {"ids": list(ids)})
-    return [as_message(row) for row in rows]
+    """Return these messages in no order, without those that do not exist."""
+    return [as_message(row) for row in run(connection, _BY_ID, ids=list(ids))]
 
 
 def answered(message: str) -> str:
-    """The columns of `RepliedTo` as JSON, of what a row of `messages` answers; null when it answers nothing there."""
+    """Return SQL of `RepliedTo` as JSON, of the message that a row of `messages` answers, or null."""
     return f"""CASE WHEN {message}.reply_to IS NOT NULL THEN (
         SELECT jsonb_build_array(r.id, coalesce(nullif(r.sender_name, ''), r.sender_id), left(r.content, 200))
         FROM messages r WHERE r.tenant_id = {message}.tenant_id AND r.chat_id = {message}.chat_id
             AND r.external_id = {message}.reply_to) END"""
 
 
-_SOME_EXTERNAL_IDS = text(
-    "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
-)
-
-
 def some_external_ids(connection: Connection, chat_id: str, limit: int) -> list[str]:
-    """The platform's ids of the latest messages of a chat."""
-    return list(connection.scalars(_SOME_EXTERNAL_IDS, {"chat": chat_id, "limit": limit}))
+    """Return the platform's ids of the latest messages of a chat."""
+    return column(connection, _SOME_EXTERNAL_IDS, chat=chat_id, limit=limit)
 
 
 # Two statements: each has an index that ends in the time.
@@ -209,18 +197,13 @@ _RECENT_OF_KEY = text(f"{_OF_CHAT} AND session_key = :key ORDER BY {NEWEST_FIRST
 
 
 def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
-    """The chat's newest messages, newest first; of one session key when given."""
-    given = {"chat": chat_id, "limit": limit}
-    rows = (
-        connection.execute(_RECENT, given)
-        if session_key is None
-        else connection.execute(_RECENT_OF_KEY, given | {"key": session_key})
-    )
-    return [as_message(row) for row in rows]
+    """Return the chat's newest messages, newest first; of one session key if given."""
+    statement = _RECENT if session_key is None else _RECENT_OF_KEY
+    return [as_message(row) for row in run(connection, statement, chat=chat_id, limit=limit, key=session_key)]
 
 
 def as_message(row: Row[Any]) -> Message:
-    """A row of `COLUMNS` as a value."""
+    """Return a row of `COLUMNS` as a value."""
     found = dict(row._mapping)
     if found.get("answered"):
         found["answered"] = RepliedTo(*found["answered"])

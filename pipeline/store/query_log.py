@@ -10,10 +10,14 @@ from sqlalchemy import Connection, Row, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
+from pipeline.store.statements import run
+
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
     "used_tokens, budget, latency_ms, degraded, answer, used, answered_at, memory_id, redacted_at"
 )
+
+_SET_MEMORY = text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id")
 
 _INSERT = text("""
     INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query,
@@ -21,20 +25,35 @@ _INSERT = text("""
     VALUES (:tenant, :context_id, :chat_id, :user_id, :agent_id, :session_key, :profile, :asked_at, :query,
         :shown, :tokens, :chars, :used_tokens, :budget, :latency_ms, :degraded, :redacted_at)
 """).bindparams(*(bindparam(name, type_=JSONB) for name in ("shown", "tokens", "chars")))
+_GET = text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id")
+_GET_LOCKED = text(f"{_GET.text} FOR UPDATE")
+_LATELY = text("""
+    SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
+        SELECT query, asked_at FROM query_log WHERE chat_id = :chat
+        ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
+""")
+_SET_ANSWER = text("""
+    UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
+""").bindparams(bindparam("used", type_=JSONB(none_as_null=True)))
+_HOLD_MESSAGES = text(
+    "SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"
+)
+_HOLD_MEMORIES = text(
+    "SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR NO KEY UPDATE"
+)
+_DELETE = text("""
+    DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+""")
 
 
 def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
     """Record a context that is being served."""
-    connection.execute(_INSERT, {**row, "tenant": tenant_id})
-
-
-_GET = text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id")
-_GET_LOCKED = text(f"{_GET.text} FOR UPDATE")
+    run(connection, _INSERT, **row, tenant=tenant_id)
 
 
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
-    """A row by its context's id."""
-    return connection.execute(_GET_LOCKED if locked else _GET, {"id": context_id}).one_or_none()
+    """Return a row by its context's id."""
+    return run(connection, _GET_LOCKED if locked else _GET, id=context_id).one_or_none()
 
 
 _LISTING = text(f"""
@@ -48,56 +67,32 @@ _LISTING = text(f"""
 def listing(
     connection: Connection, chat_id: str | None, limit: int, after: str | None = None
 ) -> Sequence[Row[Any]]:
-    """The newest rows, of one chat or of all; those that come after one in that order."""
-    return connection.execute(_LISTING, {"chat": chat_id, "limit": limit, "after": after}).all()
+    """Return the newest rows, of one chat or of all; with `after`, those that follow it."""
+    return run(connection, _LISTING, chat=chat_id, limit=limit, after=after).all()
 
 
-_LATELY = text("""
-    SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
-        SELECT query, asked_at FROM query_log WHERE chat_id = :chat
-        ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
-""")
-
-
-def lately(connection: Connection, chat_id: str, limit: int) -> tuple[datetime, list[tuple[str, datetime]]]:
-    """The database's time, and what was asked last in a chat, with when: by the index `query_log_chat`, in one trip."""
-    rows = connection.execute(_LATELY, {"chat": chat_id, "limit": limit}).all()
+def latest_queries(
+    connection: Connection, chat_id: str, limit: int
+) -> tuple[datetime, list[tuple[str, datetime]]]:
+    """Return the database's time and a chat's last questions, each with when, in one trip by `query_log_chat`."""
+    rows = run(connection, _LATELY, chat=chat_id, limit=limit).all()
     return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
 
 
-_SET_ANSWER = text("""
-    UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
-""").bindparams(bindparam("used", type_=JSONB(none_as_null=True)))
-
-
 def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
-    """Keep what was answered."""
-    connection.execute(
-        _SET_ANSWER, {"id": context_id, "answer": answer, "used": list(used) if used is not None else None}
-    )
-
-
-_SET_MEMORY = text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id")
+    """Record the answer."""
+    run(connection, _SET_ANSWER, id=context_id, answer=answer, used=used)
 
 
 def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None:
-    """Note which memory question and answer were kept as."""
-    connection.execute(_SET_MEMORY, {"id": context_id, "memory": memory_id})
-
-
-_HOLD_MESSAGES = text(
-    "SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"
-)
-_HOLD_MEMORIES = text(
-    "SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR NO KEY UPDATE"
-)
+    """Record the memory that question and answer were kept as."""
+    run(connection, _SET_MEMORY, id=context_id, memory=memory_id)
 
 
 def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[str]) -> int:
-    """Keep these messages and memories from being deleted until the transaction ends; how many there are."""
-    held = connection.execute(_HOLD_MESSAGES, {"ids": list(messages)}).all()
-    remembered = connection.execute(_HOLD_MEMORIES, {"ids": list(memory_ids)}).all()
-    return len(held) + len(remembered)
+    """Keep messages and memories from being deleted until the transaction ends; return how many exist."""
+    held = run(connection, _HOLD_MESSAGES, ids=messages).all()
+    return len(held) + len(run(connection, _HOLD_MEMORIES, ids=memory_ids).all())
 
 
 # What goes of a row that something was taken out of: the answer, as it may repeat what was shown. Its figures stay.
@@ -152,19 +147,14 @@ def redact(
     texts: Sequence[str],
     limit: int | None = None,
 ) -> Redacted:
-    """Take items, by `kind:id`, out of what contexts showed, and out of a chat's rows the questions that say a text.
+    """Remove items, by `kind:id`, from what contexts showed, and from a chat's rows the questions that say a text.
 
-    At most of `limit` rows. The answers go with either. A bot asks with the very message that it reacts to, or with
+    Of at most `limit` rows; the answers go with either. A bot asks with the very message that it reacts to, or with
     a part of it, and need not say who wrote it.
     """
-    rows = connection.execute(
-        _REDACT_ITEMS, {"items": list(items), "chat": chat_id, "texts": list(texts), "limit": limit}
-    ).all()
-    return Redacted(
-        rows=len(rows),
-        fresh=sum(row.fresh for row in rows),
-        memories=frozenset(row.memory_id for row in rows if row.memory_id is not None),
-    )
+    rows = run(connection, _REDACT_ITEMS, items=items, chat=chat_id, texts=texts, limit=limit).all()
+    made = frozenset(row.memory_id for row in rows if row.memory_id is not None)
+    return Redacted(rows=len(rows), fresh=sum(row.fresh for row in rows), memories=made)
 
 
 _REDACT_ASKERS = text(f"""
@@ -174,15 +164,10 @@ _REDACT_ASKERS = text(f"""
 
 
 def redact_askers(connection: Connection, user_ids: Sequence[str], until: datetime) -> int:
-    """Take out what these users asked until then, what they were shown and answered; the figures stay. How many."""
-    return connection.execute(_REDACT_ASKERS, {"users": list(user_ids), "until": until}).rowcount
-
-
-_DELETE = text("""
-    DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-""")
+    """Remove what these users asked until then, were shown and answered, but the figures; return how many."""
+    return run(connection, _REDACT_ASKERS, users=user_ids, until=until).rowcount
 
 
 def delete(connection: Connection, until: datetime, chat_id: str | None = None) -> int:
-    """Delete a chat's rows, or all, that were asked until then; how many."""
-    return connection.execute(_DELETE, {"until": until, "chat": chat_id}).rowcount
+    """Delete a chat's rows, or all, that were asked until then; return how many."""
+    return run(connection, _DELETE, until=until, chat=chat_id).rowcount

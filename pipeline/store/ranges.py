@@ -3,18 +3,33 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
 from pipeline.store.sessions import COLUMNS, as_session
+from pipeline.store.statements import arrays, run
+from schemas.kinds import EMBED
 from schemas.sessions import Session
 
+_OF_IDS = text(
+    f"SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
+)
+_OF_KEY = text(f"""
+    SELECT {COLUMNS} FROM conversation_sessions
+    WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
+    ORDER BY id FOR NO KEY UPDATE
+""")
+# What a summary says of them is of another range: the next one reads everything.
+_JOIN = text("""
+    UPDATE conversation_sessions SET inner_revision = inner_revision + 1, summary_ended_at = NULL
+    WHERE id = ANY(:survivors)
+""")
 
-@dataclass(frozen=True, kw_only=True)
-class Window:
+
+class Window(NamedTuple):
     """A stretch of time in which messages of one chat and session key have arrived."""
 
     chat_id: str
@@ -47,41 +62,20 @@ _NEAR = text(f"""
 
 
 def near(connection: Connection, windows: Sequence[Window]) -> list[Session]:
-    """The sessions that lie in any of these windows, partly at least, locked; earliest first."""
-    rows = connection.execute(
-        _NEAR,
-        {
-            "chats": [window.chat_id for window in windows],
-            "keys": [window.session_key for window in windows],
-            "starts": [window.start for window in windows],
-            "ends": [window.end for window in windows],
-        },
-    )
-    return sorted((as_session(row) for row in rows), key=lambda s: s.started_at)
-
-
-_OF_IDS = text(
-    f"SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
-)
+    """Lock and return the sessions that overlap any of these windows, earliest first."""
+    rows = run(connection, _NEAR, **arrays("chats keys starts ends", windows))
+    return sorted(map(as_session, rows), key=lambda s: s.started_at)
 
 
 def of_ids(connection: Connection, ids: Sequence[int]) -> list[Session]:
-    """These sessions, locked."""
-    rows = connection.execute(_OF_IDS, {"ids": list(ids)})
-    return [as_session(row) for row in rows]
-
-
-_OF_KEY = text(f"""
-    SELECT {COLUMNS} FROM conversation_sessions
-    WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
-    ORDER BY id FOR NO KEY UPDATE
-""")
+    """Lock and return these sessions."""
+    return [as_session(row) for row in run(connection, _OF_IDS, ids=ids)]
 
 
 def of_key(connection: Connection, chat_id: str, session_key: str) -> list[Session]:
-    """All sessions of a chat and key, locked, earliest first."""
-    rows = connection.execute(_OF_KEY, {"chat": chat_id, "key": session_key})
-    return sorted((as_session(row) for row in rows), key=lambda s: s.started_at)
+    """Lock and return all sessions of a chat and key, earliest first."""
+    rows = run(connection, _OF_KEY, chat=chat_id, key=session_key)
+    return sorted(map(as_session, rows), key=lambda s: s.started_at)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +121,10 @@ _INSERT = text(f"""
 def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> None:
     """Begin sessions."""
     rows = [
-        _as_json(new.shape, chat_id=new.chat_id, session_key=new.session_key, language=new.language)
-        for new in begun
+        _as_json(b.shape, chat_id=b.chat_id, session_key=b.session_key, language=b.language) for b in begun
     ]
     if rows:
-        connection.execute(_INSERT, {"tenant": tenant_id, "begun": rows})
+        run(connection, _INSERT, tenant=tenant_id, begun=rows)
 
 
 _GROW = text(f"""
@@ -144,13 +137,9 @@ _GROW = text(f"""
 
 
 def grow(connection: Connection, grown: Mapping[int, Shape]) -> None:
-    """Let sessions, by id, reach over these ranges, holding so many messages and tokens more.
-
-    They are open again until they are closed, and a revision later.
-    """
+    """Extend sessions, by id, to these ranges with more messages and tokens; they are open and revised."""
     if grown:
-        rows = [_as_json(shape, id=session_id) for session_id, shape in grown.items()]
-        connection.execute(_GROW, {"grown": rows})
+        run(connection, _GROW, grown=[_as_json(shape, id=each) for each, shape in grown.items()])
 
 
 _RESHAPE = text(f"""
@@ -164,10 +153,9 @@ _RESHAPE = text(f"""
 
 
 def reshape(connection: Connection, cut: Mapping[int, Shape]) -> None:
-    """Set ranges and counts of sessions, by id, anew; what they were about is owed again."""
+    """Reset ranges and counts of sessions, by id; they are open and revised, their summaries outdated."""
     if cut:
-        rows = [_as_json(shape, id=session_id) for session_id, shape in cut.items()]
-        connection.execute(_RESHAPE, {"cut": rows})
+        run(connection, _RESHAPE, cut=[_as_json(shape, id=each) for each, shape in cut.items()])
 
 
 _JOINED = "unnest(CAST(:losers AS bigint[]), CAST(:survivors AS bigint[])) AS joined (loser, survivor)"
@@ -185,20 +173,66 @@ _MERGE = text(f"""
 _LEAD_ON = text(f"""
     UPDATE conversation_sessions s SET merged_into = joined.survivor FROM {_JOINED} WHERE s.merged_into = joined.loser
 """)
-# What a summary says of them is of another range: the next one reads everything.
-_JOIN = text("""
-    UPDATE conversation_sessions SET inner_revision = inner_revision + 1, summary_ended_at = NULL
-    WHERE id = ANY(:survivors)
-""")
 
 
 def merge(connection: Connection, into: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Join sessions `{loser: survivor}`; by survivor the `(messages, tokens)` that the losers brought.
-
-    The losers stay as pointers to their survivors.
-    """
-    given = {"losers": list(into), "survivors": list(into.values())}
-    brought = connection.execute(_BROUGHT, given).all()
+    """Merge sessions `{loser: survivor}`; return the `(messages, tokens)` brought to each survivor."""
+    given = arrays("losers survivors", into.items())
+    brought = run(connection, _BROUGHT, **given).all()
     for statement in (_MERGE, _LEAD_ON, _JOIN):
-        connection.execute(statement, given)
+        run(connection, statement, **given)
     return {survivor: (int(count), int(tokens)) for survivor, count, tokens in brought}
+
+
+# The same statement (`memories_content`) in sessions that become one; what stands in the survivor already is kept.
+_DUPLICATES = text(f"""
+    SELECT CAST(id AS text) AS id, CAST(kept AS text) AS kept FROM (
+        SELECT m.id, first_value(m.id) OVER same AS kept
+        FROM memories m LEFT JOIN {_JOINED} ON joined.loser = m.session_id
+        WHERE m.session_id = ANY(:losers) OR m.session_id = ANY(:survivors)
+        WINDOW same AS (
+            PARTITION BY coalesce(joined.survivor, m.session_id), m.scope, coalesce(m.user_id, ''),
+                coalesce(m.agent_id, ''), coalesce(m.document_id, ''), m.content_hash
+            ORDER BY joined.loser IS NOT NULL, m.created_at, m.id)
+    ) alike WHERE id <> kept
+    ORDER BY id
+""")
+# Whatever led to the duplicate leads to what is kept, so that forgetting that finds all that was made of it.
+_UNITE = (
+    """
+    UPDATE memories m SET importance = greatest(m.importance, twin.importance),
+        expires_at = CASE WHEN m.expires_at IS NOT NULL AND twin.expires_at IS NOT NULL
+            THEN greatest(m.expires_at, twin.expires_at) END,
+        source_message_ids = ARRAY(SELECT DISTINCT unnest(m.source_message_ids || twin.source_message_ids) ORDER BY 1)
+    FROM memories twin WHERE m.id = CAST(:kept AS uuid) AND twin.id = CAST(:id AS uuid)
+    """,
+    """
+    UPDATE memories SET metadata = jsonb_set(metadata, '{recalled}',
+        ((metadata->'recalled') - ('memory:' || :id)) || to_jsonb('memory:' || :kept))
+    WHERE type = 'qa_turn' AND metadata->'recalled' ? ('memory:' || :id)
+    """,
+    """
+    UPDATE query_log SET shown = (shown - ('memory:' || :id))
+        || jsonb_build_object('memory:' || :kept, shown->('memory:' || :id))
+    WHERE shown ? ('memory:' || :id)
+    """,
+    "DELETE FROM memories WHERE id = CAST(:id AS uuid)",
+    f"DELETE FROM jobs WHERE kind = '{EMBED}' AND key = 'memory:' || :id",
+)
+
+_MOVE_MEMORIES = text(
+    f"UPDATE memories m SET session_id = joined.survivor FROM {_JOINED} WHERE m.session_id = joined.loser"
+)
+
+
+def move_memories(connection: Connection, into: Mapping[int, int]) -> None:
+    """Move the memories of sessions `{loser: survivor}` to their survivors.
+
+    Of duplicates one is kept, with the highest importance, the latest expiry (none: never) and the messages of all;
+    the others are deleted with their vectors and their jobs.
+    """
+    given = arrays("losers survivors", into.items())
+    for duplicate in run(connection, _DUPLICATES, **given).all():
+        for statement in _UNITE:
+            run(connection, text(statement), id=duplicate.id, kept=duplicate.kept)
+    run(connection, _MOVE_MEMORIES, **given)

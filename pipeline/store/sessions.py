@@ -1,18 +1,38 @@
-"""SQL of sessions: ranges of messages, and the markers that close them."""
+"""SQL of sessions: when they end, the markers that close them, their summaries."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.sql import bindparam
 
+from pipeline.store.statements import arrays, column, run
 from schemas.sessions import THREAD, Session
+from schemas.summaries import Summary
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
 
 
+_KEYS = text("SELECT DISTINCT session_key FROM messages WHERE chat_id = :chat ORDER BY session_key")
+_OUTDATE = text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)")
+_ADD_CLOSES = text("""
+    INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
+    VALUES (:tenant, :chat, :key, :at) ON CONFLICT DO NOTHING
+""")
+_MARK = text("""
+    UPDATE conversation_sessions SET status = :status, failure_reason = :reason
+    WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
+""")
+_CARDS = text("""
+    SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
+    FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+""")
+
+
 def as_session(row: Row[Any]) -> Session:
-    """A row that has at least `COLUMNS`, as a value."""
+    """Return a row that has at least `COLUMNS` as a value."""
     fields = {name: row._mapping[name] for name in COLUMNS.split(", ")}
     return Session(**{**fields, "participants": tuple(row.participants)})
 
@@ -41,9 +61,8 @@ _CLOSE = text(f"""
 def close_ended(
     connection: Connection, chat_ids: Sequence[str], gap: timedelta, ttl: timedelta
 ) -> list[Session]:
-    """Close the sessions of these chats that have come to their end; those that were closed now."""
-    rows = connection.execute(_CLOSE, {"chats": list(chat_ids), "gap": gap, "ttl": ttl})
-    return [as_session(row) for row in rows]
+    """Close the sessions of these chats that have come to their end; return those closed now."""
+    return [as_session(row) for row in run(connection, _CLOSE, chats=chat_ids, gap=gap, ttl=ttl)]
 
 
 _IDLE_CHATS = text(f"""
@@ -56,15 +75,8 @@ _IDLE_CHATS = text(f"""
 
 
 def idle_chats(connection: Connection, gap: timedelta, ttl: timedelta, limit: int) -> list[tuple[str, str]]:
-    """`(tenant, chat)` whose open session has been quiet for longer than its gap (maintenance)."""
-    rows = connection.execute(_IDLE_CHATS, {"gap": gap, "ttl": ttl, "limit": limit})
-    return [(tenant, chat) for tenant, chat in rows]
-
-
-_ADD_CLOSES = text("""
-    INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
-    VALUES (:tenant, :chat, :key, :at) ON CONFLICT DO NOTHING
-""")
+    """Return `(tenant, chat)` whose open session has been quiet for longer than its gap (maintenance)."""
+    return [(tenant, chat) for tenant, chat in run(connection, _IDLE_CHATS, gap=gap, ttl=ttl, limit=limit)]
 
 
 def add_closes(
@@ -72,18 +84,12 @@ def add_closes(
 ) -> None:
     """Keep the markers `(session key, sender time)` at which sessions were closed on request."""
     for session_key, at in sorted(set(closes)):
-        connection.execute(_ADD_CLOSES, {"tenant": tenant_id, "chat": chat_id, "key": session_key, "at": at})
-
-
-_KEYS = text("""
-    SELECT DISTINCT session_key FROM messages WHERE chat_id = :chat ORDER BY session_key
-""")
+        run(connection, _ADD_CLOSES, tenant=tenant_id, chat=chat_id, key=session_key, at=at)
 
 
 def keys(connection: Connection, chat_id: str) -> list[str]:
-    """The session keys of a chat; the empty one is that of messages without."""
-    rows = connection.execute(_KEYS, {"chat": chat_id})
-    return [row[0] for row in rows]
+    """Return the session keys of a chat; the empty one is that of messages without."""
+    return column(connection, _KEYS, chat=chat_id)
 
 
 _NEWLY_CUT = text(f"""
@@ -103,9 +109,8 @@ _NEWLY_CUT = text(f"""
 
 
 def newly_cut(connection: Connection, chat_ids: Sequence[str]) -> list[Session]:
-    """The chats' sessions that markers not seen before lie in, locked; the markers count as seen from now."""
-    rows = connection.execute(_NEWLY_CUT, {"chats": list(chat_ids)})
-    return [as_session(row) for row in rows]
+    """Lock and return the chats' sessions around markers not seen before; the markers count as seen from now."""
+    return [as_session(row) for row in run(connection, _NEWLY_CUT, chats=chat_ids)]
 
 
 _CLOSES = text("""
@@ -119,15 +124,11 @@ _CLOSES = text("""
 def closes(
     connection: Connection, places: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], list[datetime]]:
-    """By `(chat, session key)` the times at which sessions were closed on request, ascending."""
+    """Return the times at which sessions were closed on request, ascending, by `(chat, session key)`."""
     found: dict[tuple[str, str], list[datetime]] = {place: [] for place in places}
     named = [place for place in places if place[1]]
-    if named:
-        rows = connection.execute(
-            _CLOSES, {"chats": [chat for chat, _ in named], "keys": [key for _, key in named]}
-        )
-        for chat_id, session_key, at in rows:
-            found[chat_id, session_key].append(at)
+    for chat_id, session_key, at in run(connection, _CLOSES, **arrays("chats keys", named)) if named else ():
+        found[chat_id, session_key].append(at)
     return found
 
 
@@ -141,8 +142,8 @@ _FIND = text("""
 
 
 def find(connection: Connection, session_id: int) -> Row[Any] | None:
-    """A session with its summary; a merged one leads to the one it went into."""
-    return connection.execute(_FIND, {"id": session_id}).one_or_none()
+    """Return a session with its summary, or the one that it was merged into."""
+    return run(connection, _FIND, id=session_id).one_or_none()
 
 
 _LISTING = text("""
@@ -165,10 +166,8 @@ def listing(
     status: str | None = None,
     after: int | None = None,
 ) -> Sequence[Row[Any]]:
-    """The newest sessions of one chat or of all, without merged ones; those that come after one in that order."""
-    return connection.execute(
-        _LISTING, {"chat": chat_id, "limit": limit, "status": status, "after": after}
-    ).all()
+    """Return the newest sessions of one chat or of all, without merged ones; with `after`, those that follow it."""
+    return run(connection, _LISTING, chat=chat_id, limit=limit, status=status, after=after).all()
 
 
 NAMES_WITHIN = 1000
@@ -201,10 +200,77 @@ _PEOPLE = text("""
 def people(
     connection: Connection, chat_id: str, asker: str | None = None
 ) -> tuple[list[str], datetime | None, str | None]:
-    """The names of all who spoke in a chat, when it began, and what to call whoever asks, by any of their ids.
+    """Return the names of all who spoke in a chat, when it began, and what to call the asker.
 
     That is the newest name that they have there, under whichever id; else the user whom the id is linked to; else
     the id.
     """
-    row = connection.execute(_PEOPLE, {"chat": chat_id, "asker": asker or None, "within": NAMES_WITHIN}).one()
+    row = run(connection, _PEOPLE, chat=chat_id, asker=asker or None, within=NAMES_WITHIN).one()
     return list(row.names or []), row.began, row.asker
+
+
+_WANTING_ROLLUP = text("""
+    SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
+        AND (message_count - coalesce(summary_message_count, 0) >= :messages
+            OR token_count - coalesce(summary_token_count, 0) >= :tokens)
+    ORDER BY id
+""")
+
+
+def wanting_rollup(
+    connection: Connection, chat_ids: Collection[str], messages: int, tokens: int
+) -> dict[int, str]:
+    """Return each open session that has grown that much since it was summarized, with its chat."""
+    rows = run(connection, _WANTING_ROLLUP, chats=list(chat_ids), messages=messages, tokens=tokens)
+    return {row.id: row.chat_id for row in rows}
+
+
+_SAVE = text("""
+    UPDATE conversation_sessions SET summary_text = :summary, topic_tags = :topics, decisions = :decisions,
+        open_questions = :open_questions, action_items = :action_items, entities = :entities,
+        search_text = :search_text, summary_model = :model, summary_version = :version,
+        summary_revision = :revision, summary_message_count = :message_count,
+        summary_token_count = :token_count, summary_ended_at = :ended_at, summary_created_at = now(),
+        failure_reason = CASE WHEN revision = :revision THEN NULL ELSE failure_reason END,
+        status = CASE WHEN status = 'open' OR revision <> :revision THEN status ELSE 'summarized' END
+    WHERE id = :id AND inner_revision = :inner_revision AND status <> 'merged'
+""").bindparams(
+    *(
+        bindparam(name, type_=JSONB)
+        for name in ("topics", "decisions", "open_questions", "action_items", "entities")
+    )
+)
+
+
+_READ = ("id", "revision", "inner_revision", "message_count", "token_count", "ended_at")
+
+
+def save_summary(
+    connection: Connection, read: Row[Any], summary: Summary, *, model: str, version: int
+) -> bool:
+    """Store the summary of a session as it was `read`; tell whether it was stored.
+
+    A session that has grown since keeps the summary of what was read, and wants another one. Nothing is stored when
+    the session was merged or cut, or a text of it edited: the summary would speak of what is not there any more.
+    """
+    given = summary.model_dump() | {name: read._mapping[name] for name in _READ}
+    made = {"search_text": summary.search_text(), "model": model, "version": version}
+    return run(connection, _SAVE, **given, **made).rowcount == 1
+
+
+def set_status(
+    connection: Connection, session_id: int, revision: int, status: str, reason: str | None = None
+) -> bool:
+    """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
+    given = {"id": session_id, "revision": revision, "status": status, "reason": reason}
+    return run(connection, _MARK, **given).rowcount == 1
+
+
+def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """Return what a context shows of these sessions."""
+    return run(connection, _CARDS, ids=session_ids).all()
+
+
+def outdate_summaries(connection: Connection, session_ids: Sequence[int]) -> None:
+    """Mark the summaries of these sessions as outdated, though nothing has changed."""
+    run(connection, _OUTDATE, ids=session_ids)

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
+from pipeline.store.statements import run
 from schemas.kinds import EMBED, INGEST, SUMMARIZE
 
 _SERVER = text("""
@@ -14,11 +15,33 @@ _SERVER = text("""
         (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
         pg_database_size(current_database())
 """)
+_SESSIONS_BY_STATUS = text("""
+    SELECT status, count(*) FROM conversation_sessions
+    WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+    GROUP BY status ORDER BY status
+""")
+_OLDEST_UNPLACED_SECONDS = text("""
+    SELECT extract(epoch FROM now() - min(m.received_at))
+    FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+    WHERE a.quarantined_at IS NULL
+""")
+_DEAD_LETTERS = text("""
+    SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM jobs
+    WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
+""")
+_SPEAKERS = text("""
+    SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
+    FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
+""")
+_TIMES_OF_OTHERS = text("""
+    SELECT min(sent_at), max(sent_at) FROM messages
+    WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
+""")
 
 
 def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
-    """`(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
-    row = connection.execute(_SERVER).one()
+    """Return `(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
+    row = run(connection, _SERVER).one()
     return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
 
 
@@ -32,21 +55,13 @@ _COUNTS = text("""
 
 
 def counts(connection: Connection) -> Row[Any]:
-    """One tenant's `chats`, `placed`, `waiting` and `quarantined` messages, and `memories`."""
-    return connection.execute(_COUNTS).one()
-
-
-_SESSIONS_BY_STATUS = text("""
-    SELECT status, count(*) FROM conversation_sessions
-    WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-    GROUP BY status ORDER BY status
-""")
+    """Return one tenant's `chats`, `placed`, `waiting` and `quarantined` messages, and `memories`."""
+    return run(connection, _COUNTS).one()
 
 
 def sessions_by_status(connection: Connection, chat_id: str | None = None) -> dict[str, int]:
-    """How many sessions of a chat, or of all, are in each status; without merged ones."""
-    rows = connection.execute(_SESSIONS_BY_STATUS, {"chat": chat_id})
-    return {str(status): int(count) for status, count in rows}
+    """Count the sessions of a chat, or of all, by status, without merged ones."""
+    return {str(status): int(count) for status, count in run(connection, _SESSIONS_BY_STATUS, chat=chat_id)}
 
 
 _VECTORS_BY_SPACE = text("""
@@ -59,60 +74,31 @@ _VECTORS_BY_SPACE = text("""
 
 
 def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
-    """`(space, status, messages, sessions, memories)`: one tenant's vectors; nothing without pgvector."""
-    if not vectors.exist(connection):
-        return []
-    return connection.execute(_VECTORS_BY_SPACE).all()
-
-
-_OLDEST_UNPLACED_SECONDS = text("""
-    SELECT extract(epoch FROM now() - min(m.received_at))
-    FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-    WHERE a.quarantined_at IS NULL
-""")
+    """Return one tenant's vectors: `(space, status, messages, sessions, memories)`; nothing without pgvector."""
+    return run(connection, _VECTORS_BY_SPACE).all() if vectors.exist(connection) else []
 
 
 def oldest_unplaced_seconds(connection: Connection) -> float | None:
-    """How long the tenant's longest waiting message has been accepted without a place; None: none waits."""
+    """Return how long the tenant's longest waiting message has been accepted, or None if none waits."""
     seconds = connection.scalar(_OLDEST_UNPLACED_SECONDS)
     return None if seconds is None else float(seconds)
 
 
-_DEAD_LETTERS = text("""
-    SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM jobs
-    WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
-""")
-
-
 def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
-    """The work that was given up last, over what the role may see."""
-    return connection.execute(_DEAD_LETTERS, {"limit": limit}).all()
-
-
-_SPEAKERS = text("""
-    SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
-    FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
-""")
+    """Return the latest dead letters, of all that the role may see."""
+    return run(connection, _DEAD_LETTERS, limit=limit).all()
 
 
 def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:
-    """`(speaker, sender_id, messages)` of those who said most in a chat."""
-    return connection.execute(_SPEAKERS, {"chat": chat_id, "limit": limit}).all()
-
-
-_TIMES_OF_OTHERS = text("""
-    SELECT min(sent_at), max(sent_at) FROM messages
-    WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
-""")
+    """Return `(speaker, sender_id, messages)` of those who said most in a chat."""
+    return run(connection, _SPEAKERS, chat=chat_id, limit=limit).all()
 
 
 def times_of_others(
     connection: Connection, chat_id: str, prefix: str, *, with_prefix: bool
 ) -> tuple[datetime, datetime] | None:
-    """`(first, last)` time of the chat's messages whose id has this prefix, or has it not; None: there are none."""
-    row = connection.execute(
-        _TIMES_OF_OTHERS, {"chat": chat_id, "prefix": prefix, "with_prefix": with_prefix}
-    ).one()
+    """Return `(first, last)` time of the chat's messages with, or without, this prefix of their id, or None."""
+    row = run(connection, _TIMES_OF_OTHERS, chat=chat_id, prefix=prefix, with_prefix=with_prefix).one()
     return None if row[0] is None else (row[0], row[1])
 
 
@@ -128,8 +114,8 @@ _TIMES = text("""
 
 
 def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """`(chat_id, time_zone, language, first_at, last_at)` of these chats and all their messages, where they are now."""
-    return connection.execute(_TIMES, {"chats": list(chat_ids)}).all()
+    """Return `(chat_id, time_zone, language, first_at, last_at)` of these chats, where they are now."""
+    return run(connection, _TIMES, chats=chat_ids).all()
 
 
 # One statement, so that work which moves from one kind to the next meanwhile is seen exactly once. From the work
@@ -170,15 +156,9 @@ _EMBEDDED = """
 
 
 def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
-    """How far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`.
-
-    Without pgvector embedding stays owed until it appears, so it does not count.
-    """
+    """Return how far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`."""
+    # without pgvector embedding stays pending until it appears, so it does not count
     able = vectors.exist(connection)
-    return connection.execute(
-        text(_PROGRESS.format(embedded=_EMBEDDED if able else "0")),
-        {
-            "chats": list(chat_ids),
-            "kinds": [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))],
-        },
-    ).one()
+    kinds = [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))]
+    statement = text(_PROGRESS.format(embedded=_EMBEDDED if able else "0"))
+    return run(connection, statement, chats=chat_ids, kinds=kinds).one()

@@ -16,7 +16,7 @@ from ops.dev.observe import count, timed
 from pipeline.store import jobs
 from pipeline.store.claims import Turn, claim
 from pipeline.store.database import Database
-from pipeline.store.jobs import Owed
+from pipeline.store.jobs import NewJob
 from workers.queues import EMBED
 
 KIND = "embed"
@@ -101,8 +101,8 @@ class ClaimedDatabase:
     def add(self, tenant: str, chats: Mapping[str, str]) -> None:
         """Let keys, each of a chat, become due as the pipeline does it."""
         with self._database.tenant(tenant) as connection:
-            jobs.raise_all(
-                connection, tenant, (Owed(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
+            jobs.enqueue_all(
+                connection, tenant, (NewJob(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
             )
 
 

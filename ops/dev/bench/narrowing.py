@@ -9,9 +9,8 @@ from sqlalchemy import text
 from ops.dev.bench.talk import question_words
 from ops.dev.observe import timed
 from ops.dev.shipped import Shipped
-from pipeline.store import sessions, spaces, text_search, vector_search
-from pipeline.store.filters import Filter, Inside
-from pipeline.store.scope import Scope
+from pipeline.store import sessions, text_search, vector_search, vectors
+from pipeline.store.filters import Inside, MessageFilter, Scope
 from pipeline.store.vectors import literal
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -39,7 +38,7 @@ def narrow(backscroll: Shipped, chats: int, questions: int) -> NarrowingTimes:
     rng = random.Random(2)  # noqa: S311
     narrowed, everywhere = [], []
     with backscroll.database.tenant(backscroll.tenant) as connection:
-        space = spaces.active(connection)
+        space = vectors.active_space(connection)
     if space is None:
         raise RuntimeError("there is no active space")
     for _ in range(questions):
@@ -59,7 +58,7 @@ def _inside_the_best_sessions(
         for session in vector_search.session_cosines(connection, scope, space, vector, limit=SESSIONS):
             row = sessions.find(connection, session)
             if row is not None:
-                inside = Filter(session=Inside(row.session_key, row.started_at, row.ended_at))
+                inside = MessageFilter(session=Inside(row.session_key, row.started_at, row.ended_at))
                 hits += text_search.nearest(connection, chat, inside, space, vector, limit=MESSAGES)
     return sorted(hits, key=lambda hit: -hit[1])[:MESSAGES]
 
