@@ -208,6 +208,11 @@ def _engine(url: str, pool_size: int) -> Engine:
             )
         connection.commit()  # type: ignore[attr-defined]
 
+    @event.listens_for(engine, "rollback")
+    def _forget_prepared(connection: Connection) -> None:
+        # psycopg deallocates all prepared statements after a rollback, those of `trips` among them
+        connection.info.pop("prepared", None)
+
     @event.listens_for(engine, "checkout")
     def _still_there(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
         # A restarted Postgres costs one connection attempt, not one failed request for each pooled one. A server

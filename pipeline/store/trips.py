@@ -3,6 +3,7 @@
 psycopg's own pipeline writes, waits and makes a cursor for each statement: half of what the process pays for a message.
 """
 
+import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,8 @@ Statement = tuple[str, Mapping[str, Any]]
 """SQL with `%(name)s` for each parameter, and the parameters."""
 Prepared = dict[tuple[str, tuple[int, ...]], bytes]
 """The names of the statements that a connection has prepared, by their text and the types of their parameters."""
+# Never used twice: a connection may still have a statement of which it is no longer known.
+_numbers = itertools.count()
 
 
 def send(
@@ -36,7 +39,7 @@ def send(
         given = adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
         key = sql, adapt.types or ()
         if key not in prepared and key not in new:
-            new[key] = b"trip%d" % (len(prepared) + len(new))
+            new[key] = b"trip%d" % next(_numbers)
             commands.append(partial(driver.pgconn.send_prepare, new[key], text, key[1]))
         name = prepared.get(key) or new[key]
         commands.append(partial(driver.pgconn.send_query_prepared, name, given, adapt.formats))
