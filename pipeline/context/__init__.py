@@ -24,7 +24,7 @@ from pipeline.retrieval.paging import more
 from pipeline.retrieval.prepare import Asked
 from pipeline.retrieval.search import search
 from pipeline.store import counters, memories
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.context import Context
 from schemas.errors import Retryable
@@ -88,7 +88,7 @@ def _note(
     try:
         with database.tenant(tenant_id) as connection:
             if settings.query_log_enabled:
-                stones.lock(connection, tenant_id, query.chat_id)
+                suppression_list.lock(connection, tenant_id, query.chat_id)
                 remembered = prepare.remembers(asked.chat, settings)
                 query_log.record(
                     connection, tenant_id, query, context, asked.now, seconds, remembered=remembered

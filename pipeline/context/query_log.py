@@ -16,7 +16,7 @@ from pipeline.people import suppression
 from pipeline.people.suppression import Named
 from pipeline.store import chats, counters, memories
 from pipeline.store import query_log as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from schemas.context import BlockKind, Context
@@ -67,7 +67,7 @@ def record(
     *,
     remembered: bool,
 ) -> None:
-    """Record a context, asked by the database's clock, that took so many seconds; under `stones.lock` of its chat.
+    """Record a context, asked by the database's clock, that took so many seconds; under `suppression.lock` of its chat.
 
     Where memory is off (not `remembered`), or whoever asks is not to be remembered, the figures alone.
     """
@@ -124,7 +124,7 @@ def report(
         row = store.get(connection, context_id)
         if row is not None:
             # forgetting of its chat or of whoever asked comes to its end first
-            stones.lock(connection, tenant_id, row.chat_id)
+            suppression_list.lock(connection, tenant_id, row.chat_id)
             row = store.get(connection, context_id)
         if row is None:
             raise NotFound(

@@ -18,7 +18,7 @@ from pipeline.people import suppression
 from pipeline.store import chat_moves, chats, counters, erasure
 from pipeline.store import edits as store
 from pipeline.store import jobs as work
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
@@ -70,10 +70,10 @@ def edit(
     if edited and message:
         _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, given[0])
+        suppression_list.lock(connection, tenant_id, given[0])
         chat_id, external_id = chat_moves.address(connection, *given)
         if chat_id != given[0]:
-            stones.lock(connection, tenant_id, chat_id)
+            suppression_list.lock(connection, tenant_id, chat_id)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         if at is None:
             return Changed(outcome="kept_out")
@@ -160,13 +160,15 @@ def delete(
     """
     with database.tenant(tenant_id) as connection:
         # What is being accepted in this chat comes to its end first, and what is accepted next sees the tombstone.
-        stones.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
         given = chat_id
         chat_id, external_id = chat_moves.address(connection, chat_id, external_id)
         if chat_id != given:
-            stones.lock(connection, tenant_id, chat_id, alone=True)
-        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
-        stones.put(connection, tenant_id, "message", [stone], None)
+            suppression_list.lock(connection, tenant_id, chat_id, alone=True)
+        stone = suppression.hash_of(
+            suppression_list.ensure_key(connection, tenant_id), "message", chat_id, external_id
+        )
+        suppression_list.put(connection, tenant_id, "message", [stone], None)
         store.drop_pending(connection, chat_id, [external_id])
         message = store.find(connection, chat_id, external_id, locked=False)
         if message is None:
@@ -185,7 +187,7 @@ def delete(
     _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         # it may have been moved meanwhile, and is not while this holds
-        stones.lock(connection, tenant_id, given)
+        suppression_list.lock(connection, tenant_id, given)
         chat = chats.lock_alone(connection, chat_moves.chat_of(connection, message.id) or chat_id)
         erased = Erased()
         if chat is not None:

@@ -22,7 +22,7 @@ from pipeline.store import chat_moves as store_moving
 from pipeline.store import chats, counters, erasure, identities, jobs, membership, query_log
 from pipeline.store import edits as store_changes
 from pipeline.store import erasure as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 
@@ -139,18 +139,18 @@ class Forgetting:
                 named_in = membership.chats_to_unname(connection, self.senders)
             for chat_id in named_in:
                 with self.database.tenant(self.tenant_id) as connection:
-                    stones.lock(connection, self.tenant_id, chat_id, alone=True)
+                    suppression_list.lock(connection, self.tenant_id, chat_id, alone=True)
                     membership.unname(connection, chat_id, self.senders)
                 yield
             with self.database.tenant(self.tenant_id) as connection:
-                stones.lock(connection, self.tenant_id, alone=True)
+                suppression_list.lock(connection, self.tenant_id, alone=True)
                 erasure.add_counts(
                     connection, self.id, {"links": identities.forget(connection, self.senders)}
                 )
         if subject.kind == "tenant":
             with self.database.tenant(self.tenant_id) as connection:
                 # nobody may be linking people while those go
-                stones.lock(connection, self.tenant_id, alone=True)
+                suppression_list.lock(connection, self.tenant_id, alone=True)
                 store.empty_tenant(connection, self.tenant_id, receipt.until)
 
     def _messages(self, chat_id: str, subject: Subject, receipt: Receipt) -> Iterator[None]:
@@ -191,10 +191,10 @@ class Forgetting:
         """
         if self.again:
             return
-        key = stones.ensure_key(connection, self.tenant_id)
+        key = suppression_list.ensure_key(connection, self.tenant_id)
         externals = store.external_ids(connection, ids, until)
         hashes = [suppression.hash_of(key, "message", chat_id, external) for external in externals]
-        stones.put(connection, self.tenant_id, "message", hashes, None)
+        suppression_list.put(connection, self.tenant_id, "message", hashes, None)
 
     def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
         """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
@@ -256,7 +256,7 @@ class Forgetting:
             yield
         with self.database.tenant(self.tenant_id) as connection:
             # nobody may be storing a message there while the chat goes
-            stones.lock(connection, self.tenant_id, chat_id, alone=True)
+            suppression_list.lock(connection, self.tenant_id, chat_id, alone=True)
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
             if not gone:
                 membership.unname(connection, chat_id)
@@ -276,9 +276,9 @@ class Forgetting:
                     limit=BATCH,
                 )
                 if not self.again:
-                    key = stones.ensure_key(connection, self.tenant_id)
+                    key = suppression_list.ensure_key(connection, self.tenant_id)
                     hashes = [suppression.hash_of(key, "memory", *names) for names in self._called(gone)]
-                    stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
+                    suppression_list.put(connection, self.tenant_id, "memory", hashes, receipt.until)
                 taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
                 erasure.add_counts(
                     connection,

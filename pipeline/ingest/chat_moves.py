@@ -21,7 +21,7 @@ from pipeline.people.suppression import Admitted
 from pipeline.store import chat_moves as store
 from pipeline.store import chats, erasure, jobs, sessions
 from pipeline.store import ranges as store_ranges
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.chats import Chat, clock
 from pipeline.store.database import Database
 from pipeline.store.ranges import Shape, Window
@@ -47,11 +47,11 @@ def start(
         raise InvalidInput(f"to: {into} is the id that the chat has", field="to")
     with database.tenant(tenant_id) as connection:
         # nothing is stored meanwhile, and nothing begins to be forgotten
-        stones.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, alone=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
+        stone = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
         if chat.moved_to == into and (known := erasure.latest_receipt(connection, "move", stone)) is not None:
             return known
         chats.require_unmoved(chat)
@@ -128,7 +128,7 @@ def steps(
         with database.tenant(tenant_id) as connection:
             # in the order in which they are held by whoever stores under the former id
             for each in (chat_id, into):
-                stones.lock(connection, tenant_id, each, alone=True)
+                suppression_list.lock(connection, tenant_id, each, alone=True)
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return

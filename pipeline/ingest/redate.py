@@ -16,7 +16,7 @@ from pipeline.ingest import place, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.store import chats, edits, jobs, messages
 from pipeline.store import redate as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database, persistently
 from schemas.messages import MessageIn
@@ -76,7 +76,7 @@ def _move(
     settle: timedelta,
 ) -> int:
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, chat_id)
+        suppression_list.lock(connection, tenant_id, chat_id)
         chat = chats.lock_alone(connection, chat_id)
         held = store.hold(connection, chat_id, [move.id for move in moves]) if chat else []
         if chat is None or not held:

@@ -12,7 +12,7 @@ from pipeline.clients.protocols import Embedder
 from pipeline.memories.statements import new_id
 from pipeline.store import chats, jobs
 from pipeline.store import memories as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.text import chunking
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
@@ -66,7 +66,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
     hashes = [_digest(number, content) for number, content in enumerate(chunks)]
     rows = [(new_id(), digest, content) for digest, content in zip(hashes, chunks, strict=True)]
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id)
+        suppression_list.lock(connection, tenant_id)
         store.lock_document(connection, tenant_id, document.document_id)
         chats.ensure_tenant(connection, tenant_id)
         dropped = store.drop_document(connection, tenant_id, document.document_id, keep=hashes)

@@ -18,7 +18,7 @@ from pipeline.store.statements import run
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector
 
-# A message as ranking reads it. Only where a lexeme of the query stands at all are they counted.
+# A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
 _COLUMNS = """
     m.id, m.external_id, m.session_key, coalesce(nullif(m.sender_name, ''), m.sender_id) AS speaker, m.role,
     m.content, m.sent_at, m.position, coalesce(length(m.tsv), 0) AS size,

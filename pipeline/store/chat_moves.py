@@ -36,6 +36,21 @@ _CLEAR = (
     text("DELETE FROM chat_members WHERE chat_id = :chat AND tenant_id = :tenant"),
     text("DELETE FROM session_closes WHERE chat_id = :chat AND tenant_id = :tenant"),
 )
+_SESSIONS = text("""
+    SELECT id FROM (
+        SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
+            row_number() OVER (ORDER BY session_key, started_at) AS place
+        FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions
+            WHERE chat_id = :chat AND status <> 'merged'
+            ORDER BY session_key, started_at LIMIT :limit) earliest) counted
+    WHERE held <= :messages OR place = 1
+""")
+_INSIDE = text("""
+    SELECT m.id FROM unnest(CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
+        CAST(:ends AS timestamptz[])) AS session (key, start, until)
+    JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
+        AND m.sent_at BETWEEN session.start AND session.until
+""")
 
 
 def named(external_id: str) -> str:
@@ -129,28 +144,9 @@ def arrivals(connection: Connection, chat_id: str, limit: int) -> list[int]:
     return column(connection, _ARRIVALS, chat=chat_id, limit=limit)
 
 
-_SESSIONS = text("""
-    SELECT id FROM (
-        SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
-            row_number() OVER (ORDER BY session_key, started_at) AS place
-        FROM (SELECT id, session_key, started_at, message_count FROM conversation_sessions
-            WHERE chat_id = :chat AND status <> 'merged'
-            ORDER BY session_key, started_at LIMIT :limit) earliest) counted
-    WHERE held <= :messages OR place = 1
-""")
-
-
 def sessions(connection: Connection, chat_id: str, messages: int, limit: int) -> list[int]:
     """Return a chat's earliest sessions by key, up to both limits, but at least one."""
     return column(connection, _SESSIONS, chat=chat_id, messages=messages, limit=limit)
-
-
-_INSIDE = text("""
-    SELECT m.id FROM unnest(CAST(:keys AS text[]), CAST(:starts AS timestamptz[]),
-        CAST(:ends AS timestamptz[])) AS session (key, start, until)
-    JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
-        AND m.sent_at BETWEEN session.start AND session.until
-""")
 
 
 def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> list[int]:

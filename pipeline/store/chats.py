@@ -34,6 +34,23 @@ _SETTLING_SECONDS = text("""
     SELECT chat_id, extract(epoch FROM settling_until - now()) FROM chats
     WHERE chat_id = ANY(:chats) AND settling_until > now()
 """)
+_COUNT_ALL_PLACED = text("""
+    UPDATE chats c SET message_count = c.message_count + placed.messages,
+        lexeme_count = c.lexeme_count + placed.lexemes
+    FROM unnest(CAST(:chats AS text[]), CAST(:messages AS bigint[]), CAST(:lexemes AS bigint[]))
+        AS placed (chat_id, messages, lexemes)
+    WHERE c.chat_id = placed.chat_id
+""")
+_PAGE = text("""
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
+        s.sessions, s.summarized, s.first_at, s.last_at
+    FROM (SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL ORDER BY chat_id LIMIT :limit) c
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+            min(started_at) AS first_at, max(ended_at) AS last_at
+        FROM conversation_sessions WHERE chat_id = c.chat_id AND status <> 'merged') s
+    ORDER BY c.chat_id
+""")
 
 
 def ensure_tenant(connection: Connection, tenant_id: str) -> None:
@@ -187,15 +204,6 @@ def count_placed(connection: Connection, chat_id: str, messages: int, lexemes: i
     count_all_placed(connection, {chat_id: (messages, lexemes)})
 
 
-_COUNT_ALL_PLACED = text("""
-    UPDATE chats c SET message_count = c.message_count + placed.messages,
-        lexeme_count = c.lexeme_count + placed.lexemes
-    FROM unnest(CAST(:chats AS text[]), CAST(:messages AS bigint[]), CAST(:lexemes AS bigint[]))
-        AS placed (chat_id, messages, lexemes)
-    WHERE c.chat_id = placed.chat_id
-""")
-
-
 def count_all_placed(connection: Connection, placed: Mapping[str, tuple[int, int]]) -> None:
     """Add `(messages, lexemes)` to the counters that BM25 reads, by chat."""
     rows = ((chat_id, *counts) for chat_id, counts in placed.items())
@@ -230,18 +238,6 @@ _OVERVIEW = text("""
 def overview(connection: Connection) -> Sequence[Row[Any]]:
     """Return every chat of the tenant with its counts, the latest active first."""
     return run(connection, _OVERVIEW).all()
-
-
-_PAGE = text("""
-    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
-        s.sessions, s.summarized, s.first_at, s.last_at
-    FROM (SELECT * FROM chats WHERE chat_id > :after AND moved_to IS NULL ORDER BY chat_id LIMIT :limit) c
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
-            min(started_at) AS first_at, max(ended_at) AS last_at
-        FROM conversation_sessions WHERE chat_id = c.chat_id AND status <> 'merged') s
-    ORDER BY c.chat_id
-""")
 
 
 def page(connection: Connection, after: str, limit: int) -> tuple[Sequence[Row[Any]], int]:

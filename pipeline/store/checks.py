@@ -1,4 +1,4 @@
-"""SQL of the doctor: facts about roles, walls, indexes and what is stored, and what mends it."""
+"""SQL of the doctor: facts about roles, tenant isolation, indexes and what is stored, and what mends it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +29,19 @@ _COUNTED = text("""
 _SET_COUNTERS = text(
     "UPDATE chats SET message_count = :messages, lexeme_count = :lexemes WHERE chat_id = :chat"
 )
+_UNWALLED = text("""
+    SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
+    WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+        AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
+    ORDER BY c.relname
+""")
+_INVALID_INDEXES = text("""
+    SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+    WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace
+        AND NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.relation = i.indrelid
+            AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted)
+    ORDER BY c.relname
+""")
 
 
 def login(connection: Connection) -> tuple[str, bool]:
@@ -48,26 +61,9 @@ def migration(connection: Connection) -> str | None:
     return None if found is None else str(found)
 
 
-_UNWALLED = text("""
-    SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
-    WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
-        AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
-    ORDER BY c.relname
-""")
-
-
 def unwalled(connection: Connection) -> list[str]:
     """Return tables with a tenant on which row-level security is not forced."""
     return column(connection, _UNWALLED)
-
-
-_INVALID_INDEXES = text("""
-    SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-    WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace
-        AND NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.relation = i.indrelid
-            AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted)
-    ORDER BY c.relname
-""")
 
 
 def invalid_indexes(connection: Connection) -> list[str]:
@@ -142,7 +138,7 @@ def set_counters(connection: Connection, chat_id: str, messages: int, lexemes: i
 
 
 # A row of `jobs` with an error on it was given up or dropped: somebody knows of it.
-_NOT_OWED = """NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = t.tenant_id AND w.kind = '{kind}'
+_WITHOUT_JOB = """NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = t.tenant_id AND w.kind = '{kind}'
     AND w.key = {key} AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))"""
 _WITHOUT_VECTOR = """EXISTS (SELECT 1 FROM embedding_spaces e WHERE e.status = 'active' AND NOT EXISTS (
     SELECT 1 FROM {table} v WHERE v.tenant_id = t.tenant_id AND v.{column} = t.id AND v.space_id = e.id))"""
@@ -151,38 +147,38 @@ _REMEMBERED = (
 )
 
 
-def _unowed(kind: Kind, key: str, rows: str, chat: str = "t.chat_id") -> str:
-    return f"SELECT {key} AS key, {chat} AS chat FROM {rows} AND {_NOT_OWED.format(kind=kind, key=key)}"
+def _missing(kind: Kind, key: str, rows: str, chat: str = "t.chat_id") -> str:
+    return f"SELECT {key} AS key, {chat} AS chat FROM {rows} AND {_WITHOUT_JOB.format(kind=kind, key=key)}"
 
 
-_UNOWED = {
-    INGEST.name: _unowed(
+_MISSING = {
+    INGEST.name: _missing(
         INGEST,
         "t.chat_id",
         "(SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) t WHERE true",
     ),
-    SUMMARIZE.name: _unowed(
+    SUMMARIZE.name: _missing(
         SUMMARIZE,
         "'session:' || t.id",
         f"conversation_sessions t WHERE t.status = 'closed' AND {_REMEMBERED}",
     ),
 }
-_UNOWED_VECTORS = " UNION ALL ".join(
+_MISSING_VECTORS = " UNION ALL ".join(
     [
-        _unowed(
+        _missing(
             EMBED,
             "'message:' || t.id",
             f"""messages t WHERE t.content <> '' AND {_REMEMBERED}
                 AND {_WITHOUT_VECTOR.format(table="message_vectors", column="message_id")}
                 AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)""",
         ),
-        _unowed(
+        _missing(
             EMBED,
             "'session:' || t.id",
             f"""conversation_sessions t WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND {_REMEMBERED}
                 AND {_WITHOUT_VECTOR.format(table="session_vectors", column="session_id")}""",
         ),
-        _unowed(
+        _missing(
             EMBED,
             "'memory:' || t.id",
             f"memories t WHERE {_WITHOUT_VECTOR.format(table='memory_vectors', column='memory_id')}",
@@ -194,8 +190,8 @@ _UNOWED_VECTORS = " UNION ALL ".join(
 
 def missing_jobs(connection: Connection, *, summaries: bool) -> dict[str, str]:
     """Return by kind of job the statement that finds one tenant's keys without a job that they need."""
-    found = {kind: statement for kind, statement in _UNOWED.items() if summaries or kind != SUMMARIZE.name}
-    return found | ({EMBED.name: _UNOWED_VECTORS} if vectors.exist(connection) else {})
+    found = {kind: statement for kind, statement in _MISSING.items() if summaries or kind != SUMMARIZE.name}
+    return found | ({EMBED.name: _MISSING_VECTORS} if vectors.exist(connection) else {})
 
 
 def count_missing_jobs(connection: Connection, statement: str) -> int:

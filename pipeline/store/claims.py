@@ -16,6 +16,26 @@ from pipeline.store.statements import arrays, holds, run
 from schemas.kinds import INGEST
 
 _LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
+# Each of these statements has one good plan, by the indexes, and making it anew would take longer than a claim. Kept
+# from a moment when the table was all but empty it must not be one that reads or sorts the table.
+_PLANNED = text("""
+    SELECT set_config('plan_cache_mode', 'force_generic_plan', true),
+        set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)
+""")
+_MARK_EXHAUSTED_DEAD = text(f"""
+    UPDATE jobs SET claimed = NULL,
+        attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
+        due_at = CASE WHEN {ANEW} THEN now() END,
+        dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
+        last_error = coalesce(last_error, 'the worker died or hung every time')
+    WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
+""")
+_ENQUEUE_ARRIVALS = text(f"""
+    UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
+    FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
+    WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
+        AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
+""")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +55,6 @@ class Claimed:
     more: bool
     turn: Turn
 
-
-# Each of these statements has one good plan, by the indexes, and making it anew would take longer than a claim. Kept
-# from a moment when the table was all but empty it must not be one that reads or sorts the table.
-_PLANNED = text("""
-    SELECT set_config('plan_cache_mode', 'force_generic_plan', true),
-        set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)
-""")
 
 _TAKEN = """
     claimed = wanted, token = nextval('job_token'), attempts = attempts + 1,
@@ -196,32 +209,15 @@ def lock_sweep(connection: Connection) -> bool:
 
 _CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
 
-_BURY_EXHAUSTED = text(f"""
-    UPDATE jobs SET claimed = NULL,
-        attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
-        due_at = CASE WHEN {ANEW} THEN now() END,
-        dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
-        last_error = coalesce(last_error, 'the worker died or hung every time')
-    WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
-""")
-
 
 def mark_exhausted_dead(connection: Connection, max_attempts: int) -> int:
     """Mark expired jobs without attempts left as dead, or due if wanted anew; return how many (maintenance)."""
-    return run(connection, _BURY_EXHAUSTED, max_attempts=max_attempts).rowcount
-
-
-_OWE_ARRIVALS = text(f"""
-    UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
-    FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
-    WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
-        AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
-""")
+    return run(connection, _MARK_EXHAUSTED_DEAD, max_attempts=max_attempts).rowcount
 
 
 def enqueue_arrivals(connection: Connection) -> int:
     """Make the job of every chat with unplaced messages due; return how many were not (maintenance)."""
-    return run(connection, _OWE_ARRIVALS).rowcount
+    return run(connection, _ENQUEUE_ARRIVALS).rowcount
 
 
 _DUE_BY_KIND = text(f"""

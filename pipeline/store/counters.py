@@ -15,6 +15,14 @@ _TOTALS = text("""
     SELECT name, sum(value) FROM daily_counters
     WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
 """)
+_COLLECTED = text("""
+    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+    SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
+    FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
+        AS given (tenant, name, value)
+    ORDER BY tenant, name
+    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+""")
 
 
 class _Thread(threading.local):
@@ -39,16 +47,6 @@ def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> 
     counted: dict[tuple[str, str], float] = connection.info[_COUNTED]
     for name, value in values.items():
         counted[tenant_id, name] = counted.get((tenant_id, name), 0.0) + float(value)
-
-
-_COLLECTED = text("""
-    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-    SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
-    FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
-        AS given (tenant, name, value)
-    ORDER BY tenant, name
-    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
-""")
 
 
 @contextmanager

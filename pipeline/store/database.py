@@ -47,7 +47,7 @@ class Database:
     """Two pools on one database.
 
     `app_url` logs in as the role that row-level security binds to one tenant; `maintenance_url` as the role
-    that may claim work over all tenants (workers and the operator's commands alone; the door has none).
+    that may claim jobs of all tenants (workers and the operator's commands only; the HTTP API has none).
     """
 
     def __init__(self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5) -> None:
@@ -99,7 +99,7 @@ class Database:
         """Begin a transaction over all tenants' jobs, not their texts; commit at the end. Raises as `check` does."""
         if self._maintenance is None:
             raise SettingsError(
-                "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role"
+                "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: jobs are claimed as that role"
             )
         with self._fitting(self._maintenance, _transaction) as connection:
             yield connection
@@ -111,7 +111,7 @@ class Database:
             yield connection
 
     def check(self) -> None:
-        """Refuse a login that walls do not hold, and tables of an earlier migration than this program's.
+        """Refuse a login that bypasses tenant isolation, and tables of an earlier migration than this program's.
 
         Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
         """

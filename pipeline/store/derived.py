@@ -20,6 +20,13 @@ _DROP = text("""
     WITH locked AS MATERIALIZED (SELECT id FROM memories WHERE id = ANY(:ids) ORDER BY id FOR UPDATE)
     DELETE FROM memories m USING locked WHERE m.id = locked.id RETURNING m.id
 """)
+_DROP_RECALLING = text("""
+    SELECT id FROM memories
+    WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
+        AND type = 'qa_turn' AND EXISTS (
+            SELECT 1 FROM jsonb_array_elements_text(metadata->'recalled') AS item
+            WHERE item IN (SELECT unnest(CAST(:items AS text[]))))
+""")
 
 
 def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
@@ -59,15 +66,6 @@ def drop_memories(
     given = {"messages": message_ids, "sessions": session_ids, "items": items_of(message_ids, session_ids)}
     found = column(connection, _DROP_MEMORIES, chat=chat_id, texts=texts, limit=limit, **given)
     return drop(connection, tenant_id, found)
-
-
-_DROP_RECALLING = text("""
-    SELECT id FROM memories
-    WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
-        AND type = 'qa_turn' AND EXISTS (
-            SELECT 1 FROM jsonb_array_elements_text(metadata->'recalled') AS item
-            WHERE item IN (SELECT unnest(CAST(:items AS text[]))))
-""")
 
 
 def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:

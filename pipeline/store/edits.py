@@ -40,6 +40,31 @@ _REVISE = text("""
         inner_revision = inner_revision + 1, status = 'open', failure_reason = NULL
     WHERE id = :id
 """)
+_PUT_PENDING = text("""
+    INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at)
+    VALUES (:tenant, :chat, :external, :content, :tokens, :at)
+    ON CONFLICT (tenant_id, chat_id, external_id) DO UPDATE SET content = excluded.content,
+        token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now()
+    WHERE pending_changes.edited_at <= excluded.edited_at
+""")
+_DELETE_MESSAGES = text("""
+    WITH locked AS MATERIALIZED (
+        SELECT id FROM messages WHERE chat_id = :chat AND id = ANY(:ids)
+        ORDER BY external_id FOR UPDATE
+    )
+    DELETE FROM messages m USING locked WHERE m.id = locked.id
+    RETURNING m.id, m.external_id, m.session_key, m.sent_at, m.content, length(m.tsv) AS lexemes,
+        NOT EXISTS (SELECT 1 FROM arrivals a
+            WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
+""")
+_SESSIONS_AT = text(f"""
+    SELECT {COLUMNS} FROM conversation_sessions s
+    WHERE chat_id = :chat AND status <> 'merged' AND EXISTS (
+        SELECT 1 FROM unnest(CAST(:keys AS text[]), CAST(:times AS timestamptz[])) AS place (key, at)
+        WHERE place.key = s.session_key AND place.at BETWEEN s.started_at AND s.ended_at)
+    ORDER BY id
+""")
+_LOCK_SESSIONS_AT = text(f"{_SESSIONS_AT.text} FOR NO KEY UPDATE")
 
 
 def find(connection: Connection, chat_id: str, external_id: str, *, locked: bool = True) -> Row[Any] | None:
@@ -65,15 +90,6 @@ def set_edited_at(connection: Connection, message_id: int, edited_at: datetime) 
     run(connection, _SET_EDITED_AT, id=message_id, at=edited_at)
 
 
-_PUT_PENDING = text("""
-    INSERT INTO pending_changes (tenant_id, chat_id, external_id, content, token_count, edited_at)
-    VALUES (:tenant, :chat, :external, :content, :tokens, :at)
-    ON CONFLICT (tenant_id, chat_id, external_id) DO UPDATE SET content = excluded.content,
-        token_count = excluded.token_count, edited_at = excluded.edited_at, received_at = now()
-    WHERE pending_changes.edited_at <= excluded.edited_at
-""")
-
-
 def put_pending(
     connection: Connection,
     tenant_id: str,
@@ -93,18 +109,6 @@ def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[st
     run(connection, _DROP_PENDING, chat=chat_id, externals=external_ids)
 
 
-_DELETE_MESSAGES = text("""
-    WITH locked AS MATERIALIZED (
-        SELECT id FROM messages WHERE chat_id = :chat AND id = ANY(:ids)
-        ORDER BY external_id FOR UPDATE
-    )
-    DELETE FROM messages m USING locked WHERE m.id = locked.id
-    RETURNING m.id, m.external_id, m.session_key, m.sent_at, m.content, length(m.tsv) AS lexemes,
-        NOT EXISTS (SELECT 1 FROM arrivals a
-            WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
-""")
-
-
 def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) -> list[Row[Any]]:
     """Delete messages of one chat with their vectors and arrivals; what remains is set right by the caller.
 
@@ -113,16 +117,6 @@ def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) ->
     rows = run(connection, _DELETE_MESSAGES, chat=chat_id, ids=ids).all()
     run(connection, _UNLINK_REPLIES, chat=chat_id, externals=[row.external_id for row in rows])
     return sorted(rows, key=lambda row: row.id)
-
-
-_SESSIONS_AT = text(f"""
-    SELECT {COLUMNS} FROM conversation_sessions s
-    WHERE chat_id = :chat AND status <> 'merged' AND EXISTS (
-        SELECT 1 FROM unnest(CAST(:keys AS text[]), CAST(:times AS timestamptz[])) AS place (key, at)
-        WHERE place.key = s.session_key AND place.at BETWEEN s.started_at AND s.ended_at)
-    ORDER BY id
-""")
-_LOCK_SESSIONS_AT = text(f"{_SESSIONS_AT.text} FOR NO KEY UPDATE")
 
 
 def sessions_at(

@@ -53,6 +53,22 @@ _NAME = text("""
     UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
     WHERE id = :id AND subject IS NOT NULL
 """)
+_EMPTY_TENANT = (
+    text("UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant"),
+    text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
+    text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
+    text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
+)
+_ADD = text("""
+    UPDATE forget_receipts SET
+        counts = (SELECT coalesce(jsonb_object_agg(name, total), '{}') FROM (
+            SELECT key AS name, sum(value::bigint) AS total FROM (
+                SELECT * FROM jsonb_each_text(forget_receipts.counts)
+                UNION ALL SELECT * FROM jsonb_each_text(:counts)) both_counts GROUP BY key) summed),
+        subject = CASE WHEN :done THEN NULL ELSE subject END,
+        finished_at = CASE WHEN :done THEN clock_timestamp() END
+    WHERE id = :id
+""").bindparams(bindparam("counts", type_=JSONB))
 
 
 def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
@@ -175,14 +191,6 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
     return gone
 
 
-_EMPTY_TENANT = (
-    text("UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant"),
-    text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
-    text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
-    text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
-)
-
-
 def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> None:
     """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, jobs."""
     for statement in _EMPTY_TENANT:
@@ -265,18 +273,6 @@ def receipt_subject(connection: Connection, receipt_id: int) -> dict[str, Any] |
     """Return what a receipt is about, as long as it is not forgotten."""
     found: dict[str, Any] | None = connection.scalar(_RECEIPT_SUBJECT, {"id": receipt_id})
     return found
-
-
-_ADD = text("""
-    UPDATE forget_receipts SET
-        counts = (SELECT coalesce(jsonb_object_agg(name, total), '{}') FROM (
-            SELECT key AS name, sum(value::bigint) AS total FROM (
-                SELECT * FROM jsonb_each_text(forget_receipts.counts)
-                UNION ALL SELECT * FROM jsonb_each_text(:counts)) both_counts GROUP BY key) summed),
-        subject = CASE WHEN :done THEN NULL ELSE subject END,
-        finished_at = CASE WHEN :done THEN clock_timestamp() END
-    WHERE id = :id
-""").bindparams(bindparam("counts", type_=JSONB))
 
 
 def add_counts(

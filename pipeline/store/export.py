@@ -33,19 +33,27 @@ _QUERIES = text("""
     SELECT context_id, chat_id, user_id, asked_at, query, answer, answered_at FROM query_log
     WHERE context_id = ANY(:ids) ORDER BY asked_at, context_id
 """)
-
-
-def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list[int]:
-    """Return the ids of a sender's messages in a chat, in order."""
-    return column(connection, _MESSAGE_IDS_OF, sender=sender_id, chat=chat_id)
-
-
 _MESSAGES = text(f"""
     SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
         CASE WHEN starts_with(session_key, '{THREAD}') THEN '' ELSE session_key END AS session_key,
         agent_id, reply_to, thread, metadata
     FROM messages WHERE id = ANY(:ids) ORDER BY id
 """)
+_SESSION_IDS_OF = text("""
+    SELECT id FROM conversation_sessions s
+    WHERE status <> 'merged' AND participants && CAST(:names AS text[])
+        AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                AND m.sender_id = ANY(:senders))
+            OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
+    ORDER BY started_at, id
+""")
+
+
+def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list[int]:
+    """Return the ids of a sender's messages in a chat, in order."""
+    return column(connection, _MESSAGE_IDS_OF, sender=sender_id, chat=chat_id)
 
 
 def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
@@ -66,18 +74,6 @@ def memory_ids_made_of(connection: Connection, message_ids: Sequence[int]) -> li
 def memories(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
     """Return memories as they are exported, in the order of their ids."""
     return run(connection, _MEMORIES, ids=ids).all()
-
-
-_SESSION_IDS_OF = text("""
-    SELECT id FROM conversation_sessions s
-    WHERE status <> 'merged' AND participants && CAST(:names AS text[])
-        AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
-                AND m.sender_id = ANY(:senders))
-            OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
-    ORDER BY started_at, id
-""")
 
 
 def session_ids_of(connection: Connection, senders: Sequence[str], names: Sequence[str]) -> list[int]:

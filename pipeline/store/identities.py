@@ -42,6 +42,12 @@ _SOME_SEEN = text("""
     SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
     LIMIT :limit
 """)
+_LISTING = text("""
+    SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
+    FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
+    JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
+    GROUP BY u.user_id, u.created_at ORDER BY u.user_id
+""")
 
 
 def user_of(connection: Connection, any_id: str) -> str:
@@ -78,14 +84,6 @@ def forget(connection: Connection, ids: Sequence[str]) -> int:
     """Delete a person with all their links, by all their ids; return how many rows that took."""
     given = {"ids": list(ids)}
     return run(connection, _FORGET_LINKS, **given).rowcount + run(connection, _FORGET_USERS, **given).rowcount
-
-
-_LISTING = text("""
-    SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
-    FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
-    JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
-    GROUP BY u.user_id, u.created_at ORDER BY u.user_id
-""")
 
 
 def listing(connection: Connection, after: str, limit: int) -> Sequence[Row[Any]]:

@@ -1,4 +1,4 @@
-"""SQL with which an operator looks at owed work and dead letters, one by one or by filter, and mends them."""
+"""SQL with which an operator looks at jobs and dead letters, one by one or by filter, and repairs them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.statements import column, run
 from schemas.kinds import ARRIVAL, INGEST, PAYLOAD
 
-# Work that is owed or given up; arrivals in quarantine and refused payloads are dead letters of kinds of their own.
+# Jobs that are pending or dead; arrivals in quarantine and refused payloads are dead letters of kinds of their own.
 _ITEMS = f"""
     SELECT tenant_id, kind, key, attempts, due_at, last_error AS error, trace_id,
         CASE WHEN dead_at IS NOT NULL THEN 'dead' WHEN claimed IS NOT NULL THEN 'running'
@@ -40,6 +40,20 @@ _FAIL_SESSIONS = text("""
     UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
     WHERE id IN (SELECT id FROM conversation_sessions
         WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
+""")
+_REPLAY = text("""
+    UPDATE jobs SET due_at = now(), dead_at = NULL, attempts = 0,
+        pending_since = CASE WHEN dead_at IS NULL THEN pending_since ELSE now() END
+    WHERE kind = :kind AND key = ANY(:keys) AND claimed IS NULL
+        AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
+    RETURNING key
+""")
+_GIVE_UP = text("""
+    UPDATE jobs SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0,
+        token = nextval('job_token'),
+        last_error = left(concat_ws('; was: ', CAST(:reason AS text), last_error), 500)
+    WHERE kind = :kind AND key = ANY(:keys) AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
+    RETURNING key
 """)
 
 
@@ -92,15 +106,6 @@ def chat_of(connection: Connection, kind: str, key: str) -> str | None:
     return next(iter(column(connection, statement, id=identity)), None)
 
 
-_REPLAY = text("""
-    UPDATE jobs SET due_at = now(), dead_at = NULL, attempts = 0,
-        pending_since = CASE WHEN dead_at IS NULL THEN pending_since ELSE now() END
-    WHERE kind = :kind AND key = ANY(:keys) AND claimed IS NULL
-        AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
-    RETURNING key
-""")
-
-
 def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
     """Make jobs of one tenant due at once with all their attempts, but running ones; return their keys."""
     return column(connection, _REPLAY, kind=kind, keys=keys)
@@ -109,15 +114,6 @@ def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
 def release_arrivals(connection: Connection, message_ids: Sequence[int]) -> list[tuple[int, str]]:
     """Release arrivals from quarantine; return `(message, chat)` of those that were in it."""
     return [(row[0], row[1]) for row in run(connection, _RELEASE_ARRIVALS, ids=message_ids)]
-
-
-_GIVE_UP = text("""
-    UPDATE jobs SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0,
-        token = nextval('job_token'),
-        last_error = left(concat_ws('; was: ', CAST(:reason AS text), last_error), 500)
-    WHERE kind = :kind AND key = ANY(:keys) AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
-    RETURNING key
-""")
 
 
 def give_up(connection: Connection, kind: str, keys: Sequence[str], reason: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""SQL of the ledger: what is owed, done and given up; `claims` beside this has the claim."""
+"""SQL of jobs: enqueue, finish, retry, give up; `claims` has the claim."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ LIVE, LATER = 0, 1
 
 _DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
 _DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
-_KEEP = text("""
+_LOCK_CLAIM = text("""
     SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
         AND claimed IS NOT NULL
     FOR NO KEY UPDATE
@@ -26,6 +26,27 @@ _CLEAR_ERRORS = text("""
 """)
 _STATE = text("""
     SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
+""")
+_MARK_DEAD = text("""
+    UPDATE jobs SET claimed = NULL, last_error = :error,
+        due_at = CASE WHEN wanted > claimed THEN now() END,
+        dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
+    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+""")
+_STILL_CLAIMED = text("""
+    SELECT jobs.tenant_id, jobs.key
+    FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
+        AS mine (tenant_id, key, token) USING (tenant_id, key, token)
+    WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
+""")
+_FENCE = text("""
+    WITH locked AS MATERIALIZED (
+        SELECT kind, key FROM jobs
+        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
+        ORDER BY kind, key FOR UPDATE
+    )
+    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
+    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
 """)
 
 
@@ -43,19 +64,19 @@ class NewJob(NamedTuple):
     trace_id: str | None = None
 
 
-_RAISE = text(f"""
+_ENQUEUE = text(f"""
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
     SELECT :tenant, kind, key, CASE lane WHEN '' THEN 0 ELSE hashtext(lane) & 32767 END, priority,
         now() + make_interval(secs => delay), trace
     FROM unnest(CAST(:kinds AS text[]), CAST(:keys AS text[]), CAST(:lanes AS text[]),
         CAST(:priorities AS smallint[]), CAST(:delays AS float8[]), CAST(:traces AS text[]))
-        AS owed (kind, key, lane, priority, delay, trace)
+        AS asked (kind, key, lane, priority, delay, trace)
     ORDER BY kind, key
     ON CONFLICT (tenant_id, kind, key) DO UPDATE SET
         wanted = jobs.wanted + 1,
         priority = CASE WHEN jobs.due_at IS NULL THEN excluded.priority
                         ELSE least(jobs.priority, excluded.priority) END,
-        -- whoever knows the chat says so
+        -- not every caller knows the chat
         lane = CASE excluded.lane WHEN 0 THEN jobs.lane ELSE excluded.lane END,
         pending_since = CASE WHEN jobs.due_at IS NULL THEN now() ELSE jobs.pending_since END,
         -- a dead row is revived by a change, but not `ingest`: its chat goes on once the operator has looked
@@ -66,17 +87,17 @@ _RAISE = text(f"""
         trace_id = coalesce(excluded.trace_id, jobs.trace_id)
 """)
 
-AGAIN = _RAISE.text[_RAISE.text.index("ON CONFLICT") :]
+AGAIN = _ENQUEUE.text[_ENQUEUE.text.index("ON CONFLICT") :]
 """What raising does with a row that is there, for statements that raise what they have just stored."""
 
 
-def enqueue_all(connection: Connection, tenant_id: str, owed: Iterable[NewJob]) -> None:
+def enqueue_all(connection: Connection, tenant_id: str, new_jobs: Iterable[NewJob]) -> None:
     """Enqueue jobs in the transaction of the change that asks for them."""
     # of several of one key the last one counts
-    unique = {job[:2]: job._replace(delay_seconds=float(job.delay_seconds)) for job in owed}
+    unique = {job[:2]: job._replace(delay_seconds=float(job.delay_seconds)) for job in new_jobs}
     if unique:
         given = arrays("kinds keys lanes priorities delays traces", unique.values())
-        run(connection, _RAISE, tenant=tenant_id, **given)
+        run(connection, _ENQUEUE, tenant=tenant_id, **given)
 
 
 def enqueue(
@@ -97,7 +118,7 @@ def enqueue(
 
 
 # Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
-# comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep owes anew.
+# comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep makes due again.
 _FINISH = text(f"""
     WITH mine AS MATERIALIZED (
         SELECT jobs.key, jobs.kind = '{INGEST}' OR jobs.wanted > jobs.claimed
@@ -140,7 +161,7 @@ def finish(
 
 def lock_claim(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
     """Lock a claimed job against the next claim; False: it is no longer ours."""
-    return holds(connection, _KEEP, tenant=tenant_id, kind=kind, key=key, token=token)
+    return holds(connection, _LOCK_CLAIM, tenant=tenant_id, kind=kind, key=key, token=token)
 
 
 # What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
@@ -183,34 +204,19 @@ def release(
     run(connection, _RETRY, kind=kind, **arrays("tenants keys tokens", rows), **given)
 
 
-_BURY = text("""
-    UPDATE jobs SET claimed = NULL, last_error = :error,
-        due_at = CASE WHEN wanted > claimed THEN now() END,
-        dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
-    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
-""")
-
-
 def mark_dead(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
     """Give up a claimed job, unless it is wanted anew meanwhile; False: it is no longer ours."""
     return (
-        run(connection, _BURY, tenant=tenant_id, kind=kind, key=key, token=token, error=error).rowcount == 1
+        run(connection, _MARK_DEAD, tenant=tenant_id, kind=kind, key=key, token=token, error=error).rowcount
+        == 1
     )
-
-
-_HELD = text("""
-    SELECT jobs.tenant_id, jobs.key
-    FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
-        AS mine (tenant_id, key, token) USING (tenant_id, key, token)
-    WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
-""")
 
 
 def still_claimed(
     connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]
 ) -> set[tuple[str, str]]:
     """Return `(tenant, key)` of the jobs `(tenant, key, token)` that are still claimed under that token."""
-    found = run(connection, _HELD, kind=kind, **arrays("tenants keys tokens", rows))
+    found = run(connection, _STILL_CLAIMED, kind=kind, **arrays("tenants keys tokens", rows))
     return {(tenant, key) for tenant, key in found}
 
 
@@ -224,17 +230,6 @@ def drop(connection: Connection, tenant_id: str, kinds: Iterable[Kind | str], ke
 def drop_old(connection: Connection, tenant_id: str, kind: Kind, until: datetime) -> None:
     """Delete a tenant's jobs of one kind that were pending by then."""
     run(connection, _DROP_OLD, tenant=tenant_id, kind=str(kind), until=until)
-
-
-_FENCE = text("""
-    WITH locked AS MATERIALIZED (
-        SELECT kind, key FROM jobs
-        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
-        ORDER BY kind, key FOR UPDATE
-    )
-    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
-    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
-""")
 
 
 def clear_errors(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
@@ -252,10 +247,10 @@ def _of_changed(tenant_id: str, keys: Iterable[str]) -> dict[str, object]:
 
 
 def state(connection: Connection, tenant_id: str, kind: str, key: str) -> tuple[str, str | None]:
-    """Return whether a job is `owed`, `dead` or neither (`none`), and its last error."""
+    """Return whether a job is `pending`, `dead` or neither (`none`), and its last error."""
     row = run(connection, _STATE, tenant=tenant_id, kind=kind, key=key).one_or_none()
     if row is None:
         return "none", None
     if row.dead_at is not None:
         return "dead", row.last_error
-    return ("none" if row.due_at is None else "owed"), row.last_error
+    return ("none" if row.due_at is None else "pending"), row.last_error

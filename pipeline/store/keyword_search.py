@@ -24,6 +24,25 @@ _RELABEL_SESSIONS = text("""
         SELECT id FROM conversation_sessions WHERE chat_id = :chat AND language <> :language
         ORDER BY id LIMIT :limit FOR NO KEY UPDATE))
 """)
+# The function looks past row-level security, which would keep the index from being used, and takes the tenant from
+# the setting that row-level security goes by.
+_KEYWORDS = text("""
+    SELECT frequencies, scores, exact
+    FROM keyword_search(:chat, :key, :words, :messages, :mean_size, :most, :limit)
+""")
+_STOP_WORDS = text("""
+    SELECT language, sum(times) FROM unnest(CAST(:words AS text[]), CAST(:times AS bigint[])) AS w (word, times)
+    CROSS JOIN unnest(CAST(:languages AS text[])) AS language
+    WHERE ts_lexize(CAST(language || '_stem' AS regdictionary), word) = '{}'
+    GROUP BY language
+""")
+_IS_MIXED = text("""
+    SELECT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
+            AND m.language <> c.language)
+        OR EXISTS (SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = c.tenant_id
+            AND s.chat_id = c.chat_id AND s.language <> c.language)
+    FROM chats c WHERE chat_id = :chat
+""")
 
 
 def lexemes(connection: Connection, language: str, query: str) -> list[str]:
@@ -37,17 +56,9 @@ class KeywordHits:
 
     # message ids, best first, with their BM25 score
     scores: dict[int, float] = field(default_factory=dict)
-    # in how many messages each lexeme stands; estimated for those in more than `CANDIDATES`
+    # in how many messages each lexeme is; estimated for those in more than `CANDIDATES`
     document_frequency: dict[str, int] = field(default_factory=dict)
     search: KeywordSearch = "off"
-
-
-# The function looks past row-level security, which would keep the index from being used, and takes the tenant from
-# the setting that row-level security goes by.
-_KEYWORDS = text("""
-    SELECT frequencies, scores, exact
-    FROM keyword_search(:chat, :key, :words, :messages, :mean_size, :most, :limit)
-""")
 
 
 def keywords(
@@ -110,14 +121,6 @@ MOST_COMMON = 300
 """Words that are looked up in each language's list; stop words are the most common ones."""
 
 
-_STOP_WORDS = text("""
-    SELECT language, sum(times) FROM unnest(CAST(:words AS text[]), CAST(:times AS bigint[])) AS w (word, times)
-    CROSS JOIN unnest(CAST(:languages AS text[])) AS language
-    WHERE ts_lexize(CAST(language || '_stem' AS regdictionary), word) = '{}'
-    GROUP BY language
-""")
-
-
 def stop_words(connection: Connection, counts: Mapping[str, int]) -> dict[str, int]:
     """Count by language how many of these words are among Postgres' stop words for it."""
     common = arrays("words times", Counter(counts).most_common(MOST_COMMON))
@@ -159,15 +162,6 @@ def relabel_messages(
 def relabel_sessions(connection: Connection, chat_id: str, language: str, limit: int) -> int:
     """Put sessions of a chat that are in another language into this one; return how many."""
     return run(connection, _RELABEL_SESSIONS, chat=chat_id, language=language, limit=limit).rowcount
-
-
-_IS_MIXED = text("""
-    SELECT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
-            AND m.language <> c.language)
-        OR EXISTS (SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = c.tenant_id
-            AND s.chat_id = c.chat_id AND s.language <> c.language)
-    FROM chats c WHERE chat_id = :chat
-""")
 
 
 def is_mixed(connection: Connection, chat_id: str) -> bool:

@@ -23,6 +23,12 @@ _REPLACE = text("""
     SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
     ON CONFLICT DO NOTHING
 """)
+_CHATS_TO_UNNAME = text("""
+    SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
+        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
+            AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
+    ORDER BY chat_id
+""")
 
 
 def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
@@ -44,14 +50,6 @@ def of_chat(connection: Connection, chat_id: str) -> list[str]:
 def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
     """Return the chats that these senders are in."""
     return column(connection, _CHATS_OF, senders=senders)
-
-
-_CHATS_TO_UNNAME = text("""
-    SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
-        AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
-            AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
-    ORDER BY chat_id
-""")
 
 
 def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:

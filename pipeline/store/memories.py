@@ -39,6 +39,14 @@ _TOUCH = text("""
     UPDATE memories SET access_count = access_count + 1, last_accessed_at = now()
     WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
+_LIST_DOCUMENTS = text("""
+    SELECT document_id, max(source) AS source, max(language) AS language, count(*) AS chunks,
+        max(created_at) AS changed_at
+    FROM memories
+    WHERE scope = 'organization' AND type = 'document' AND document_id IS NOT NULL
+        AND (CAST(:after AS text) IS NULL OR document_id COLLATE "C" > :after)
+    GROUP BY document_id ORDER BY document_id COLLATE "C" LIMIT :limit
+""")
 
 
 def insert(
@@ -56,7 +64,7 @@ def insert(
 
 
 SESSIONS = 100
-"""The latest so many of a chat, or of one key in it, have their memories shown."""
+"""The latest sessions of a chat, or of one key in it, whose memories are shown."""
 
 # Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of sessions.
 _IN_SCOPE = """
@@ -256,16 +264,6 @@ def drop_document(
     gone = column(connection, _DROP_DOCUMENT, document=document_id, keep=keep)
     jobs.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
     return len(gone)
-
-
-_LIST_DOCUMENTS = text("""
-    SELECT document_id, max(source) AS source, max(language) AS language, count(*) AS chunks,
-        max(created_at) AS changed_at
-    FROM memories
-    WHERE scope = 'organization' AND type = 'document' AND document_id IS NOT NULL
-        AND (CAST(:after AS text) IS NULL OR document_id COLLATE "C" > :after)
-    GROUP BY document_id ORDER BY document_id COLLATE "C" LIMIT :limit
-""")
 
 
 def list_documents(connection: Connection, given: DocumentFilter) -> list[ListedDocument]:

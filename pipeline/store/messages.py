@@ -34,10 +34,32 @@ _BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
 _SOME_EXTERNAL_IDS = text(
     "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
 )
+_ARRIVAL = text("""
+    SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
+        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
+        octet_length(m.content) > 0
+    FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
+    WHERE a.message_id = :id AND a.quarantined_at IS NULL
+""")
+_WAITING = text(f"""
+    SELECT count(*) FROM (
+        SELECT 1 FROM arrivals
+        WHERE quarantined_at IS NULL AND chat_id <> ALL(ARRAY(
+            SELECT key FROM jobs WHERE tenant_id = :tenant AND kind = '{INGEST}' AND dead_at IS NOT NULL))
+        LIMIT :limit
+    ) w
+""")
+_TIMES = text("""
+    SELECT sent_at, coalesce(nullif(sender_name, ''), sender_id), token_count
+    FROM messages m
+    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
+        AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+    ORDER BY sent_at
+""")
 
 
 class Arrival(NamedTuple):
-    """What placing needs to know of a message."""
+    """A message that waits for its place."""
 
     message_id: int
     chat_id: str
@@ -53,7 +75,7 @@ class Arrival(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What it is called as a piece of work."""
+        """The key of its jobs."""
         return f"message:{self.message_id}"
 
 
@@ -91,15 +113,6 @@ def arrivals(
     return found, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
 
 
-_ARRIVAL = text("""
-    SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
-        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
-        octet_length(m.content) > 0
-    FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
-    WHERE a.message_id = :id AND a.quarantined_at IS NULL
-""")
-
-
 def arrival(connection: Connection, message_id: int) -> list[Arrival]:
     """Return one message if it waits for its place."""
     return [Arrival(*row) for row in run(connection, _ARRIVAL, id=message_id)]
@@ -117,28 +130,9 @@ def quarantine(
     run(connection, _QUARANTINE, chat=chat_id, id=message_id, error=error, trace=trace_id)
 
 
-_WAITING = text(f"""
-    SELECT count(*) FROM (
-        SELECT 1 FROM arrivals
-        WHERE quarantined_at IS NULL AND chat_id <> ALL(ARRAY(
-            SELECT key FROM jobs WHERE tenant_id = :tenant AND kind = '{INGEST}' AND dead_at IS NOT NULL))
-        LIMIT :limit
-    ) w
-""")
-
-
 def waiting(connection: Connection, tenant_id: str, limit: int) -> int:
     """Count accepted messages that workers can place, up to `limit`: not quarantined ones, nor those of dead jobs."""
     return number(connection, _WAITING, tenant=tenant_id, limit=limit)
-
-
-_TIMES = text("""
-    SELECT sent_at, coalesce(nullif(sender_name, ''), sender_id), token_count
-    FROM messages m
-    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end
-        AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-    ORDER BY sent_at
-""")
 
 
 def times(

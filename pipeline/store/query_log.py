@@ -27,7 +27,7 @@ _INSERT = text("""
 """).bindparams(*(bindparam(name, type_=JSONB) for name in ("shown", "tokens", "chars")))
 _GET = text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id")
 _GET_LOCKED = text(f"{_GET.text} FOR UPDATE")
-_LATELY = text("""
+_LATEST = text("""
     SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
         SELECT query, asked_at FROM query_log WHERE chat_id = :chat
         ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
@@ -44,6 +44,12 @@ _HOLD_MEMORIES = text(
 _DELETE = text("""
     DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
 """)
+_LISTING = text(f"""
+    SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+        AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
+            SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
+    ORDER BY asked_at DESC, context_id DESC LIMIT :limit
+""")
 
 
 def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
@@ -54,14 +60,6 @@ def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> No
 def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
     """Return a row by its context's id."""
     return run(connection, _GET_LOCKED if locked else _GET, id=context_id).one_or_none()
-
-
-_LISTING = text(f"""
-    SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-        AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
-            SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
-    ORDER BY asked_at DESC, context_id DESC LIMIT :limit
-""")
 
 
 def listing(
@@ -75,7 +73,7 @@ def latest_queries(
     connection: Connection, chat_id: str, limit: int
 ) -> tuple[datetime, list[tuple[str, datetime]]]:
     """Return the database's time and a chat's last questions, each with when, in one trip by `query_log_chat`."""
-    rows = run(connection, _LATELY, chat=chat_id, limit=limit).all()
+    rows = run(connection, _LATEST, chat=chat_id, limit=limit).all()
     return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
 
 

@@ -184,7 +184,7 @@ def merge(connection: Connection, into: Mapping[int, int]) -> dict[int, tuple[in
     return {survivor: (int(count), int(tokens)) for survivor, count, tokens in brought}
 
 
-# The same statement (`memories_content`) in sessions that become one; what stands in the survivor already is kept.
+# The same statement (`memories_content`) in sessions that become one; what the survivor has already is kept.
 _DUPLICATES = text(f"""
     SELECT CAST(id AS text) AS id, CAST(kept AS text) AS kept FROM (
         SELECT m.id, first_value(m.id) OVER same AS kept

@@ -41,6 +41,17 @@ _DROP_CLOSES = text("""
         AS gone (key, at)
     WHERE c.chat_id = :chat AND c.session_key = gone.key AND c.closed_at = gone.at
 """)
+# As accepting does it, a time that lies ahead is stored as that of the arrival.
+_MOVE = text("""
+    UPDATE messages m SET external_id = moved.external_id, position = moved.position,
+        sent_at = CASE WHEN moved.sent_at > now() + interval '5 minutes' THEN now() ELSE moved.sent_at END,
+        metadata = m.metadata - 'original_sent_at'
+            || CASE WHEN moved.sent_at > now() + interval '5 minutes'
+                THEN jsonb_build_object('original_sent_at', moved.sent_at) ELSE '{}' END
+    FROM jsonb_to_recordset(:moved) AS moved (id bigint, external_id text, position integer, sent_at timestamptz)
+    WHERE m.chat_id = :chat AND m.id = moved.id AND NOT EXISTS (
+        SELECT 1 FROM messages o WHERE o.chat_id = :chat AND o.external_id = moved.external_id AND o.id <> moved.id)
+""").bindparams(bindparam("moved", type_=JSONB))
 
 
 class StoredMessage(NamedTuple):
@@ -82,19 +93,6 @@ def _time(told: str | None) -> datetime | None:
 def hold(connection: Connection, chat_id: str, ids: Sequence[int]) -> list[LockedMessage]:
     """Lock and return these messages of a chat."""
     return [LockedMessage(**row._mapping) for row in run(connection, _HOLD, chat=chat_id, ids=ids)]
-
-
-# As accepting does it, a time that lies ahead is stored as that of the arrival.
-_MOVE = text("""
-    UPDATE messages m SET external_id = moved.external_id, position = moved.position,
-        sent_at = CASE WHEN moved.sent_at > now() + interval '5 minutes' THEN now() ELSE moved.sent_at END,
-        metadata = m.metadata - 'original_sent_at'
-            || CASE WHEN moved.sent_at > now() + interval '5 minutes'
-                THEN jsonb_build_object('original_sent_at', moved.sent_at) ELSE '{}' END
-    FROM jsonb_to_recordset(:moved) AS moved (id bigint, external_id text, position integer, sent_at timestamptz)
-    WHERE m.chat_id = :chat AND m.id = moved.id AND NOT EXISTS (
-        SELECT 1 FROM messages o WHERE o.chat_id = :chat AND o.external_id = moved.external_id AND o.id <> moved.id)
-""").bindparams(bindparam("moved", type_=JSONB))
 
 
 def move(connection: Connection, chat_id: str, moved: Sequence[tuple[int, str, int, datetime]]) -> None:

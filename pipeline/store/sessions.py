@@ -21,13 +21,42 @@ _ADD_CLOSES = text("""
     INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
     VALUES (:tenant, :chat, :key, :at) ON CONFLICT DO NOTHING
 """)
-_MARK = text("""
+_SET_STATUS = text("""
     UPDATE conversation_sessions SET status = :status, failure_reason = :reason
     WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
 """)
 _CARDS = text("""
     SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
     FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+""")
+_CLOSES = text("""
+    SELECT chat_id, session_key, closed_at
+    FROM unnest(CAST(:chats AS text[]), CAST(:keys AS text[])) AS place (chat_id, session_key)
+        JOIN session_closes USING (chat_id, session_key)
+    ORDER BY closed_at
+""")
+_FIND = text("""
+    WITH RECURSIVE chain AS (
+        SELECT id, merged_into FROM conversation_sessions WHERE id = :id
+        UNION SELECT s.id, s.merged_into FROM conversation_sessions s JOIN chain ON s.id = chain.merged_into
+    )
+    SELECT s.* FROM conversation_sessions s JOIN chain USING (id) WHERE s.status <> 'merged'
+""")
+_LISTING = text("""
+    SELECT id, chat_id, session_key, started_at, ended_at, message_count, participants, status, topic_tags,
+        summary_text, summary_model
+    FROM conversation_sessions
+    WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+        AND (CAST(:status AS text) IS NULL OR status = :status)
+        AND (CAST(:after AS bigint) IS NULL OR (ended_at, id) < (
+            SELECT last.ended_at, last.id FROM conversation_sessions last WHERE last.id = :after))
+    ORDER BY ended_at DESC, id DESC LIMIT :limit
+""")
+_WANTING_ROLLUP = text("""
+    SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
+        AND (message_count - coalesce(summary_message_count, 0) >= :messages
+            OR token_count - coalesce(summary_token_count, 0) >= :tokens)
+    ORDER BY id
 """)
 
 
@@ -113,14 +142,6 @@ def newly_cut(connection: Connection, chat_ids: Sequence[str]) -> list[Session]:
     return [as_session(row) for row in run(connection, _NEWLY_CUT, chats=chat_ids)]
 
 
-_CLOSES = text("""
-    SELECT chat_id, session_key, closed_at
-    FROM unnest(CAST(:chats AS text[]), CAST(:keys AS text[])) AS place (chat_id, session_key)
-        JOIN session_closes USING (chat_id, session_key)
-    ORDER BY closed_at
-""")
-
-
 def closes(
     connection: Connection, places: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], list[datetime]]:
@@ -132,30 +153,9 @@ def closes(
     return found
 
 
-_FIND = text("""
-    WITH RECURSIVE chain AS (
-        SELECT id, merged_into FROM conversation_sessions WHERE id = :id
-        UNION SELECT s.id, s.merged_into FROM conversation_sessions s JOIN chain ON s.id = chain.merged_into
-    )
-    SELECT s.* FROM conversation_sessions s JOIN chain USING (id) WHERE s.status <> 'merged'
-""")
-
-
 def find(connection: Connection, session_id: int) -> Row[Any] | None:
     """Return a session with its summary, or the one that it was merged into."""
     return run(connection, _FIND, id=session_id).one_or_none()
-
-
-_LISTING = text("""
-    SELECT id, chat_id, session_key, started_at, ended_at, message_count, participants, status, topic_tags,
-        summary_text, summary_model
-    FROM conversation_sessions
-    WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-        AND (CAST(:status AS text) IS NULL OR status = :status)
-        AND (CAST(:after AS bigint) IS NULL OR (ended_at, id) < (
-            SELECT last.ended_at, last.id FROM conversation_sessions last WHERE last.id = :after))
-    ORDER BY ended_at DESC, id DESC LIMIT :limit
-""")
 
 
 def listing(
@@ -171,7 +171,7 @@ def listing(
 
 
 NAMES_WITHIN = 1000
-"""Newest messages of a chat in which the name of whoever asks is looked for: most have just said something there."""
+"""The newest messages of a chat, in which the asker's name is looked for: most have just said something there."""
 
 
 _PEOPLE = text("""
@@ -207,14 +207,6 @@ def people(
     """
     row = run(connection, _PEOPLE, chat=chat_id, asker=asker or None, within=NAMES_WITHIN).one()
     return list(row.names or []), row.began, row.asker
-
-
-_WANTING_ROLLUP = text("""
-    SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
-        AND (message_count - coalesce(summary_message_count, 0) >= :messages
-            OR token_count - coalesce(summary_token_count, 0) >= :tokens)
-    ORDER BY id
-""")
 
 
 def wanting_rollup(
@@ -263,7 +255,7 @@ def set_status(
 ) -> bool:
     """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
     given = {"id": session_id, "revision": revision, "status": status, "reason": reason}
-    return run(connection, _MARK, **given).rowcount == 1
+    return run(connection, _SET_STATUS, **given).rowcount == 1
 
 
 def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:

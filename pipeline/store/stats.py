@@ -37,14 +37,6 @@ _TIMES_OF_OTHERS = text("""
     SELECT min(sent_at), max(sent_at) FROM messages
     WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
 """)
-
-
-def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
-    """Return `(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
-    row = run(connection, _SERVER).one()
-    return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
-
-
 _COUNTS = text("""
     SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
         (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
@@ -52,6 +44,28 @@ _COUNTS = text("""
         (SELECT count(*) FROM memories) AS memories
     FROM chats WHERE moved_to IS NULL
 """)
+_VECTORS_BY_SPACE = text("""
+    SELECT e.name AS space, e.status,
+        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
+        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
+        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
+    FROM embedding_spaces e ORDER BY e.id
+""")
+_TIMES = text("""
+    SELECT named.chat_id, c.time_zone, c.language,
+        (SELECT min(sent_at) FROM messages m
+            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
+        (SELECT max(sent_at) FROM messages m
+            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS last_at
+    FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
+    WHERE named.chat_id = ANY(:chats)
+""")
+
+
+def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
+    """Return `(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
+    row = run(connection, _SERVER).one()
+    return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
 
 
 def counts(connection: Connection) -> Row[Any]:
@@ -62,15 +76,6 @@ def counts(connection: Connection) -> Row[Any]:
 def sessions_by_status(connection: Connection, chat_id: str | None = None) -> dict[str, int]:
     """Count the sessions of a chat, or of all, by status, without merged ones."""
     return {str(status): int(count) for status, count in run(connection, _SESSIONS_BY_STATUS, chat=chat_id)}
-
-
-_VECTORS_BY_SPACE = text("""
-    SELECT e.name AS space, e.status,
-        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
-        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
-        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
-    FROM embedding_spaces e ORDER BY e.id
-""")
 
 
 def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
@@ -102,34 +107,23 @@ def times_of_others(
     return None if row[0] is None else (row[0], row[1])
 
 
-_TIMES = text("""
-    SELECT named.chat_id, c.time_zone, c.language,
-        (SELECT min(sent_at) FROM messages m
-            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS first_at,
-        (SELECT max(sent_at) FROM messages m
-            WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id) AS last_at
-    FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
-    WHERE named.chat_id = ANY(:chats)
-""")
-
-
 def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
     """Return `(chat_id, time_zone, language, first_at, last_at)` of these chats, where they are now."""
     return run(connection, _TIMES, chats=chat_ids).all()
 
 
-# One statement, so that work which moves from one kind to the next meanwhile is seen exactly once. From the work
-# to what it is about, by that one's key: the other way round the planner has been seen to compare all with all.
+# One statement, so that jobs which move from one kind to the next meanwhile is seen exactly once. From the job
+# to its object, by that one's key: the other way round the planner has been seen to compare all with all.
 _PROGRESS = f"""
     WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
     cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
-    open_work AS (
+    open_jobs AS (
         SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
         UNION ALL
         SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
     ),
-    owed AS (
-        SELECT w.due_at, w.dead_at, w.last_error FROM open_work w WHERE CASE
+    pending AS (
+        SELECT w.due_at, w.dead_at, w.last_error FROM open_jobs w WHERE CASE
             WHEN w.kind = '{INGEST}' THEN w.key = ANY(:chats)
             WHEN starts_with(w.key, 'session:') THEN EXISTS (
                 SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = w.tenant_id
@@ -145,9 +139,9 @@ _PROGRESS = f"""
         {{embedded}} AS embedded,
         (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
         (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
-        (SELECT count(*) FROM owed WHERE due_at IS NOT NULL) AS owed,
-        (SELECT count(*) FROM owed WHERE dead_at IS NOT NULL) AS dead,
-        (SELECT last_error FROM owed WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
+        (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS owed,
+        (SELECT count(*) FROM pending WHERE dead_at IS NOT NULL) AS dead,
+        (SELECT last_error FROM pending WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
 """
 _EMBEDDED = """
     (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id

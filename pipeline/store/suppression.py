@@ -1,4 +1,4 @@
-"""SQL of tombstones: a tenant's key, the lock between accepting and forgetting, and what must not come back."""
+"""SQL of the suppression list: a tenant's key, the lock between accepting and forgetting, what must not come back."""
 
 import secrets
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ _SHARED = f"pg_advisory_xact_lock_shared({_TENANT})"
 _KEY = text("SELECT key FROM tenant_keys")
 _CREATE_KEY = text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING")
 _REMOVE = text("DELETE FROM tombstones WHERE hash = :hash")
-_AMONG = text("SELECT hash, until FROM tombstones WHERE hash = ANY(:hashes)")
+_LISTED = text("SELECT hash, until FROM tombstones WHERE hash = ANY(:hashes)")
 
 # by whether there is a chat, and whether the lock is `alone`
 _LOCKS = {
@@ -30,6 +30,13 @@ _LOCKS = {
     ),
     (True, True): text(f"SELECT {_SHARED}, pg_advisory_xact_lock(hashtextextended(:chat, {_TENANT}))"),
 }
+_PUT = text("""
+    INSERT INTO tombstones (tenant_id, hash, kind, until)
+    SELECT :tenant, hash, :kind, :until FROM unnest(CAST(:hashes AS bytea[])) AS hash ORDER BY hash
+    ON CONFLICT (tenant_id, hash) DO UPDATE SET
+        until = CASE WHEN tombstones.until IS NULL OR excluded.until IS NULL THEN NULL
+                     ELSE greatest(tombstones.until, excluded.until) END
+""")
 
 
 def lock(connection: Connection, tenant_id: str, chat_id: str | None = None, *, alone: bool = False) -> None:
@@ -59,15 +66,6 @@ def ensure_key(connection: Connection, tenant_id: str) -> bytes:
     return bytes(run(connection, _KEY).scalar_one())
 
 
-_PUT = text("""
-    INSERT INTO tombstones (tenant_id, hash, kind, until)
-    SELECT :tenant, hash, :kind, :until FROM unnest(CAST(:hashes AS bytea[])) AS hash ORDER BY hash
-    ON CONFLICT (tenant_id, hash) DO UPDATE SET
-        until = CASE WHEN tombstones.until IS NULL OR excluded.until IS NULL THEN NULL
-                     ELSE greatest(tombstones.until, excluded.until) END
-""")
-
-
 def put(
     connection: Connection, tenant_id: str, kind: str, hashes: Iterable[bytes], until: datetime | None
 ) -> None:
@@ -75,11 +73,11 @@ def put(
     run(connection, _PUT, tenant=tenant_id, kind=kind, until=until, hashes=sorted(set(hashes)))
 
 
-def remove(connection: Connection, stone: bytes) -> None:
+def remove(connection: Connection, entry: bytes) -> None:
     """Remove an entry."""
-    run(connection, _REMOVE, hash=stone)
+    run(connection, _REMOVE, hash=entry)
 
 
 def listed(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, Row[Any]]:
     """Return those of these hashes that are on the suppression list, each with its `until`."""
-    return {bytes(row.hash): row for row in run(connection, _AMONG, hashes=list(hashes))}
+    return {bytes(row.hash): row for row in run(connection, _LISTED, hashes=list(hashes))}

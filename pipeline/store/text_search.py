@@ -17,6 +17,27 @@ from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 
 _IN_ORDER = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids) ORDER BY {ORDER}")
+_SCAN_FROM = text("""
+    WITH running AS (
+        SELECT started_at, sum(message_count) OVER (ORDER BY ended_at DESC, id DESC) AS held,
+            row_number() OVER (ORDER BY ended_at DESC, id DESC) AS place
+        FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
+            AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+    )
+    SELECT min(started_at) FILTER (WHERE held <= :messages OR place = 1),
+        bool_and(held <= :messages OR place = 1) FROM running
+""")
+_SESSIONS_ABOUT = text("""
+    SELECT id, session_key, started_at, ended_at, message_count,
+        CASE WHEN tsv @@ CAST(:any AS tsquery) THEN
+            (SELECT array_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:lexemes)) END AS words
+    FROM conversation_sessions
+    WHERE chat_id = :chat AND status <> 'merged'
+        AND (CAST(:key AS text) IS NULL OR session_key = :key)
+        AND (CAST(:session AS bigint) IS NULL OR id = :session)
+        AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+""")
 
 
 def _filtered(
@@ -90,18 +111,6 @@ def nearest(
     return [(row[0], float(row[1])) for row in rows]
 
 
-_SCAN_FROM = text("""
-    WITH running AS (
-        SELECT started_at, sum(message_count) OVER (ORDER BY ended_at DESC, id DESC) AS held,
-            row_number() OVER (ORDER BY ended_at DESC, id DESC) AS place
-        FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
-            AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
-    )
-    SELECT min(started_at) FILTER (WHERE held <= :messages OR place = 1),
-        bool_and(held <= :messages OR place = 1) FROM running
-""")
-
-
 def scan_from(connection: Connection, chat_id: str, messages: int, until: datetime | None) -> datetime | None:
     """Return from when on a chat's sessions hold at most so many messages, until a moment, or None if all do.
 
@@ -166,19 +175,6 @@ def pattern(piece: str) -> str:
     '%100!%!_sure!!%'
     """
     return "%" + re.sub("[!%_]", r"!\g<0>", piece) + "%"
-
-
-_SESSIONS_ABOUT = text("""
-    SELECT id, session_key, started_at, ended_at, message_count,
-        CASE WHEN tsv @@ CAST(:any AS tsquery) THEN
-            (SELECT array_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:lexemes)) END AS words
-    FROM conversation_sessions
-    WHERE chat_id = :chat AND status <> 'merged'
-        AND (CAST(:key AS text) IS NULL OR session_key = :key)
-        AND (CAST(:session AS bigint) IS NULL OR id = :session)
-        AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
-        AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
-""")
 
 
 def sessions_about(

@@ -1,7 +1,7 @@
 """SQL of vector search: exact inside a scope, and by the HNSW index where a chat is large and there is one.
 
 Exact search takes time in proportion to the chat's vectors, the index takes 3 ms from every vector that is written,
-whoever's it is. So there is none until `backscroll doctor` has found a chat that it is worth to.
+of any tenant. So there is none until `backscroll doctor` has found a chat that is worth it.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from pipeline.store.statements import run
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
-# Above so many vectors in scope, and only if they are more than a tenth of all in the space, HNSW is faster.
+# HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
 EXACT_UP_TO = 20_000
 TIMES_AS_MANY = 10
-# So many times as many vectors as are wanted are looked at on the way through the index (`hnsw.ef_search`) …
+# Vectors looked at on the way through the index (`hnsw.ef_search`), as a multiple of those wanted …
 EFFORT = 2
-# … and no fewer than so many: for the ten nearest twenty would miss too many of them.
+# … and at least this many: for the ten nearest twenty would miss too many of them.
 LEAST_EFFORT = 100
 
 

@@ -26,6 +26,13 @@ _KNOWN_HASHES = text(
 _OF_MESSAGES = text(
     "SELECT message_id, embedding::text FROM message_vectors WHERE space_id = :s AND message_id = ANY(:ids)"
 )
+_REGISTER = text("""
+    INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status)
+    SELECT :name, :provider, :model, :dimensions, :query_prefix, :document_prefix,
+        CASE WHEN EXISTS (SELECT 1 FROM embedding_spaces WHERE status = 'active')
+            THEN 'building' ELSE 'active' END
+    ON CONFLICT (name) DO NOTHING
+""")
 
 
 def exist(connection: Connection) -> bool:
@@ -208,14 +215,6 @@ def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
     """Return the spaces that new vectors go into: the active one and those being built."""
     return [EmbeddingSpace(**row._mapping) for row in run(connection, _WRITTEN_SPACES)]
 
-
-_REGISTER = text("""
-    INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status)
-    SELECT :name, :provider, :model, :dimensions, :query_prefix, :document_prefix,
-        CASE WHEN EXISTS (SELECT 1 FROM embedding_spaces WHERE status = 'active')
-            THEN 'building' ELSE 'active' END
-    ON CONFLICT (name) DO NOTHING
-""")
 
 _BY_NAME = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name")
 

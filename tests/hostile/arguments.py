@@ -251,7 +251,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.vectors.known_hashes.hashes": lambda a: [
         bytes(each) for each in a.known.all("message_vectors", "content_hash")
     ],
-    "stone": lambda a: bytes(a.known.one("tombstones", "hash")),
+    "entry": lambda a: bytes(a.known.one("tombstones", "hash")),
     "space": lambda a: a.space,
     "space: schemas.vectors.EmbeddingSpace | None": lambda a: None if a.theme.empty else a.space,
     "space_id": lambda _: 1,
@@ -316,7 +316,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "key": lambda a: a.name("jobs", "key"),
     "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
-    "owed": lambda a: [
+    "new_jobs": lambda a: [
         jobs.NewJob(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
         for key in a.names("jobs", "key")
     ],
