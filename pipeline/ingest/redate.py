@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from pipeline.ingest import place, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.store import chats, edits, jobs, messages
-from pipeline.store import redate as store
+from pipeline.store import edits as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database, persistently
@@ -78,7 +78,7 @@ def _move(
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, chat_id)
         chat = chats.lock_alone(connection, chat_id)
-        held = store.hold(connection, chat_id, [move.id for move in moves]) if chat else []
+        held = store.lock_messages(connection, chat_id, [move.id for move in moves]) if chat else []
         if chat is None or not held:
             return 0
         there = {message.id: message for message in held}
@@ -88,7 +88,7 @@ def _move(
             connection, chat_id, sorted({(message.session_key, message.sent_at) for message in placed})
         )
         _take_back_closes(connection, chat_id, moves, there)
-        store.move(
+        store.redate(
             connection,
             chat_id,
             [(m.id, m.message.external_id, m.message.position, m.message.sent_at) for m in moves],

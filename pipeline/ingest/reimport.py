@@ -15,9 +15,9 @@ from pipeline.ingest.redate import Move
 from pipeline.people import suppression
 from pipeline.platforms.records import Record
 from pipeline.store import chat_moves, chats
-from pipeline.store import redate as store
+from pipeline.store import edits as store
 from pipeline.store.database import Database
-from pipeline.store.redate import StoredMessage
+from pipeline.store.edits import StoredMessage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class _Stored:
         chat = chats.followed(connection, chat_id)
         into = chat.chat_id if chat else chat_id
         names = ids if into == chat_id else chat_moves.names(connection, chat_id, into, ids)
-        there = store.known(connection, into, names)
+        there = store.stored_messages(connection, into, names)
         return cls(
             given=chat_id,
             chat_id=into,

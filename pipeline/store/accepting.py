@@ -25,30 +25,25 @@ from schemas.sessions import key_of
 AHEAD = timedelta(minutes=5)
 """How far a sender's clock may run ahead; a later message counts as sent when it came."""
 
-_AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
-
-_CHAT = [field.name for field in fields(Chat)]
-
-# What a description leaves out is as it is stored.
-_AS_SAID = " AND ".join(
-    f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
-    for name in SAID
-)
-
 # What `Database.tenant` and `suppression.lock` run one after the other.
 _BEGIN = f"""
     SELECT set_config('app.tenant_id', %(tenant)s, true),
         pg_advisory_xact_lock_shared(hashtextextended(%(tenant)s, {FORGETTING})),
         pg_advisory_xact_lock_shared(hashtextextended(%(chat)s, hashtextextended(%(tenant)s, {FORGETTING})))
 """
-
+_CHAT = [field.name for field in fields(Chat)]
 # A statement of its own: it sees what was committed while the locks were waited for.
 _HOLD = f"""
     SELECT (SELECT key FROM tenant_keys) AS key, c.*
     FROM (SELECT) always LEFT JOIN LATERAL (
         SELECT {", ".join(_CHAT)} FROM chats WHERE chat_id = %(chat)s FOR KEY SHARE) c ON true
 """
-
+# What a description leaves out is as it is stored.
+_AS_SAID = " AND ".join(
+    f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
+    for name in SAID
+)
+_AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 # A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
 # An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
 # Jobs, then counters: each reads what the one before it returns, so that rows are locked in this order.

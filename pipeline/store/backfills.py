@@ -5,18 +5,15 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store.statements import run
 from schemas.backfills import Backfill, BackfillRequest
 
 _COLUMNS = 'id, filter, state, "cursor", total, seen, raised, error, created_at, updated_at, finished_at'
-
 _INSERT = text(f"""
     INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
     VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
-""").bindparams(bindparam("filter", type_=JSONB))
+""")
 _GET = text(f"SELECT {_COLUMNS} FROM backfills WHERE id = :id")
 _LOCK = text(f"{_GET.text} FOR UPDATE")
 _LISTING = text(f"SELECT {_COLUMNS} FROM backfills ORDER BY id DESC LIMIT :limit")
@@ -29,7 +26,11 @@ _ADVANCE = text("""
     UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
         updated_at = now()
     WHERE id = :id
-""").bindparams(bindparam("cursor", type_=JSONB))
+""")
+# What each kind looks at: a table with its keyset, the job's key of a row, its chat, whether it is missing something.
+_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
+_SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
+_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
 
 
 def _as_backfill(row: Row[Any]) -> Backfill:
@@ -63,12 +64,6 @@ def set_state(connection: Connection, backfill_id: int, state: str, *, error: st
 def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], seen: int, raised: int) -> None:
     """Record how far a backfill has come."""
     run(connection, _ADVANCE, id=backfill_id, cursor=cursor, seen=seen, raised=raised)
-
-
-# What each kind looks at: a table with its keyset, the work key of a row, its chat, whether it is missing something.
-_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
-_SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
-_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
 
 
 def _filters(time: str, chat: str = "chat_id") -> str:

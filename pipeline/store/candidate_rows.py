@@ -18,6 +18,10 @@ from pipeline.store.statements import run
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector
 
+_SESSION_RANGES = text(f"""
+    SELECT id, session_key, started_at, ended_at FROM conversation_sessions
+    WHERE {IN_SCOPE} AND status <> 'merged'
+""")
 # A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
 _COLUMNS = """
     m.id, m.external_id, m.session_key, coalesce(nullif(m.sender_name, ''), m.sender_id) AS speaker, m.role,
@@ -27,14 +31,30 @@ _COLUMNS = """
             WHERE t.lexeme = ANY(:lexemes)) END AS terms,
     m.reply_to
 """
-
-
-_CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
-_SESSION_RANGES = text(f"""
-    SELECT id, session_key, started_at, ended_at FROM conversation_sessions
-    WHERE {IN_SCOPE} AND status <> 'merged'
-""")
 _ALL_MESSAGES = text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}")
+_CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
+_AROUND = text("""
+    WITH found AS MATERIALIZED (
+        SELECT m.id, m.sent_at, m.session_key, s.id AS session_id, s.started_at, s.ended_at
+        FROM messages m LEFT JOIN LATERAL (
+            SELECT s.id, s.started_at, s.ended_at FROM conversation_sessions s
+            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
+                AND s.started_at <= m.sent_at
+            ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
+        WHERE m.id = ANY(:ids) AND m.chat_id = :chat
+    )
+    SELECT id, coalesce(session_id, 0) FROM found
+    UNION
+    SELECT n.id, f.session_id FROM found f CROSS JOIN LATERAL (
+        (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
+            AND n.sent_at BETWEEN f.started_at AND f.sent_at
+            ORDER BY n.sent_at DESC, n.id DESC LIMIT :side)
+        UNION ALL
+        (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
+            AND n.sent_at BETWEEN f.sent_at AND f.ended_at
+            ORDER BY n.sent_at, n.id LIMIT :side)) n
+    WHERE f.session_id IS NOT NULL
+""")
 
 
 class SessionRange(NamedTuple):
@@ -98,30 +118,6 @@ def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: 
     """Return the cosine to the query of every message of the scope's chat that has a vector."""
     rows = run(connection, _cosines(space), **scope.given(), query=literal(query)).all()
     return {row[0]: float(row[1]) for row in rows}
-
-
-_AROUND = text("""
-    WITH found AS MATERIALIZED (
-        SELECT m.id, m.sent_at, m.session_key, s.id AS session_id, s.started_at, s.ended_at
-        FROM messages m LEFT JOIN LATERAL (
-            SELECT s.id, s.started_at, s.ended_at FROM conversation_sessions s
-            WHERE s.chat_id = m.chat_id AND s.session_key = m.session_key AND s.status <> 'merged'
-                AND s.started_at <= m.sent_at
-            ORDER BY s.started_at DESC LIMIT 1) s ON s.ended_at >= m.sent_at
-        WHERE m.id = ANY(:ids) AND m.chat_id = :chat
-    )
-    SELECT id, coalesce(session_id, 0) FROM found
-    UNION
-    SELECT n.id, f.session_id FROM found f CROSS JOIN LATERAL (
-        (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-            AND n.sent_at BETWEEN f.started_at AND f.sent_at
-            ORDER BY n.sent_at DESC, n.id DESC LIMIT :side)
-        UNION ALL
-        (SELECT n.id FROM messages n WHERE n.chat_id = :chat AND n.session_key = f.session_key
-            AND n.sent_at BETWEEN f.sent_at AND f.ended_at
-            ORDER BY n.sent_at, n.id LIMIT :side)) n
-    WHERE f.session_id IS NOT NULL
-""")
 
 
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:

@@ -11,31 +11,24 @@ from pipeline.store.statements import arrays, column, holds, run
 from schemas.kinds import FORGET, INGEST
 from schemas.sessions import Session
 
-_CHAT_OF = text("SELECT chat_id FROM messages WHERE id = :id")
-_FORMER = text("SELECT chat_id FROM chats WHERE moved_to = :chat ORDER BY chat_id")
-_UNFINISHED = text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
-_ARRIVALS = text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit")
-_LEFT = text("SELECT id FROM messages WHERE chat_id = :chat ORDER BY id LIMIT :limit")
-_MOVE_SESSIONS = text("UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(:ids)")
-_MOVE_SESSION_VECTORS = text("UPDATE session_vectors SET chat_id = :into WHERE session_id = ANY(:ids)")
 _ADDRESS = text("""
     SELECT moved_to FROM chats c WHERE chat_id = :chat AND moved_to IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM messages m
         WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id AND m.external_id = :external)
 """)
+_CHAT_OF = text("SELECT chat_id FROM messages WHERE id = :id")
 _STILL_THERE = text(
     "SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"
 )
+_FORMER = text("SELECT chat_id FROM chats WHERE moved_to = :chat ORDER BY chat_id")
 _UNDER_WAY = text(f"""
     SELECT EXISTS (SELECT 1 FROM forget_receipts r WHERE kind = 'move' AND finished_at IS NULL
         AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = r.tenant_id AND w.kind = '{FORGET}'
             AND w.key = CAST(r.id AS text) AND w.dead_at IS NOT NULL))
 """)
+_UNFINISHED = text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
 _LOCK = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR UPDATE")
-_CLEAR = (
-    text("DELETE FROM chat_members WHERE chat_id = :chat AND tenant_id = :tenant"),
-    text("DELETE FROM session_closes WHERE chat_id = :chat AND tenant_id = :tenant"),
-)
+_ARRIVALS = text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit")
 _SESSIONS = text("""
     SELECT id FROM (
         SELECT id, sum(message_count) OVER (ORDER BY session_key, started_at) AS held,
@@ -51,11 +44,33 @@ _INSIDE = text("""
     JOIN messages m ON m.chat_id = :chat AND m.session_key = session.key
         AND m.sent_at BETWEEN session.start AND session.until
 """)
+_LEFT = text("SELECT id FROM messages WHERE chat_id = :chat ORDER BY id LIMIT :limit")
+_COPIES = text("""
+    SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
+        SELECT count(*) AS messages, count(there.id) AS copies,
+            min(here.id) FILTER (WHERE there.id IS NOT NULL) AS first
+        FROM messages here LEFT JOIN LATERAL (
+            -- one by one, by the whole key: of chats just imported the planner knows no numbers
+            SELECT * FROM messages m WHERE m.chat_id = :into AND m.external_id = here.external_id OFFSET 0
+        ) there ON there.sender_id = here.sender_id AND there.content = here.content
+            AND (there.sent_at = here.sent_at OR starts_with(here.external_id, :derived))
+        WHERE here.chat_id = :chat) counted
+    LEFT JOIN messages m ON m.id = counted.first
+""")
+_MOVE_VECTORS = """, embedded AS (
+    UPDATE message_vectors v SET chat_id = :into FROM moved
+    WHERE v.tenant_id = moved.tenant_id AND v.message_id = moved.id)"""
+_MOVE_SESSIONS = text("UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(:ids)")
+_MOVE_SESSION_VECTORS = text("UPDATE session_vectors SET chat_id = :into WHERE session_id = ANY(:ids)")
+_CLEAR = (
+    text("DELETE FROM chat_members WHERE chat_id = :chat AND tenant_id = :tenant"),
+    text("DELETE FROM session_closes WHERE chat_id = :chat AND tenant_id = :tenant"),
+)
 
 
 def named(external_id: str) -> str:
     """Return SQL for what a message of `:chat` is called in `:into`, from what it is called there."""
-    # another chat may have the same ids, so that the former chat stands in front: `telegram:-100/5`
+    # another chat may have the same ids, so that the former chat comes first: `telegram:-100/5`
     return f"""CASE
         WHEN starts_with({external_id}, :into || '/') THEN substr({external_id}, length(:into) + 2)
         WHEN EXISTS (SELECT 1 FROM chats former WHERE former.moved_to = :into
@@ -160,20 +175,6 @@ def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
     return column(connection, _LEFT, chat=chat_id, limit=limit)
 
 
-_COPIES = text("""
-    SELECT counted.messages, counted.copies, m.sender_name, m.content, m.sent_at FROM (
-        SELECT count(*) AS messages, count(there.id) AS copies,
-            min(here.id) FILTER (WHERE there.id IS NOT NULL) AS first
-        FROM messages here LEFT JOIN LATERAL (
-            -- one by one, by the whole key: of chats just imported the planner knows no numbers
-            SELECT * FROM messages m WHERE m.chat_id = :into AND m.external_id = here.external_id OFFSET 0
-        ) there ON there.sender_id = here.sender_id AND there.content = here.content
-            AND (there.sent_at = here.sent_at OR starts_with(here.external_id, :derived))
-        WHERE here.chat_id = :chat) counted
-    LEFT JOIN messages m ON m.id = counted.first
-""")
-
-
 def copies(connection: Connection, chat_id: str, into: str, derived: str) -> Row[Any]:
     """Return `(messages, copies, sender_name, content, sent_at)`: counts, and the first message that both chats have.
 
@@ -206,11 +207,6 @@ def _move_messages(also: str) -> TextClause:
         SELECT count(*), count(*) FILTER (WHERE placed), coalesce(sum(lexemes) FILTER (WHERE placed), 0)
         FROM (SELECT lexemes, id NOT IN (SELECT message_id FROM waiting) AS placed FROM moved) counted
     """)
-
-
-_MOVE_VECTORS = """, embedded AS (
-    UPDATE message_vectors v SET chat_id = :into FROM moved
-    WHERE v.tenant_id = moved.tenant_id AND v.message_id = moved.id)"""
 
 
 def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]) -> Moved:

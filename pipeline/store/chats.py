@@ -6,40 +6,44 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store.statements import arrays, column, number, run
 from schemas.errors import NotFound
 from schemas.messages import DEFAULT_LANGUAGE, ChatIn
 
-_SETTINGS = text("SELECT settings FROM tenants")
-_TENANT_IDS = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
-_EXISTING = text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)")
-_SETTLE = text("UPDATE chats SET settling_until = now() + :after WHERE chat_id = :chat")
-_COUNT = text("SELECT count(*) FROM chats WHERE moved_to IS NULL")
-_DATABASE_NOW = text("SELECT now()")
-_CLOCK = text("SELECT clock_timestamp()")
-
 _ENSURE_TENANT = text("INSERT INTO tenants (tenant_id) VALUES (:tenant) ON CONFLICT DO NOTHING")
-_SET_SETTING = text("UPDATE tenants SET settings = settings || :given WHERE tenant_id = :tenant").bindparams(
-    bindparam("given", type_=JSONB)
-)
+_SETTINGS = text("SELECT settings FROM tenants")
+_SET_SETTING = text("UPDATE tenants SET settings = settings || :given WHERE tenant_id = :tenant")
+_TENANT_IDS = text("SELECT tenant_id FROM tenants ORDER BY tenant_id")
 _ENSURE = text("""
     INSERT INTO chats (tenant_id, chat_id, platform, kind, title, time_zone, language, memory)
     VALUES (:tenant, :chat, :platform, :kind, :title, :time_zone, :language, :memory)
     ON CONFLICT DO NOTHING
 """)
-_SETTLING_SECONDS = text("""
-    SELECT chat_id, extract(epoch FROM settling_until - now()) FROM chats
-    WHERE chat_id = ANY(:chats) AND settling_until > now()
-""")
+_EXISTING = text("SELECT chat_id FROM chats WHERE chat_id = ANY(:chats)")
 _COUNT_ALL_PLACED = text("""
     UPDATE chats c SET message_count = c.message_count + placed.messages,
         lexeme_count = c.lexeme_count + placed.lexemes
     FROM unnest(CAST(:chats AS text[]), CAST(:messages AS bigint[]), CAST(:lexemes AS bigint[]))
         AS placed (chat_id, messages, lexemes)
     WHERE c.chat_id = placed.chat_id
+""")
+_SETTLE = text("UPDATE chats SET settling_until = now() + :after WHERE chat_id = :chat")
+_SETTLING_SECONDS = text("""
+    SELECT chat_id, extract(epoch FROM settling_until - now()) FROM chats
+    WHERE chat_id = ANY(:chats) AND settling_until > now()
+""")
+_OVERVIEW = text("""
+    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
+        coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
+        s.first_at, s.last_at
+    FROM chats c LEFT JOIN (
+        SELECT chat_id, count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
+            min(started_at) AS first_at, max(ended_at) AS last_at
+        FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
+    ) s USING (chat_id)
+    WHERE c.moved_to IS NULL
+    ORDER BY s.last_at DESC NULLS LAST, c.chat_id
 """)
 _PAGE = text("""
     SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.memory, c.message_count,
@@ -51,6 +55,9 @@ _PAGE = text("""
         FROM conversation_sessions WHERE chat_id = c.chat_id AND status <> 'merged') s
     ORDER BY c.chat_id
 """)
+_COUNT = text("SELECT count(*) FROM chats WHERE moved_to IS NULL")
+_DATABASE_NOW = text("SELECT now()")
+_CLOCK = text("SELECT clock_timestamp()")
 
 
 def ensure_tenant(connection: Connection, tenant_id: str) -> None:
@@ -143,7 +150,7 @@ def is_as_said(stored: Chat, chat: ChatIn) -> bool:
 def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     """Create a chat or update it to its description; return it as stored. Raises `NotFound` for a former id."""
     given = said(chat)
-    # an upsert would lock the row, and so wait for whoever places messages in this chat
+    # an upsert would lock the row, and so wait for the placing of messages in this chat
     stored = get(connection, chat.chat_id)
     require_unmoved(stored)
     if stored is None:
@@ -219,20 +226,6 @@ def settling_seconds(connection: Connection, chat_ids: Sequence[str]) -> dict[st
     """Return how long summaries of these chats must still wait, where a history is being imported."""
     rows = run(connection, _SETTLING_SECONDS, chats=chat_ids)
     return {chat_id: float(seconds) for chat_id, seconds in rows}
-
-
-_OVERVIEW = text("""
-    SELECT c.chat_id, c.platform, c.kind, c.title, c.time_zone, c.language, c.message_count,
-        coalesce(s.sessions, 0) AS sessions, coalesce(s.summarized, 0) AS summarized,
-        s.first_at, s.last_at
-    FROM chats c LEFT JOIN (
-        SELECT chat_id, count(*) AS sessions, count(*) FILTER (WHERE status = 'summarized') AS summarized,
-            min(started_at) AS first_at, max(ended_at) AS last_at
-        FROM conversation_sessions WHERE status <> 'merged' GROUP BY chat_id
-    ) s USING (chat_id)
-    WHERE c.moved_to IS NULL
-    ORDER BY s.last_at DESC NULLS LAST, c.chat_id
-""")
 
 
 def overview(connection: Connection) -> Sequence[Row[Any]]:

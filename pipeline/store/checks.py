@@ -7,28 +7,16 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
 from pipeline.store.statements import column, number, run
-from pipeline.store.vectors import VECTOR_TABLES
+from pipeline.store.vectors import OWNERS
 from schemas.kinds import ARRIVAL, EMBED, INGEST, PAYLOAD, SUMMARIZE, Kind
 
 _LOGIN = text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
-_MIGRATION = text("SELECT max(version_num) FROM alembic_version")
-_REBUILD = text("SELECT quote_ident(:name)")
-_LARGEST_CHAT = text("SELECT max(message_count) FROM chats")
-_SPACE_STATUSES = text("SELECT name, status FROM embedding_spaces ORDER BY id")
-_SAMPLE = text("SELECT chat_id FROM chats ORDER BY random() LIMIT :limit")
 _SERVER = text("""
     SELECT current_setting('server_version_num')::int / 10000 AS version,
         (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS pgvector,
         to_regclass('alembic_version') IS NOT NULL AS migrated, clock_timestamp() AS at
 """)
-_COUNTED = text("""
-    SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m
-    WHERE m.chat_id = :chat AND NOT EXISTS (SELECT 1 FROM arrivals a
-        WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-""")
-_SET_COUNTERS = text(
-    "UPDATE chats SET message_count = :messages, lexeme_count = :lexemes WHERE chat_id = :chat"
-)
+_MIGRATION = text("SELECT max(version_num) FROM alembic_version")
 _UNWALLED = text("""
     SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
     WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
@@ -42,6 +30,38 @@ _INVALID_INDEXES = text("""
             AND l.mode = 'ShareUpdateExclusiveLock' AND l.granted)
     ORDER BY c.relname
 """)
+_REBUILD = text("SELECT quote_ident(:name)")
+_LARGEST_CHAT = text("SELECT max(message_count) FROM chats")
+_SPACE_STATUSES = text("SELECT name, status FROM embedding_spaces ORDER BY id")
+_JOBS_BY_KIND = text(f"""
+    SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
+        coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at <= now()
+            AND claimed IS NULL)), 0)::float8 AS late_seconds,
+        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead
+    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
+    UNION ALL
+    SELECT '{ARRIVAL}', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
+    UNION ALL
+    SELECT '{PAYLOAD}', 0, 0, count(*) FROM refused_payloads HAVING count(*) > 0
+    ORDER BY kind
+""")
+_SAMPLE = text("SELECT chat_id FROM chats ORDER BY random() LIMIT :limit")
+_COUNTED = text("""
+    SELECT count(*), coalesce(sum(length(m.tsv)), 0) FROM messages m
+    WHERE m.chat_id = :chat AND NOT EXISTS (SELECT 1 FROM arrivals a
+        WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
+""")
+_SET_COUNTERS = text(
+    "UPDATE chats SET message_count = :messages, lexeme_count = :lexemes WHERE chat_id = :chat"
+)
+# A row of `jobs` with an error on it was given up or dropped: somebody knows of it.
+_WITHOUT_JOB = """NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = t.tenant_id AND w.kind = '{kind}'
+    AND w.key = {key} AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))"""
+_REMEMBERED = (
+    "EXISTS (SELECT 1 FROM chats c WHERE c.tenant_id = t.tenant_id AND c.chat_id = t.chat_id AND c.memory)"
+)
+_WITHOUT_VECTOR = """EXISTS (SELECT 1 FROM embedding_spaces e WHERE e.status = 'active' AND NOT EXISTS (
+    SELECT 1 FROM {owner.table} v WHERE v.tenant_id = t.tenant_id AND v.{owner.owner} = t.id AND v.space_id = e.id))"""
 
 
 def login(connection: Connection) -> tuple[str, bool]:
@@ -57,8 +77,7 @@ def server(connection: Connection) -> Row[Any]:
 
 def migration(connection: Connection) -> str | None:
     """Return the migration that the database is at."""
-    found = connection.scalar(_MIGRATION)
-    return None if found is None else str(found)
+    return next(iter(column(connection, _MIGRATION)), None)
 
 
 def unwalled(connection: Connection) -> list[str]:
@@ -90,7 +109,7 @@ def space_statuses(connection: Connection) -> list[tuple[str, str]]:
 
 
 _COUNTED_VECTORS = " + ".join(
-    f"(SELECT count(*) FROM {table} v WHERE v.space_id = e.id)" for table in VECTOR_TABLES
+    f"(SELECT count(*) FROM {each.table} v WHERE v.space_id = e.id)" for each in OWNERS.values()
 )
 _RETIRED = text(
     f"SELECT e.name, {_COUNTED_VECTORS} FROM embedding_spaces e WHERE e.status = 'retired' ORDER BY e.id"
@@ -102,23 +121,9 @@ def retired_vectors(connection: Connection) -> dict[str, int]:
     return {str(name): int(count) for name, count in run(connection, _RETIRED)}
 
 
-_WORK = text(f"""
-    SELECT kind, count(*) FILTER (WHERE due_at <= now() AND claimed IS NULL) AS late,
-        coalesce(extract(epoch FROM now() - min(due_at) FILTER (WHERE due_at <= now()
-            AND claimed IS NULL)), 0)::float8 AS late_seconds,
-        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead
-    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
-    UNION ALL
-    SELECT '{ARRIVAL}', 0, 0, count(*) FROM arrivals WHERE quarantined_at IS NOT NULL HAVING count(*) > 0
-    UNION ALL
-    SELECT '{PAYLOAD}', 0, 0, count(*) FROM refused_payloads HAVING count(*) > 0
-    ORDER BY kind
-""")
-
-
 def jobs_by_kind(connection: Connection) -> Sequence[Row[Any]]:
     """Count late and dead jobs by kind, with the seconds that the latest one is late."""
-    return run(connection, _WORK).all()
+    return run(connection, _JOBS_BY_KIND).all()
 
 
 def sample(connection: Connection, limit: int) -> list[str]:
@@ -137,16 +142,6 @@ def set_counters(connection: Connection, chat_id: str, messages: int, lexemes: i
     run(connection, _SET_COUNTERS, chat=chat_id, messages=messages, lexemes=lexemes)
 
 
-# A row of `jobs` with an error on it was given up or dropped: somebody knows of it.
-_WITHOUT_JOB = """NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = t.tenant_id AND w.kind = '{kind}'
-    AND w.key = {key} AND (w.due_at IS NOT NULL OR w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))"""
-_WITHOUT_VECTOR = """EXISTS (SELECT 1 FROM embedding_spaces e WHERE e.status = 'active' AND NOT EXISTS (
-    SELECT 1 FROM {table} v WHERE v.tenant_id = t.tenant_id AND v.{column} = t.id AND v.space_id = e.id))"""
-_REMEMBERED = (
-    "EXISTS (SELECT 1 FROM chats c WHERE c.tenant_id = t.tenant_id AND c.chat_id = t.chat_id AND c.memory)"
-)
-
-
 def _missing(kind: Kind, key: str, rows: str, chat: str = "t.chat_id") -> str:
     return f"SELECT {key} AS key, {chat} AS chat FROM {rows} AND {_WITHOUT_JOB.format(kind=kind, key=key)}"
 
@@ -163,28 +158,24 @@ _MISSING = {
         f"conversation_sessions t WHERE t.status = 'closed' AND {_REMEMBERED}",
     ),
 }
+# By owner what has text to embed, and the column of its chat.
+_EMBEDDABLE = {
+    "message": (
+        f"""messages t WHERE t.content <> '' AND {_REMEMBERED}
+            AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)""",
+        "chat_id",
+    ),
+    "session": (
+        f"conversation_sessions t WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND {_REMEMBERED}",
+        "chat_id",
+    ),
+    "memory": ("memories t WHERE true", "learned_in"),
+}
 _MISSING_VECTORS = " UNION ALL ".join(
-    [
-        _missing(
-            EMBED,
-            "'message:' || t.id",
-            f"""messages t WHERE t.content <> '' AND {_REMEMBERED}
-                AND {_WITHOUT_VECTOR.format(table="message_vectors", column="message_id")}
-                AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)""",
-        ),
-        _missing(
-            EMBED,
-            "'session:' || t.id",
-            f"""conversation_sessions t WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND {_REMEMBERED}
-                AND {_WITHOUT_VECTOR.format(table="session_vectors", column="session_id")}""",
-        ),
-        _missing(
-            EMBED,
-            "'memory:' || t.id",
-            f"memories t WHERE {_WITHOUT_VECTOR.format(table='memory_vectors', column='memory_id')}",
-            "t.learned_in",
-        ),
-    ]
+    _missing(
+        EMBED, f"'{name}:' || t.id", f"{rows} AND {_WITHOUT_VECTOR.format(owner=OWNERS[name])}", f"t.{chat}"
+    )
+    for name, (rows, chat) in _EMBEDDABLE.items()
 )
 
 
@@ -204,22 +195,19 @@ def some_missing_jobs(connection: Connection, statement: str, limit: int) -> lis
     return [(row.key, row.chat) for row in run(connection, text(f"{statement} LIMIT :limit"), limit=limit)]
 
 
-_ORPHANS = {
-    "message_vectors": """message_vectors v WHERE NOT EXISTS (
-        SELECT 1 FROM messages m WHERE m.tenant_id = v.tenant_id AND m.id = v.message_id)""",
-    "session_vectors": """session_vectors v WHERE NOT EXISTS (SELECT 1 FROM conversation_sessions s
-        WHERE s.tenant_id = v.tenant_id AND s.id = v.session_id AND s.status <> 'merged')""",
-    "memory_vectors": """memory_vectors v WHERE NOT EXISTS (
-        SELECT 1 FROM memories m WHERE m.tenant_id = v.tenant_id AND m.id = v.memory_id)""",
-}
+_ORPHANS = [
+    f"""{each.table} v WHERE NOT EXISTS (SELECT 1 FROM {each.source} o
+        WHERE o.tenant_id = v.tenant_id AND o.id = v.{each.owner} AND {each.live})"""
+    for each in OWNERS.values()
+]
 
 
 def orphans(connection: Connection) -> int:
     """Count a tenant's vectors without a row, or of a session that was merged into another."""
-    counts = " + ".join(f"(SELECT count(*) FROM {rows})" for rows in _ORPHANS.values())
+    counts = " + ".join(f"(SELECT count(*) FROM {rows})" for rows in _ORPHANS)
     return number(connection, text(f"SELECT {counts}"))
 
 
 def delete_orphans(connection: Connection) -> int:
     """Delete the vectors that `orphans` counts; return how many."""
-    return sum(run(connection, text(f"DELETE FROM {rows}")).rowcount for rows in _ORPHANS.values())
+    return sum(run(connection, text(f"DELETE FROM {rows}")).rowcount for rows in _ORPHANS)

@@ -6,8 +6,7 @@ claim at the same moment take different ones. The sweep's statements are here to
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
@@ -15,53 +14,17 @@ from pipeline.store.jobs import ANEW, LATER, LIVE
 from pipeline.store.statements import arrays, holds, run
 from schemas.kinds import INGEST
 
-_LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
 # Each of these statements has one good plan, by the indexes, and making it anew would take longer than a claim. Kept
 # from a moment when the table was all but empty it must not be one that reads or sorts the table.
 _PLANNED = text("""
     SELECT set_config('plan_cache_mode', 'force_generic_plan', true),
         set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)
 """)
-_MARK_EXHAUSTED_DEAD = text(f"""
-    UPDATE jobs SET claimed = NULL,
-        attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
-        due_at = CASE WHEN {ANEW} THEN now() END,
-        dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
-        last_error = coalesce(last_error, 'the worker died or hung every time')
-    WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
-""")
-_ENQUEUE_ARRIVALS = text(f"""
-    UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
-    FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
-    WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
-        AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
-""")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """Who was served last: the next claim begins behind, and comes round."""
-
-    tenant_id: str = ""
-    lane: int = -1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claimed:
-    """The rows of one claim."""
-
-    rows: Sequence[Row[Any]]
-    # more may be due, or was due and locked by somebody at that moment
-    more: bool
-    turn: Turn
-
-
 _TAKEN = """
     claimed = wanted, token = nextval('job_token'), attempts = attempts + 1,
         due_at = now() + make_interval(secs => :lease)
 """
 _GIVEN = "jobs.tenant_id, jobs.kind, jobs.key, jobs.token, jobs.attempts, jobs.trace_id, jobs.priority"
-
 # A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
 _CLAIM_ABANDONED = text(f"""
     WITH picked AS MATERIALIZED (
@@ -73,17 +36,6 @@ _CLAIM_ABANDONED = text(f"""
     FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = picked.kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, true AS abandoned
 """)
-
-
-def _oldest_of(priority: int) -> str:
-    return f"""(SELECT tenant_id, key, lane, priority FROM jobs
-        WHERE kind = :kind AND priority = {priority} AND due_at <= now() AND claimed IS NULL
-        ORDER BY due_at LIMIT :batch)"""
-
-
-# All that is due, if it is no more than a batch.
-_OLDEST = text(f"SELECT * FROM ({_oldest_of(LIVE)} UNION ALL {_oldest_of(LATER)}) AS due LIMIT :batch")
-
 _FREE = "w.kind = :kind AND w.priority = :priority AND w.due_at IS NOT NULL AND w.claimed IS NULL"
 # Walk the tenants from the one served last, at most a batch of them; of each walk the lanes in the same way, and
 # deal: up to four times what the batch takes, as another worker may be taking some of it right now.
@@ -136,7 +88,6 @@ _DEAL = text(f"""
     ) AS dealt
     ORDER BY dealt.turn, tenants.step
 """)
-
 # The order of `unnest` is that of the loop, which ends with the batch: what comes behind is not locked.
 _TAKE = text(f"""
     WITH picked AS MATERIALIZED (
@@ -155,6 +106,63 @@ _TAKE = text(f"""
     FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = :kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, false AS abandoned
 """)
+_LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
+_MARK_EXHAUSTED_DEAD = text(f"""
+    UPDATE jobs SET claimed = NULL,
+        attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
+        due_at = CASE WHEN {ANEW} THEN now() END,
+        dead_at = CASE WHEN NOT ({ANEW}) THEN now() END,
+        last_error = coalesce(last_error, 'the worker died or hung every time')
+    WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
+""")
+_ENQUEUE_ARRIVALS = text(f"""
+    UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
+    FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
+    WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
+        AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
+""")
+_CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
+_DUE_BY_KIND = text(f"""
+    WITH RECURSIVE kinds AS (
+        (SELECT kind FROM jobs WHERE {_CLAIMABLE} ORDER BY kind LIMIT 1)
+        UNION ALL
+        SELECT (SELECT jobs.kind FROM jobs WHERE {_CLAIMABLE} AND jobs.kind > kinds.kind ORDER BY jobs.kind LIMIT 1)
+        FROM kinds WHERE kinds.kind IS NOT NULL
+    ), due AS (
+        SELECT kind, (SELECT count(*) FROM (SELECT FROM jobs WHERE {_CLAIMABLE} AND jobs.kind = kinds.kind
+            AND priority = level AND due_at <= now() LIMIT :at_most) AS counted) AS found
+        FROM kinds CROSS JOIN unnest(CAST(:priorities AS smallint[])) AS level WHERE kind IS NOT NULL
+        UNION ALL
+        SELECT kind, count(*) FROM jobs WHERE claimed IS NOT NULL AND due_at <= now() GROUP BY kind
+    )
+    SELECT kind, sum(found) FROM due GROUP BY kind HAVING sum(found) > 0
+""")
+
+
+class Turn(NamedTuple):
+    """Who was served last: the next claim begins behind, and comes round."""
+
+    tenant_id: str = ""
+    lane: int = -1
+
+
+class Claimed(NamedTuple):
+    """The rows of one claim."""
+
+    rows: Sequence[Row[Any]]
+    # more may be due, or was due and locked by somebody at that moment
+    more: bool
+    turn: Turn
+
+
+def _oldest_of(priority: int) -> str:
+    return f"""(SELECT tenant_id, key, lane, priority FROM jobs
+        WHERE kind = :kind AND priority = {priority} AND due_at <= now() AND claimed IS NULL
+        ORDER BY due_at LIMIT :batch)"""
+
+
+# All that is due, if it is no more than a batch.
+_OLDEST = text(f"SELECT * FROM ({_oldest_of(LIVE)} UNION ALL {_oldest_of(LATER)}) AS due LIMIT :batch")
 
 
 def claim(
@@ -207,9 +215,6 @@ def lock_sweep(connection: Connection) -> bool:
     return holds(connection, _LOCK_SWEEP, key=SWEEPING)
 
 
-_CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
-
-
 def mark_exhausted_dead(connection: Connection, max_attempts: int) -> int:
     """Mark expired jobs without attempts left as dead, or due if wanted anew; return how many (maintenance)."""
     return run(connection, _MARK_EXHAUSTED_DEAD, max_attempts=max_attempts).rowcount
@@ -218,23 +223,6 @@ def mark_exhausted_dead(connection: Connection, max_attempts: int) -> int:
 def enqueue_arrivals(connection: Connection) -> int:
     """Make the job of every chat with unplaced messages due; return how many were not (maintenance)."""
     return run(connection, _ENQUEUE_ARRIVALS).rowcount
-
-
-_DUE_BY_KIND = text(f"""
-    WITH RECURSIVE kinds AS (
-        (SELECT kind FROM jobs WHERE {_CLAIMABLE} ORDER BY kind LIMIT 1)
-        UNION ALL
-        SELECT (SELECT jobs.kind FROM jobs WHERE {_CLAIMABLE} AND jobs.kind > kinds.kind ORDER BY jobs.kind LIMIT 1)
-        FROM kinds WHERE kinds.kind IS NOT NULL
-    ), due AS (
-        SELECT kind, (SELECT count(*) FROM (SELECT FROM jobs WHERE {_CLAIMABLE} AND jobs.kind = kinds.kind
-            AND priority = level AND due_at <= now() LIMIT :at_most) AS counted) AS found
-        FROM kinds CROSS JOIN unnest(CAST(:priorities AS smallint[])) AS level WHERE kind IS NOT NULL
-        UNION ALL
-        SELECT kind, count(*) FROM jobs WHERE claimed IS NOT NULL AND due_at <= now() GROUP BY kind
-    )
-    SELECT kind, sum(found) FROM due GROUP BY kind HAVING sum(found) > 0
-""")
 
 
 def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:

@@ -11,10 +11,6 @@ from sqlalchemy import Connection, text
 _COUNTED = "counted"
 SLOTS = 16
 
-_TOTALS = text("""
-    SELECT name, sum(value) FROM daily_counters
-    WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
-""")
 _COLLECTED = text("""
     INSERT INTO daily_counters (tenant_id, day, name, slot, value)
     SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
@@ -22,6 +18,10 @@ _COLLECTED = text("""
         AS given (tenant, name, value)
     ORDER BY tenant, name
     ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+""")
+_TOTALS = text("""
+    SELECT name, sum(value) FROM daily_counters
+    WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
 """)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine,
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from pipeline.store import counters, trips, vectors
+from pipeline.store import checks, counters, trips, vectors
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.revision import REVISION
 from schemas.settings import Settings
@@ -25,10 +25,10 @@ C = TypeVar("C")
 
 ATTEMPTS = 3
 
-# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
-_TRY_AGAIN = {"40001", "40P01", "55P03"}
 # A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
 _LIMITS = "54"
+# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
+_TRY_AGAIN = {"40001", "40P01", "55P03"}
 # A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
 # and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
 KEEPALIVE = {
@@ -115,34 +115,24 @@ class Database:
 
         Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
         """
-        try:
-            self._inspect()
-        except (SettingsError, SchemaOutdated):
-            self._fits = False
-            raise
-        self._fits = True
-
-    def _inspect(self) -> None:
+        self._fits = False
         with _transaction(self._app) as connection:
-            role = connection.execute(
-                text(
-                    "SELECT rolname, rolsuper OR rolbypassrls AS unbound FROM pg_roles WHERE rolname = current_user"
-                )
-            ).one()
-            if role.unbound:
+            role, unbound = checks.login(connection)
+            if unbound:
                 raise SettingsError(
-                    f"BACKSCROLL_DATABASE_URL logs in as {role.rolname}, which row-level security does not bind: "
+                    f"BACKSCROLL_DATABASE_URL logs in as {role}, which row-level security does not bind: "
                     "use the role backscroll_app"
                 )
-            if not connection.scalar(text("SELECT to_regclass('alembic_version')")):
+            if not checks.server(connection).migrated:
                 raise SchemaOutdated("the database has no tables yet: run `backscroll db upgrade`")
-            found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+            found = checks.migration(connection)
             # of a fixed width, so that they compare as text
             if found is None or found < REVISION:
                 raise SchemaOutdated(
                     f"the database is at migration {found or 'none'}, this program needs {REVISION}: "
                     "run `backscroll db upgrade`"
                 )
+        self._fits = True
 
     def has_vectors(self) -> bool:
         """Tell whether the vector tables exist; without pgvector everything works on keywords."""
@@ -174,7 +164,7 @@ class Database:
         """Raise `SchemaOutdated` where a table or column is missing because of the database's migration."""
         self.check()
         with self.unscoped() as connection:
-            found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+            found = checks.migration(connection)
         if found != REVISION:
             raise SchemaOutdated(
                 f"the database is at migration {found}, which no longer has what this program (of {REVISION}) "

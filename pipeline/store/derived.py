@@ -16,24 +16,6 @@ _WITH_POINTERS = text("""
     SELECT id FROM conversation_sessions WHERE id = ANY(:sessions) OR merged_into = ANY(:sessions)
     ORDER BY id
 """)
-_DROP = text("""
-    WITH locked AS MATERIALIZED (SELECT id FROM memories WHERE id = ANY(:ids) ORDER BY id FOR UPDATE)
-    DELETE FROM memories m USING locked WHERE m.id = locked.id RETURNING m.id
-""")
-_DROP_RECALLING = text("""
-    SELECT id FROM memories
-    WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
-        AND type = 'qa_turn' AND EXISTS (
-            SELECT 1 FROM jsonb_array_elements_text(metadata->'recalled') AS item
-            WHERE item IN (SELECT unnest(CAST(:items AS text[]))))
-""")
-
-
-def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
-    """Return these sessions and those merged into them: a context may have shown either."""
-    return column(connection, _WITH_POINTERS, sessions=session_ids)
-
-
 _DROP_MEMORIES = text("""
     WITH given AS MATERIALIZED (
         SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
@@ -46,6 +28,50 @@ _DROP_MEMORIES = text("""
                 OR EXISTS (SELECT 1 FROM given WHERE quotes(asked, said))))
     ORDER BY id LIMIT :limit
 """)
+_DROP_RECALLING = text("""
+    SELECT id FROM memories
+    WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
+        AND type = 'qa_turn' AND EXISTS (
+            SELECT 1 FROM jsonb_array_elements_text(metadata->'recalled') AS item
+            WHERE item IN (SELECT unnest(CAST(:items AS text[]))))
+""")
+_DROP = text("""
+    WITH locked AS MATERIALIZED (SELECT id FROM memories WHERE id = ANY(:ids) ORDER BY id FOR UPDATE)
+    DELETE FROM memories m USING locked WHERE m.id = locked.id RETURNING m.id
+""")
+_LONGEST = """
+    SELECT m.content, {vector} FROM messages m {join} WHERE m.id = ANY(:ids)
+    ORDER BY length(m.content) DESC, m.id LIMIT :limit
+"""
+_LONGEST_WITH_VECTOR = text(
+    _LONGEST.format(
+        vector="v.space_id, v.size, v.embedding",
+        join="""LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding::text AS embedding
+        FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id LIMIT 1) v ON true""",
+    )
+)
+_LONGEST_ALONE = text(
+    _LONGEST.format(
+        vector="NULL::integer AS space_id, NULL::integer AS size, NULL::text AS embedding", join=""
+    )
+)
+_COUNT_TEXT = text("""
+    SELECT (SELECT count(*) FROM conversation_sessions
+            WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
+        + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
+        + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
+        + (SELECT count(*) FROM query_log
+            WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
+        + (SELECT count(*) FROM jobs WHERE position(:content IN last_error) > 0)
+        + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
+        + (SELECT count(*) FROM refused_payloads WHERE position(:json IN payload || error) > 0)
+        + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
+""")
+
+
+def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
+    """Return these sessions and those merged into them: a context may have shown either."""
+    return column(connection, _WITH_POINTERS, sessions=session_ids)
 
 
 def drop_memories(
@@ -94,46 +120,10 @@ def memory_items(memory_ids: Sequence[UUID]) -> list[str]:
     return [f"{kind}:{each}" for each in memory_ids for kind in ("memory", "document")]
 
 
-_LONGEST = """
-    SELECT m.content, {vector} FROM messages m {join} WHERE m.id = ANY(:ids)
-    ORDER BY length(m.content) DESC, m.id LIMIT :limit
-"""
-
-
-_LONGEST_WITH_VECTOR = text(
-    _LONGEST.format(
-        vector="v.space_id, v.size, v.embedding",
-        join="""LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding::text AS embedding
-        FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id LIMIT 1) v ON true""",
-    )
-)
-
-
-_LONGEST_ALONE = text(
-    _LONGEST.format(
-        vector="NULL::integer AS space_id, NULL::integer AS size, NULL::text AS embedding", join=""
-    )
-)
-
-
 def longest(connection: Connection, ids: Sequence[int], limit: int) -> Sequence[Row[Any]]:
     """Return the longest of these messages with their vectors, to look for when they are gone."""
     statement = _LONGEST_WITH_VECTOR if vectors.exist(connection) else _LONGEST_ALONE
     return run(connection, statement, ids=ids, limit=limit).all()
-
-
-_COUNT_TEXT = text("""
-    SELECT (SELECT count(*) FROM conversation_sessions
-            WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
-        + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
-        + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
-        + (SELECT count(*) FROM query_log
-            WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
-        + (SELECT count(*) FROM jobs WHERE position(:content IN last_error) > 0)
-        + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
-        + (SELECT count(*) FROM refused_payloads WHERE position(:json IN payload || error) > 0)
-        + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
-""")
 
 
 def count_text(connection: Connection, content: str) -> int:

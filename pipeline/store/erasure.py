@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store import jobs
 from pipeline.store.sessions import COLUMNS, as_session
@@ -15,27 +13,46 @@ from schemas.forgetting import Receipt
 from schemas.kinds import BACKFILL, EMBED, INGEST
 from schemas.sessions import Session
 
-# What was sent or came until then: a sender's clock may run ahead of ours.
-_UNTIL = "least(sent_at, received_at) <= :until"
-
-
-_DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
-_DELETE_BACKFILLS = text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat")
-_RECEIPT_SUBJECT = text("SELECT subject FROM forget_receipts WHERE id = :id")
-_DROP_RECEIPT = text("DELETE FROM forget_receipts WHERE id = :id")
-
 _NAMES_OF = text("""
     SELECT DISTINCT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
 """)
 _ALL_CHATS = text("SELECT chat_id FROM chats ORDER BY chat_id")
 _CHATS_OF = text("SELECT DISTINCT chat_id FROM messages WHERE sender_id = ANY(:senders) ORDER BY chat_id")
+# What was sent or came until then: a sender's clock may run ahead of ours.
+_UNTIL = "least(sent_at, received_at) <= :until"
 _EXTERNAL_IDS = text("""
     SELECT external_id FROM messages WHERE id = ANY(:ids) AND (CAST(:after AS timestamptz) IS NULL
         OR sent_at > :after OR metadata ? 'original_sent_at')
 """)
+_DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
+# Sessions that these people took part in and whose messages are not all there.
+_PRUNED = """
+    status <> 'merged' AND participants && CAST(:names AS text[])
+        AND message_count <> (SELECT count(*) FROM messages m
+            WHERE m.chat_id = s.chat_id AND m.session_key = s.session_key
+                AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                AND NOT EXISTS (SELECT 1 FROM arrivals a
+                    WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id))
+"""
+_CHATS_WITH_PRUNED_SESSIONS = text(
+    f"SELECT DISTINCT chat_id FROM conversation_sessions s WHERE {_PRUNED} ORDER BY chat_id"
+)
+_PRUNED_SESSIONS_WITH = text(f"""
+    SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND {_PRUNED}
+    ORDER BY id LIMIT :limit FOR NO KEY UPDATE
+""")
 _UNNAME_MERGED = text("""
     UPDATE conversation_sessions SET participants = '{}'
     WHERE status = 'merged' AND participants && CAST(:names AS text[])
+""")
+# Which memories go with a subject; `IS NULL` of both is a tenant's.
+_MEMORIES = """
+    created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+        AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)
+"""
+_DELETE_MEMORIES = text(f"""
+    DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
+    RETURNING id, scope, user_id, agent_id, content_hash
 """)
 _OLD_SESSIONS = text("""
     SELECT id FROM conversation_sessions WHERE chat_id = :chat AND ended_at <= :until
@@ -45,20 +62,40 @@ _DELETE_CHAT = text("""
     DELETE FROM chats c WHERE chat_id = :chat AND NOT EXISTS (
         SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id)
 """)
-_INSERT = text("""
-    INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
-    VALUES (:tenant, :kind, :subject, :hash, :until) RETURNING id
-""").bindparams(bindparam("subject", type_=JSONB))
-_NAME = text("""
-    UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
-    WHERE id = :id AND subject IS NOT NULL
-""")
+_DELETE_BACKFILLS = text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat")
 _EMPTY_TENANT = (
     text("UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant"),
     text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
 )
+_PLAN = text("""
+    WITH gone AS (
+        SELECT chat_id FROM messages WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+            AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
+            AND (CAST(:external AS text) IS NULL OR external_id = :external)
+    )
+    SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
+        (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
+            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+            AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)) AS memories,
+        (SELECT count(*) FROM query_log WHERE CAST(:external AS text) IS NULL
+            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
+            AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)) AS queries
+    FROM gone
+""")
+_INSERT = text("""
+    INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
+    VALUES (:tenant, :kind, :subject, :hash, :until) RETURNING id
+""")
+_RECEIPT = "id, kind, encode(subject_hash, 'hex') AS subject_hash, until, counts, created_at, finished_at"
+_GET_RECEIPT = text(f"SELECT {_RECEIPT} FROM forget_receipts WHERE id = :id")
+_LATEST = text(f"""
+    SELECT {_RECEIPT} FROM forget_receipts WHERE kind = :kind AND subject_hash = :hash
+    ORDER BY id DESC LIMIT 1
+""")
+_LIST_RECEIPTS = text(f"SELECT {_RECEIPT} FROM forget_receipts ORDER BY id DESC LIMIT :limit")
+_RECEIPT_SUBJECT = text("SELECT subject FROM forget_receipts WHERE id = :id")
 _ADD = text("""
     UPDATE forget_receipts SET
         counts = (SELECT coalesce(jsonb_object_agg(name, total), '{}') FROM (
@@ -68,7 +105,12 @@ _ADD = text("""
         subject = CASE WHEN :done THEN NULL ELSE subject END,
         finished_at = CASE WHEN :done THEN clock_timestamp() END
     WHERE id = :id
-""").bindparams(bindparam("counts", type_=JSONB))
+""")
+_NAME = text("""
+    UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
+    WHERE id = :id AND subject IS NOT NULL
+""")
+_DROP_RECEIPT = text("DELETE FROM forget_receipts WHERE id = :id")
 
 
 def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
@@ -110,31 +152,9 @@ def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) 
     run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
 
 
-# Sessions that these people took part in and whose messages are not all there.
-_PRUNED = """
-    status <> 'merged' AND participants && CAST(:names AS text[])
-        AND message_count <> (SELECT count(*) FROM messages m
-            WHERE m.chat_id = s.chat_id AND m.session_key = s.session_key
-                AND m.sent_at BETWEEN s.started_at AND s.ended_at
-                AND NOT EXISTS (SELECT 1 FROM arrivals a
-                    WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id))
-"""
-
-
-_CHATS_WITH_PRUNED_SESSIONS = text(
-    f"SELECT DISTINCT chat_id FROM conversation_sessions s WHERE {_PRUNED} ORDER BY chat_id"
-)
-
-
 def chats_with_pruned_sessions(connection: Connection, names: Sequence[str]) -> list[str]:
     """Return the chats that have sessions with these people and without all their messages."""
     return column(connection, _CHATS_WITH_PRUNED_SESSIONS, names=names)
-
-
-_PRUNED_SESSIONS_WITH = text(f"""
-    SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND {_PRUNED}
-    ORDER BY id LIMIT :limit FOR NO KEY UPDATE
-""")
 
 
 def pruned_sessions_with(
@@ -148,18 +168,6 @@ def pruned_sessions_with(
 def unname_merged(connection: Connection, names: Sequence[str]) -> None:
     """Remove the participants of merged sessions that name any of these people."""
     run(connection, _UNNAME_MERGED, names=names)
-
-
-# Which memories go with a subject; `IS NULL` of both is a tenant's.
-_MEMORIES = """
-    created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-        AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)
-"""
-
-_DELETE_MEMORIES = text(f"""
-    DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
-    RETURNING id, scope, user_id, agent_id, content_hash
-""")
 
 
 def delete_memories(
@@ -198,31 +206,11 @@ def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> Non
     jobs.drop_old(connection, tenant_id, BACKFILL, until)
 
 
-_PLAN = text("""
-    WITH gone AS (
-        SELECT chat_id FROM messages WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-            AND (CAST(:senders AS text[]) IS NULL OR sender_id = ANY(:senders))
-            AND (CAST(:external AS text) IS NULL OR external_id = :external)
-    )
-    SELECT count(*) AS messages, count(DISTINCT chat_id) AS chats,
-        (SELECT count(*) FROM memories WHERE CAST(:external AS text) IS NULL
-            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-            AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)) AS memories,
-        (SELECT count(*) FROM query_log WHERE CAST(:external AS text) IS NULL
-            AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
-            AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)) AS queries
-    FROM gone
-""")
-
-
 def plan(
     connection: Connection, *, chat_id: str | None, senders: Sequence[str] | None, external_id: str | None
 ) -> Row[Any]:
     """Count the messages, chats, memories and queries that a forgetting would take."""
     return run(connection, _PLAN, chat=chat_id, senders=senders, external=external_id).one()
-
-
-_RECEIPT = "id, kind, encode(subject_hash, 'hex') AS subject_hash, until, counts, created_at, finished_at"
 
 
 def insert_receipt(
@@ -234,11 +222,8 @@ def insert_receipt(
     until: datetime,
 ) -> int:
     """Begin a receipt; return its id."""
-    given = {"kind": kind, "subject": dict(subject), "hash": subject_hash, "until": until}
+    given = {"kind": kind, "subject": subject, "hash": subject_hash, "until": until}
     return number(connection, _INSERT, tenant=tenant_id, **given)
-
-
-_GET_RECEIPT = text(f"SELECT {_RECEIPT} FROM forget_receipts WHERE id = :id")
 
 
 def _one(rows: Iterable[Row[Any]]) -> Receipt | None:
@@ -250,18 +235,9 @@ def get_receipt(connection: Connection, receipt_id: int) -> Receipt | None:
     return _one(run(connection, _GET_RECEIPT, id=receipt_id))
 
 
-_LATEST = text(f"""
-    SELECT {_RECEIPT} FROM forget_receipts WHERE kind = :kind AND subject_hash = :hash
-    ORDER BY id DESC LIMIT 1
-""")
-
-
 def latest_receipt(connection: Connection, kind: str, subject_hash: bytes) -> Receipt | None:
     """Return the newest receipt of a kind for a subject."""
     return _one(run(connection, _LATEST, kind=kind, hash=subject_hash))
-
-
-_LIST_RECEIPTS = text(f"SELECT {_RECEIPT} FROM forget_receipts ORDER BY id DESC LIMIT :limit")
 
 
 def list_receipts(connection: Connection, limit: int) -> list[Receipt]:
@@ -279,7 +255,7 @@ def add_counts(
     connection: Connection, receipt_id: int, counts: Mapping[str, int], *, done: bool = False
 ) -> None:
     """Add to a receipt's counts; with `done`, forget whom it was about."""
-    run(connection, _ADD, id=receipt_id, counts=dict(counts), done=done)
+    run(connection, _ADD, id=receipt_id, counts=counts, done=done)
 
 
 def keep_names(connection: Connection, receipt_id: int, names: Sequence[str]) -> None:

@@ -11,6 +11,12 @@ from pipeline.store.statements import column, run
 from schemas.sessions import THREAD
 
 _MESSAGE_IDS_OF = text("SELECT id FROM messages WHERE sender_id = :sender AND chat_id = :chat ORDER BY id")
+_MESSAGES = text(f"""
+    SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
+        CASE WHEN starts_with(session_key, '{THREAD}') THEN '' ELSE session_key END AS session_key,
+        agent_id, reply_to, thread, metadata
+    FROM messages WHERE id = ANY(:ids) ORDER BY id
+""")
 _MEMORY_IDS_OF = text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id")
 _MEMORY_IDS_MADE_OF = text("""
     SELECT id FROM memories
@@ -20,6 +26,16 @@ _MEMORY_IDS_MADE_OF = text("""
 _MEMORIES = text("""
     SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, metadata
     FROM memories WHERE id = ANY(:ids) ORDER BY id
+""")
+_SESSION_IDS_OF = text("""
+    SELECT id FROM conversation_sessions s
+    WHERE status <> 'merged' AND participants && CAST(:names AS text[])
+        AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
+                AND m.sender_id = ANY(:senders))
+            OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
+                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
+    ORDER BY started_at, id
 """)
 _SESSIONS = text("""
     SELECT id, chat_id, session_key, started_at, ended_at, message_count, status, summary_text, topic_tags,
@@ -32,22 +48,6 @@ _QUERY_IDS_OF = text(
 _QUERIES = text("""
     SELECT context_id, chat_id, user_id, asked_at, query, answer, answered_at FROM query_log
     WHERE context_id = ANY(:ids) ORDER BY asked_at, context_id
-""")
-_MESSAGES = text(f"""
-    SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
-        CASE WHEN starts_with(session_key, '{THREAD}') THEN '' ELSE session_key END AS session_key,
-        agent_id, reply_to, thread, metadata
-    FROM messages WHERE id = ANY(:ids) ORDER BY id
-""")
-_SESSION_IDS_OF = text("""
-    SELECT id FROM conversation_sessions s
-    WHERE status <> 'merged' AND participants && CAST(:names AS text[])
-        AND (EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at
-                AND m.sender_id = ANY(:senders))
-            OR NOT EXISTS (SELECT 1 FROM messages m WHERE m.chat_id = s.chat_id
-                AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
-    ORDER BY started_at, id
 """)
 
 

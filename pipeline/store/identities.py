@@ -15,18 +15,23 @@ _USER_OF = text("SELECT user_id FROM user_senders WHERE sender_id = :id")
 _IDS_OF = text("SELECT sender_id FROM user_senders WHERE user_id = :user ORDER BY sender_id")
 _USERS_OF = text("SELECT DISTINCT user_id FROM user_senders WHERE sender_id = ANY(:ids)")
 _ENSURE_USER = text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING")
-_UNLINK = text("DELETE FROM user_senders WHERE sender_id = :id RETURNING user_id")
-_FORGET_LINKS = text("DELETE FROM user_senders WHERE sender_id = ANY(:ids) OR user_id = ANY(:ids)")
-_FORGET_USERS = text("DELETE FROM users WHERE user_id = ANY(:ids)")
-_HAS_WRITTEN = text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)")
 _MOVE = text("""
     INSERT INTO user_senders (tenant_id, sender_id, user_id)
     SELECT :tenant, id, :user FROM unnest(CAST(:ids AS text[])) AS id ORDER BY id
     ON CONFLICT (tenant_id, sender_id) DO UPDATE SET user_id = excluded.user_id, linked_at = now()
 """)
+_UNLINK = text("DELETE FROM user_senders WHERE sender_id = :id RETURNING user_id")
 _DROP_EMPTY = text("""
     DELETE FROM users u WHERE user_id = ANY(:users) AND NOT EXISTS (
         SELECT 1 FROM user_senders s WHERE s.tenant_id = u.tenant_id AND s.user_id = u.user_id)
+""")
+_FORGET_LINKS = text("DELETE FROM user_senders WHERE sender_id = ANY(:ids) OR user_id = ANY(:ids)")
+_FORGET_USERS = text("DELETE FROM users WHERE user_id = ANY(:ids)")
+_LISTING = text("""
+    SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
+    FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
+    JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
+    GROUP BY u.user_id, u.created_at ORDER BY u.user_id
 """)
 _KNOWN = text("""
     SELECT (SELECT count(DISTINCT chat_id) FROM chat_members WHERE sender_id = ANY(:ids)) AS chats,
@@ -37,16 +42,11 @@ _IS_NAMED = text("""
         OR EXISTS (SELECT 1 FROM user_senders WHERE sender_id = :id OR user_id = :id)
         OR EXISTS (SELECT 1 FROM memories WHERE scope = 'user' AND user_id = :id)
 """)
+_HAS_WRITTEN = text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)")
 _SOME_SEEN = text("""
     SELECT sender_id FROM chat_members WHERE sender_id <> '' UNION
     SELECT sender_id FROM user_senders UNION SELECT user_id FROM users
     LIMIT :limit
-""")
-_LISTING = text("""
-    SELECT u.user_id, u.created_at, array_agg(s.sender_id ORDER BY s.sender_id) AS senders
-    FROM (SELECT * FROM users WHERE user_id > :after ORDER BY user_id LIMIT :limit) u
-    JOIN user_senders s ON s.tenant_id = u.tenant_id AND s.user_id = u.user_id
-    GROUP BY u.user_id, u.created_at ORDER BY u.user_id
 """)
 
 

@@ -23,7 +23,6 @@ _ITEMS = f"""
     SELECT tenant_id, '{PAYLOAD}', key, NULL, NULL, error, trace_id, 'dead', refused_at, refused_at
     FROM refused_payloads
 """
-
 _LISTING = text(f"""
     SELECT *, count(*) OVER () AS total FROM ({_ITEMS}) item
     WHERE (CAST(:state AS text) IS NULL OR state = :state) AND (CAST(:kind AS text) IS NULL OR kind = :kind)
@@ -32,14 +31,17 @@ _LISTING = text(f"""
         AND (CAST(:older AS float8) IS NULL OR since < now() - make_interval(secs => :older))
     ORDER BY since, tenant_id, kind, key LIMIT :limit
 """)
-_RELEASE_ARRIVALS = text("""
-    UPDATE arrivals SET quarantined_at = NULL, error = NULL
-    WHERE message_id = ANY(:ids) AND quarantined_at IS NOT NULL RETURNING message_id, chat_id
-""")
-_FAIL_SESSIONS = text("""
-    UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
-    WHERE id IN (SELECT id FROM conversation_sessions
-        WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
+_TOTALS = text("""
+    SELECT kind,
+        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
+        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
+        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
+        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
+        extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
+    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
+    UNION ALL
+    SELECT 'payload', 0, 0, 0, count(*), NULL FROM refused_payloads HAVING count(*) > 0
+    ORDER BY kind
 """)
 _REPLAY = text("""
     UPDATE jobs SET due_at = now(), dead_at = NULL, attempts = 0,
@@ -48,12 +50,21 @@ _REPLAY = text("""
         AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
     RETURNING key
 """)
+_RELEASE_ARRIVALS = text("""
+    UPDATE arrivals SET quarantined_at = NULL, error = NULL
+    WHERE message_id = ANY(:ids) AND quarantined_at IS NOT NULL RETURNING message_id, chat_id
+""")
 _GIVE_UP = text("""
     UPDATE jobs SET due_at = NULL, dead_at = NULL, claimed = NULL, attempts = 0,
         token = nextval('job_token'),
         last_error = left(concat_ws('; was: ', CAST(:reason AS text), last_error), 500)
     WHERE kind = :kind AND key = ANY(:keys) AND (due_at IS NOT NULL OR dead_at IS NOT NULL)
     RETURNING key
+""")
+_FAIL_SESSIONS = text("""
+    UPDATE conversation_sessions SET status = 'failed', failure_reason = :reason
+    WHERE id IN (SELECT id FROM conversation_sessions
+        WHERE id = ANY(:ids) AND status = 'closed' ORDER BY id FOR NO KEY UPDATE)
 """)
 
 
@@ -73,20 +84,6 @@ def listing(
     """
     given = {"state": state, "kind": kind, "key": key, "error": error, "older": older_than_seconds}
     return run(connection, _LISTING, **given, limit=limit).all()
-
-
-_TOTALS = text("""
-    SELECT kind,
-        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
-        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
-        count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
-        count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
-        extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
-    FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
-    UNION ALL
-    SELECT 'payload', 0, 0, 0, count(*), NULL FROM refused_payloads HAVING count(*) > 0
-    ORDER BY kind
-""")
 
 
 def totals(connection: Connection) -> Sequence[Row[Any]]:

@@ -13,57 +13,6 @@ LIVE, LATER = 0, 1
 """Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
 
 
-_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
-_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
-_LOCK_CLAIM = text("""
-    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
-        AND claimed IS NOT NULL
-    FOR NO KEY UPDATE
-""")
-_CLEAR_ERRORS = text("""
-    UPDATE jobs SET last_error = NULL
-    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
-""")
-_STATE = text("""
-    SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
-""")
-_MARK_DEAD = text("""
-    UPDATE jobs SET claimed = NULL, last_error = :error,
-        due_at = CASE WHEN wanted > claimed THEN now() END,
-        dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
-    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
-""")
-_STILL_CLAIMED = text("""
-    SELECT jobs.tenant_id, jobs.key
-    FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
-        AS mine (tenant_id, key, token) USING (tenant_id, key, token)
-    WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
-""")
-_FENCE = text("""
-    WITH locked AS MATERIALIZED (
-        SELECT kind, key FROM jobs
-        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
-        ORDER BY kind, key FOR UPDATE
-    )
-    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
-    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
-""")
-
-
-class NewJob(NamedTuple):
-    """A job that a change asks for."""
-
-    kind: str
-    key: str
-    # the chat that it is about: within a tenant chats take turns; empty: none
-    lane: str = ""
-    priority: int = LIVE
-    # not due before so many seconds
-    delay_seconds: float = 0
-    # the request that asks
-    trace_id: str | None = None
-
-
 _ENQUEUE = text(f"""
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
     SELECT :tenant, kind, key, CASE lane WHEN '' THEN 0 ELSE hashtext(lane) & 32767 END, priority,
@@ -86,6 +35,80 @@ _ENQUEUE = text(f"""
         dead_at = CASE WHEN jobs.kind = '{INGEST}' THEN jobs.dead_at END,
         trace_id = coalesce(excluded.trace_id, jobs.trace_id)
 """)
+# Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
+# comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep makes due again.
+_FINISH = text(f"""
+    WITH mine AS MATERIALIZED (
+        SELECT jobs.key, jobs.kind = '{INGEST}' OR jobs.wanted > jobs.claimed
+            OR CAST(:again AS float8) IS NOT NULL AS stays
+        FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS claim (key, token)
+        JOIN jobs ON jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = claim.key
+            AND jobs.token = claim.token
+        WHERE jobs.claimed IS NOT NULL
+        ORDER BY jobs.key FOR UPDATE OF jobs
+    ), gone AS (
+        DELETE FROM jobs USING mine
+        WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND NOT mine.stays
+    ), kept AS (
+        UPDATE jobs SET claimed = NULL, attempts = 0, last_error = NULL,
+            due_at = CASE WHEN wanted > claimed THEN now()
+                WHEN CAST(:again AS float8) IS NOT NULL THEN now() + make_interval(secs => :again) END,
+            pending_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now()
+                ELSE pending_since END
+        FROM mine WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND mine.stays
+    )
+    SELECT count(*) FROM mine
+""")
+_LOCK_CLAIM = text("""
+    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
+        AND claimed IS NOT NULL
+    FOR NO KEY UPDATE
+""")
+_MARK_DEAD = text("""
+    UPDATE jobs SET claimed = NULL, last_error = :error,
+        due_at = CASE WHEN wanted > claimed THEN now() END,
+        dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
+    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+""")
+_STILL_CLAIMED = text("""
+    SELECT jobs.tenant_id, jobs.key
+    FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
+        AS mine (tenant_id, key, token) USING (tenant_id, key, token)
+    WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
+""")
+_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
+_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
+_CLEAR_ERRORS = text("""
+    UPDATE jobs SET last_error = NULL
+    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
+""")
+_FENCE = text("""
+    WITH locked AS MATERIALIZED (
+        SELECT kind, key FROM jobs
+        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
+        ORDER BY kind, key FOR UPDATE
+    )
+    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
+    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
+""")
+_STATE = text("""
+    SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
+""")
+
+
+class NewJob(NamedTuple):
+    """A job that a change asks for."""
+
+    kind: str
+    key: str
+    # the chat that it is about: within a tenant chats take turns; empty: none
+    lane: str = ""
+    priority: int = LIVE
+    # seconds until it is due
+    delay_seconds: float = 0
+    # the request that asks
+    trace_id: str | None = None
+
 
 AGAIN = _ENQUEUE.text[_ENQUEUE.text.index("ON CONFLICT") :]
 """What raising does with a row that is there, for statements that raise what they have just stored."""
@@ -115,32 +138,6 @@ def enqueue(
     enqueue_all(
         connection, tenant_id, (NewJob(kind, key, lane, priority, delay_seconds, trace_id) for key in keys)
     )
-
-
-# Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
-# comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep makes due again.
-_FINISH = text(f"""
-    WITH mine AS MATERIALIZED (
-        SELECT jobs.key, jobs.kind = '{INGEST}' OR jobs.wanted > jobs.claimed
-            OR CAST(:again AS float8) IS NOT NULL AS stays
-        FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS claim (key, token)
-        JOIN jobs ON jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = claim.key
-            AND jobs.token = claim.token
-        WHERE jobs.claimed IS NOT NULL
-        ORDER BY jobs.key FOR UPDATE OF jobs
-    ), gone AS (
-        DELETE FROM jobs USING mine
-        WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND NOT mine.stays
-    ), kept AS (
-        UPDATE jobs SET claimed = NULL, attempts = 0, last_error = NULL,
-            due_at = CASE WHEN wanted > claimed THEN now()
-                WHEN CAST(:again AS float8) IS NOT NULL THEN now() + make_interval(secs => :again) END,
-            pending_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now()
-                ELSE pending_since END
-        FROM mine WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND mine.stays
-    )
-    SELECT count(*) FROM mine
-""")
 
 
 def finish(

@@ -16,14 +16,7 @@ KeywordSearch = Literal["exact", "bounded", "off"]
 # So many messages at most are scored for one query.
 CANDIDATES = 5000
 
-_SET_LANGUAGE = text("UPDATE chats SET language = :language WHERE chat_id = :chat")
-
 _LEXEMES = text("SELECT tsvector_to_array(to_tsvector(CAST(:language AS regconfig), :query))")
-_RELABEL_SESSIONS = text("""
-    UPDATE conversation_sessions SET language = :language WHERE id = ANY (ARRAY(
-        SELECT id FROM conversation_sessions WHERE chat_id = :chat AND language <> :language
-        ORDER BY id LIMIT :limit FOR NO KEY UPDATE))
-""")
 # The function looks past row-level security, which would keep the index from being used, and takes the tenant from
 # the setting that row-level security goes by.
 _KEYWORDS = text("""
@@ -35,6 +28,25 @@ _STOP_WORDS = text("""
     CROSS JOIN unnest(CAST(:languages AS text[])) AS language
     WHERE ts_lexize(CAST(language || '_stem' AS regdictionary), word) = '{}'
     GROUP BY language
+""")
+_SET_LANGUAGE = text("UPDATE chats SET language = :language WHERE chat_id = :chat")
+_RELABEL_MESSAGES = text("""
+    WITH next AS MATERIALIZED (
+        SELECT id, external_id, language, length(tsv) AS lexemes FROM messages
+        WHERE chat_id = :chat AND external_id > :after ORDER BY external_id LIMIT :limit FOR NO KEY UPDATE
+    ), changed AS (
+        UPDATE messages m SET language = :language FROM next
+        WHERE m.chat_id = :chat AND m.id = next.id AND next.language <> :language
+        RETURNING m.tenant_id, m.id, length(m.tsv) - next.lexemes AS gained
+    )
+    SELECT (SELECT max(external_id) FROM next), (SELECT count(*) FROM changed),
+        (SELECT coalesce(sum(gained), 0) FROM changed c WHERE NOT EXISTS (
+            SELECT 1 FROM arrivals a WHERE a.tenant_id = c.tenant_id AND a.message_id = c.id))
+""")
+_RELABEL_SESSIONS = text("""
+    UPDATE conversation_sessions SET language = :language WHERE id = ANY (ARRAY(
+        SELECT id FROM conversation_sessions WHERE chat_id = :chat AND language <> :language
+        ORDER BY id LIMIT :limit FOR NO KEY UPDATE))
 """)
 _IS_MIXED = text("""
     SELECT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id
@@ -131,21 +143,6 @@ def stop_words(connection: Connection, counts: Mapping[str, int]) -> dict[str, i
 def set_language(connection: Connection, chat_id: str, language: str) -> None:
     """Set a chat's language; its messages and sessions keep theirs."""
     run(connection, _SET_LANGUAGE, chat=chat_id, language=language)
-
-
-_RELABEL_MESSAGES = text("""
-    WITH next AS MATERIALIZED (
-        SELECT id, external_id, language, length(tsv) AS lexemes FROM messages
-        WHERE chat_id = :chat AND external_id > :after ORDER BY external_id LIMIT :limit FOR NO KEY UPDATE
-    ), changed AS (
-        UPDATE messages m SET language = :language FROM next
-        WHERE m.chat_id = :chat AND m.id = next.id AND next.language <> :language
-        RETURNING m.tenant_id, m.id, length(m.tsv) - next.lexemes AS gained
-    )
-    SELECT (SELECT max(external_id) FROM next), (SELECT count(*) FROM changed),
-        (SELECT coalesce(sum(gained), 0) FROM changed c WHERE NOT EXISTS (
-            SELECT 1 FROM arrivals a WHERE a.tenant_id = c.tenant_id AND a.message_id = c.id))
-""")
 
 
 def relabel_messages(

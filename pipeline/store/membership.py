@@ -10,53 +10,24 @@ from pipeline.store.statements import column, number, run
 
 UNKNOWN = ""
 
-_DROP_OTHERS = text("DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)")
-_OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
-_CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
-
 _NOTE_UNKNOWN = text("""
     INSERT INTO chat_members (tenant_id, chat_id, sender_id)
     SELECT :tenant, chat_id, :unknown FROM chats WHERE chat_id = :chat ON CONFLICT DO NOTHING
 """)
+_DROP_OTHERS = text("DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)")
 _REPLACE = text("""
     INSERT INTO chat_members (tenant_id, chat_id, sender_id)
     SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
     ON CONFLICT DO NOTHING
 """)
+_OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
+_CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
 _CHATS_TO_UNNAME = text("""
     SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
         AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
             AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
     ORDER BY chat_id
 """)
-
-
-def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
-    """Record that somebody whose name is not kept is in a chat, if the chat exists."""
-    run(connection, _NOTE_UNKNOWN, tenant=tenant_id, chat=chat_id, unknown=UNKNOWN)
-
-
-def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
-    """Replace the members of a chat; `UNKNOWN` may be among them."""
-    for statement in (_DROP_OTHERS, _REPLACE):
-        run(connection, statement, tenant=tenant_id, chat=chat_id, senders=senders)
-
-
-def of_chat(connection: Connection, chat_id: str) -> list[str]:
-    """Return the senders that are in a chat."""
-    return column(connection, _OF_CHAT, chat=chat_id)
-
-
-def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
-    """Return the chats that these senders are in."""
-    return column(connection, _CHATS_OF, senders=senders)
-
-
-def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:
-    """Return the chats that name these senders though no message of theirs is left there."""
-    return column(connection, _CHATS_TO_UNNAME, senders=senders)
-
-
 _UNNAME = text("""
     WITH gone AS (
         DELETE FROM chat_members c WHERE sender_id <> :unknown AND chat_id = :chat
@@ -70,17 +41,6 @@ _UNNAME = text("""
     )
     SELECT count(*) FROM gone
 """)
-
-
-def unname(connection: Connection, chat_id: str, senders: Sequence[str] | None = None) -> int:
-    """Remove members, among these senders or all, of whom no message of a chat is left; return how many.
-
-    They may be there still, so that the chat records somebody unknown instead. To be called while nothing is accepted
-    in the chat.
-    """
-    return number(connection, _UNNAME, unknown=UNKNOWN, senders=senders, chat=chat_id)
-
-
 # Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
 # there. Without `OFFSET 0` Postgres reads all members of all chats instead.
 _PRESENT = text("""
@@ -130,6 +90,41 @@ _PRESENT = text("""
         (SELECT there FROM unnamed) AS unnamed,
         (SELECT coalesce(jsonb_agg(to_jsonb(places)), '[]') FROM places) AS places
 """)
+
+
+def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
+    """Record that somebody whose name is not kept is in a chat, if the chat exists."""
+    run(connection, _NOTE_UNKNOWN, tenant=tenant_id, chat=chat_id, unknown=UNKNOWN)
+
+
+def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
+    """Replace the members of a chat; `UNKNOWN` may be among them."""
+    for statement in (_DROP_OTHERS, _REPLACE):
+        run(connection, statement, tenant=tenant_id, chat=chat_id, senders=senders)
+
+
+def of_chat(connection: Connection, chat_id: str) -> list[str]:
+    """Return the senders that are in a chat."""
+    return column(connection, _OF_CHAT, chat=chat_id)
+
+
+def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the chats that these senders are in."""
+    return column(connection, _CHATS_OF, senders=senders)
+
+
+def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the chats that name these senders though no message of theirs is left there."""
+    return column(connection, _CHATS_TO_UNNAME, senders=senders)
+
+
+def unname(connection: Connection, chat_id: str, senders: Sequence[str] | None = None) -> int:
+    """Remove members, among these senders or all, of whom no message of a chat is left; return how many.
+
+    They may be there still, so that the chat records somebody unknown instead. To be called while nothing is accepted
+    in the chat.
+    """
+    return number(connection, _UNNAME, unknown=UNKNOWN, senders=senders, chat=chat_id)
 
 
 @dataclass(frozen=True, kw_only=True)

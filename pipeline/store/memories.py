@@ -6,8 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, TextClause, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store import jobs
 from pipeline.store.filters import Scope
@@ -19,11 +17,6 @@ from schemas.kinds import EMBED
 from schemas.memories import Memory, MemoryFilter, MemoryIn
 from schemas.vectors import EmbeddingSpace, Vector
 
-_ANY_THERE = text("SELECT EXISTS (SELECT 1 FROM memories)")
-_DELETE = text("DELETE FROM memories WHERE id = :id")
-_CHAT_OF_SESSION = text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'")
-_CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
-
 _INSERT = text("""
     INSERT INTO memories (tenant_id, id, scope, type, session_id, user_id, agent_id, content, content_hash,
         importance, expires_at, source, learned_in, document_id, chunk_index, metadata, language)
@@ -34,11 +27,58 @@ _INSERT = text("""
     DO UPDATE SET importance = greatest(memories.importance, excluded.importance),
         expires_at = greatest(memories.expires_at, excluded.expires_at)
     RETURNING id, (xmax = 0) AS new
-""").bindparams(bindparam("metadata", type_=JSONB))
+""")
+_ANY_THERE = text("SELECT EXISTS (SELECT 1 FROM memories)")
+_SHARE_OF_WORDS = """(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w
+    WHERE w = ANY(tsvector_to_array(m.tsv))) / greatest(cardinality(CAST(:words AS text[])), 1)"""
+# Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of sessions.
+_IN_SCOPE = """
+    (m.expires_at IS NULL OR m.expires_at > now())
+        AND ((m.scope = 'organization')
+            OR (m.scope = 'agent' AND m.agent_id = :agent)
+            OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance)
+            OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
+                WHERE s.chat_id = :chat AND s.status <> 'merged'
+                    AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
+                ORDER BY s.ended_at DESC LIMIT :sessions)))
+"""
+_VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
+_COUNT_HIDDEN = text(f"SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT {_VISIBLE}")
+_LISTING = text("""
+    SELECT id, scope, type, content, user_id, agent_id, session_id, learned_in, importance, access_count,
+        last_accessed_at, expires_at, source, document_id, chunk_index, metadata, created_at
+    FROM memories
+    WHERE (expires_at IS NULL OR expires_at > now())
+        AND (CAST(:scope AS text) IS NULL OR scope = :scope)
+        AND (CAST(:users AS text[]) IS NULL OR user_id = ANY(:users))
+        AND (CAST(:agent AS text) IS NULL OR agent_id = :agent)
+        AND (CAST(:chats AS text[]) IS NULL OR learned_in IS NULL OR learned_in = ANY(:chats))
+        AND (CAST(:after AS uuid) IS NULL OR id < :after)
+    ORDER BY id DESC LIMIT :limit
+""")
+_DELETE = text("DELETE FROM memories WHERE id = :id")
+_CHAT_OF_SESSION = text("SELECT chat_id FROM conversation_sessions WHERE id = :id AND status <> 'merged'")
 _TOUCH = text("""
     UPDATE memories SET access_count = access_count + 1, last_accessed_at = now()
     WHERE id = ANY(CAST(:ids AS uuid[]))
 """)
+_CONTENTS = text("SELECT id, content FROM memories WHERE id = ANY(CAST(:ids AS uuid[]))")
+_PUT_CHUNKS = text("""
+    INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, importance, source,
+        document_id, chunk_index, language)
+    SELECT :tenant, chunk.id, 'organization', 'document', chunk.content, chunk.hash, :importance, :source,
+        :document, chunk.place - 1, :language
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:contents AS text[]))
+        WITH ORDINALITY AS chunk (id, hash, content, place)
+    ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
+        coalesce(document_id, ''), content_hash)
+    DO UPDATE SET source = excluded.source, language = excluded.language
+    RETURNING id, (xmax = 0) AS new
+""")
+_OF_DOCUMENT = "scope = 'organization' AND type = 'document' AND document_id = :document"
+_DROP_DOCUMENT = text(
+    f"DELETE FROM memories WHERE {_OF_DOCUMENT} AND NOT content_hash = ANY(:keep) RETURNING id"
+)
 _LIST_DOCUMENTS = text("""
     SELECT document_id, max(source) AS source, max(language) AS language, count(*) AS chunks,
         max(created_at) AS changed_at
@@ -47,6 +87,7 @@ _LIST_DOCUMENTS = text("""
         AND (CAST(:after AS text) IS NULL OR document_id COLLATE "C" > :after)
     GROUP BY document_id ORDER BY document_id COLLATE "C" LIMIT :limit
 """)
+_PASSAGES = text(f"SELECT chunk_index, content FROM memories WHERE {_OF_DOCUMENT} ORDER BY chunk_index")
 
 
 def insert(
@@ -66,27 +107,10 @@ def insert(
 SESSIONS = 100
 """The latest sessions of a chat, or of one key in it, whose memories are shown."""
 
-# Live memories of these scopes: the organization's, one agent's, one person's by all their ids, and those of sessions.
-_IN_SCOPE = """
-    (m.expires_at IS NULL OR m.expires_at > now())
-        AND ((m.scope = 'organization')
-            OR (m.scope = 'agent' AND m.agent_id = :agent)
-            OR (m.scope = 'user' AND m.user_id = ANY(:users) AND m.importance >= :min_importance)
-            OR (m.scope = 'session' AND m.session_id IN (SELECT s.id FROM conversation_sessions s
-                WHERE s.chat_id = :chat AND s.status <> 'merged'
-                    AND (CAST(:key AS text) IS NULL OR s.session_key = :key)
-                ORDER BY s.ended_at DESC LIMIT :sessions)))
-"""
-_VISIBLE = "(:everywhere OR m.learned_in IS NULL OR m.learned_in = ANY(:chats))"
-
 
 def any_there(connection: Connection) -> bool:
     """Tell whether the tenant has any memory."""
     return holds(connection, _ANY_THERE)
-
-
-_SHARE_OF_WORDS = """(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])) w
-    WHERE w = ANY(tsvector_to_array(m.tsv))) / greatest(cardinality(CAST(:words AS text[])), 1)"""
 
 
 @lru_cache(maxsize=16)
@@ -140,9 +164,6 @@ def relevant(
     return [row for row in rows if seen.visible.shows(row.learned_in)]
 
 
-_COUNT_HIDDEN = text(f"SELECT count(*) FROM memories m WHERE {_IN_SCOPE} AND NOT {_VISIBLE}")
-
-
 def count_hidden(
     connection: Connection, *, scope: Scope, seen: Seen, agent_id: str | None, min_importance: float
 ) -> int:
@@ -161,20 +182,6 @@ def _given(scope: Scope, seen: Seen, agent_id: str | None, min_importance: float
         "everywhere": seen.visible.everywhere,
         "chats": sorted(seen.visible.chats),
     }
-
-
-_LISTING = text("""
-    SELECT id, scope, type, content, user_id, agent_id, session_id, learned_in, importance, access_count,
-        last_accessed_at, expires_at, source, document_id, chunk_index, metadata, created_at
-    FROM memories
-    WHERE (expires_at IS NULL OR expires_at > now())
-        AND (CAST(:scope AS text) IS NULL OR scope = :scope)
-        AND (CAST(:users AS text[]) IS NULL OR user_id = ANY(:users))
-        AND (CAST(:agent AS text) IS NULL OR agent_id = :agent)
-        AND (CAST(:chats AS text[]) IS NULL OR learned_in IS NULL OR learned_in = ANY(:chats))
-        AND (CAST(:after AS uuid) IS NULL OR id < :after)
-    ORDER BY id DESC LIMIT :limit
-""")
 
 
 def listing(
@@ -213,29 +220,12 @@ def contents(connection: Connection, ids: Sequence[str]) -> list[tuple[UUID, str
 # Any constant will do; with tenant and document it makes one advisory lock for each document.
 REPLACING = 0x646F6373
 
-_OF_DOCUMENT = "scope = 'organization' AND type = 'document' AND document_id = :document"
-
-
 _LOCK_DOCUMENT = text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {REPLACING}))")
 
 
 def lock_document(connection: Connection, tenant_id: str, document_id: str) -> None:
     """Wait for and take the lock of a document, so that two versions are never mixed."""
     run(connection, _LOCK_DOCUMENT, name=f"{tenant_id} {document_id}")
-
-
-_PUT_CHUNKS = text("""
-    INSERT INTO memories (tenant_id, id, scope, type, content, content_hash, importance, source,
-        document_id, chunk_index, language)
-    SELECT :tenant, chunk.id, 'organization', 'document', chunk.content, chunk.hash, :importance, :source,
-        :document, chunk.place - 1, :language
-    FROM unnest(CAST(:ids AS uuid[]), CAST(:hashes AS bytea[]), CAST(:contents AS text[]))
-        WITH ORDINALITY AS chunk (id, hash, content, place)
-    ON CONFLICT (tenant_id, scope, coalesce(session_id, 0), coalesce(user_id, ''), coalesce(agent_id, ''),
-        coalesce(document_id, ''), content_hash)
-    DO UPDATE SET source = excluded.source, language = excluded.language
-    RETURNING id, (xmax = 0) AS new
-""")
 
 
 def put_chunks(
@@ -252,11 +242,6 @@ def put_chunks(
     return [row.id for row in rows if row.new]
 
 
-_DROP_DOCUMENT = text(
-    f"DELETE FROM memories WHERE {_OF_DOCUMENT} AND NOT content_hash = ANY(:keep) RETURNING id"
-)
-
-
 def drop_document(
     connection: Connection, tenant_id: str, document_id: str, *, keep: Sequence[bytes] = ()
 ) -> int:
@@ -270,9 +255,6 @@ def list_documents(connection: Connection, given: DocumentFilter) -> list[Listed
     """Return documents in the order of their ids."""
     rows = run(connection, _LIST_DOCUMENTS, after=given.after, limit=given.limit)
     return [ListedDocument(**row._mapping) for row in rows]
-
-
-_PASSAGES = text(f"SELECT chunk_index, content FROM memories WHERE {_OF_DOCUMENT} ORDER BY chunk_index")
 
 
 def passages(connection: Connection, document_id: str) -> list[Passage]:

@@ -24,22 +24,36 @@ _NUMBER = """
 ORDER = f"sent_at, position, {_NUMBER}, id"
 NEWEST_FIRST = f"sent_at DESC, position DESC, {_NUMBER} DESC, id DESC"
 
-
-_FORGET_ARRIVALS = text("DELETE FROM arrivals WHERE message_id = ANY(:ids)")
-_QUARANTINE = text("""
-    UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
-    WHERE chat_id = :chat AND message_id = :id
+# Of each chat the first by the index, dealt round so that no chat takes the room of the others.
+_ARRIVALS = text("""
+    WITH waiting AS (
+        SELECT a.chat_id, a.message_id, a.priority,
+            row_number() OVER (PARTITION BY a.chat_id ORDER BY a.priority, a.message_id) AS turn,
+            count(*) OVER (PARTITION BY a.chat_id) AS known
+        FROM unnest(CAST(:chats AS text[])) AS chat (id) CROSS JOIN LATERAL (
+            SELECT chat_id, message_id, priority FROM arrivals
+            WHERE chat_id = chat.id AND quarantined_at IS NULL
+            ORDER BY priority, message_id LIMIT CAST(:limit AS bigint) + 1) a
+    ), dealt AS (
+        SELECT * FROM waiting ORDER BY turn, priority, message_id LIMIT :limit
+    )
+    SELECT m.id, m.chat_id, dealt.priority, m.session_key, m.sent_at,
+        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
+        octet_length(m.content) > 0, dealt.known
+    FROM dealt JOIN messages m ON m.id = dealt.message_id
+    ORDER BY m.sent_at
 """)
-_BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
-_SOME_EXTERNAL_IDS = text(
-    "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
-)
 _ARRIVAL = text("""
     SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
         coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
         octet_length(m.content) > 0
     FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
     WHERE a.message_id = :id AND a.quarantined_at IS NULL
+""")
+_FORGET_ARRIVALS = text("DELETE FROM arrivals WHERE message_id = ANY(:ids)")
+_QUARANTINE = text("""
+    UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
+    WHERE chat_id = :chat AND message_id = :id
 """)
 _WAITING = text(f"""
     SELECT count(*) FROM (
@@ -56,6 +70,14 @@ _TIMES = text("""
         AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
     ORDER BY sent_at
 """)
+_WITHIN = f"""SELECT {COLUMNS} FROM messages
+    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end"""
+_IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
+_BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
+_BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
+_SOME_EXTERNAL_IDS = text(
+    "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
+)
 
 
 class Arrival(NamedTuple):
@@ -77,27 +99,6 @@ class Arrival(NamedTuple):
     def key(self) -> str:
         """The key of its jobs."""
         return f"message:{self.message_id}"
-
-
-# Of each chat the first by the index, dealt round so that no chat takes the room of the others.
-_ARRIVALS = text("""
-    WITH waiting AS (
-        SELECT a.chat_id, a.message_id, a.priority,
-            row_number() OVER (PARTITION BY a.chat_id ORDER BY a.priority, a.message_id) AS turn,
-            count(*) OVER (PARTITION BY a.chat_id) AS known
-        FROM unnest(CAST(:chats AS text[])) AS chat (id) CROSS JOIN LATERAL (
-            SELECT chat_id, message_id, priority FROM arrivals
-            WHERE chat_id = chat.id AND quarantined_at IS NULL
-            ORDER BY priority, message_id LIMIT CAST(:limit AS bigint) + 1) a
-    ), dealt AS (
-        SELECT * FROM waiting ORDER BY turn, priority, message_id LIMIT :limit
-    )
-    SELECT m.id, m.chat_id, dealt.priority, m.session_key, m.sent_at,
-        coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
-        octet_length(m.content) > 0, dealt.known
-    FROM dealt JOIN messages m ON m.id = dealt.message_id
-    ORDER BY m.sent_at
-""")
 
 
 def arrivals(
@@ -141,12 +142,6 @@ def times(
     """Return `(time, speaker, tokens)` of every placed message in a range, by time."""
     rows = run(connection, _TIMES, chat=chat_id, key=session_key, start=start, end=end)
     return [(at, speaker, tokens) for at, speaker, tokens in rows]
-
-
-_WITHIN = f"""SELECT {COLUMNS} FROM messages
-    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end"""
-_IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
-_BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
 
 
 def in_range(

@@ -8,30 +8,26 @@ from sqlalchemy import Connection, text
 from pipeline.store import chats, jobs
 from pipeline.store.statements import column, number, run
 
-# Never due, so that nobody claims them.
-_KIND = "suspect"
-
-
 _RENEW_LEASE = text("""
     UPDATE jobs SET due_at = now() + make_interval(secs => :seconds),
         attempts = CASE WHEN :anew THEN 1 ELSE attempts END
     WHERE tenant_id = :tenant AND kind = 'ingest' AND key = :chat AND token = :token
         AND claimed IS NOT NULL
 """)
-
-
-_TRIES = text("SELECT key, attempts FROM jobs WHERE kind = :kind AND key = ANY(:keys)")
-_READ_PAYLOAD = text("SELECT payload FROM refused_payloads WHERE key = :key")
-_TAKE_PAYLOAD = text("DELETE FROM refused_payloads WHERE key = :key RETURNING payload, trace_id")
 _COUNT_TRY = text("""
     INSERT INTO jobs (tenant_id, kind, key, due_at, attempts) VALUES (:tenant, :kind, :key, NULL, 1)
     ON CONFLICT (tenant_id, kind, key) DO UPDATE SET attempts = jobs.attempts + 1 RETURNING attempts
 """)
+# Never due, so that nobody claims them.
+_KIND = "suspect"
+_TRIES = text("SELECT key, attempts FROM jobs WHERE kind = :kind AND key = ANY(:keys)")
 _KEEP_PAYLOAD = text("""
     INSERT INTO refused_payloads (tenant_id, key, payload, error, trace_id)
     VALUES (:tenant, :key, :payload, :error, :trace)
     ON CONFLICT (tenant_id, key) DO UPDATE SET error = excluded.error, trace_id = excluded.trace_id
 """)
+_READ_PAYLOAD = text("SELECT payload FROM refused_payloads WHERE key = :key")
+_TAKE_PAYLOAD = text("DELETE FROM refused_payloads WHERE key = :key RETURNING payload, trace_id")
 
 
 def renew_lease(

@@ -1,14 +1,12 @@
 """SQL of the query log: what was asked and shown, what was answered, and what forgetting takes out of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store.statements import run
 
@@ -17,16 +15,20 @@ COLUMNS = (
     "used_tokens, budget, latency_ms, degraded, answer, used, answered_at, memory_id, redacted_at"
 )
 
-_SET_MEMORY = text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id")
-
 _INSERT = text("""
     INSERT INTO query_log (tenant_id, context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query,
         shown, tokens, chars, used_tokens, budget, latency_ms, degraded, redacted_at)
     VALUES (:tenant, :context_id, :chat_id, :user_id, :agent_id, :session_key, :profile, :asked_at, :query,
         :shown, :tokens, :chars, :used_tokens, :budget, :latency_ms, :degraded, :redacted_at)
-""").bindparams(*(bindparam(name, type_=JSONB) for name in ("shown", "tokens", "chars")))
+""")
 _GET = text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id")
 _GET_LOCKED = text(f"{_GET.text} FOR UPDATE")
+_LISTING = text(f"""
+    SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+        AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
+            SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
+    ORDER BY asked_at DESC, context_id DESC LIMIT :limit
+""")
 _LATEST = text("""
     SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
         SELECT query, asked_at FROM query_log WHERE chat_id = :chat
@@ -34,82 +36,18 @@ _LATEST = text("""
 """)
 _SET_ANSWER = text("""
     UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
-""").bindparams(bindparam("used", type_=JSONB(none_as_null=True)))
+""")
+_SET_MEMORY = text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id")
 _HOLD_MESSAGES = text(
     "SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"
 )
 _HOLD_MEMORIES = text(
     "SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR NO KEY UPDATE"
 )
-_DELETE = text("""
-    DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-""")
-_LISTING = text(f"""
-    SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-        AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
-            SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
-    ORDER BY asked_at DESC, context_id DESC LIMIT :limit
-""")
-
-
-def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
-    """Record a context that is being served."""
-    run(connection, _INSERT, **row, tenant=tenant_id)
-
-
-def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
-    """Return a row by its context's id."""
-    return run(connection, _GET_LOCKED if locked else _GET, id=context_id).one_or_none()
-
-
-def listing(
-    connection: Connection, chat_id: str | None, limit: int, after: str | None = None
-) -> Sequence[Row[Any]]:
-    """Return the newest rows, of one chat or of all; with `after`, those that follow it."""
-    return run(connection, _LISTING, chat=chat_id, limit=limit, after=after).all()
-
-
-def latest_queries(
-    connection: Connection, chat_id: str, limit: int
-) -> tuple[datetime, list[tuple[str, datetime]]]:
-    """Return the database's time and a chat's last questions, each with when, in one trip by `query_log_chat`."""
-    rows = run(connection, _LATEST, chat=chat_id, limit=limit).all()
-    return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
-
-
-def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
-    """Record the answer."""
-    run(connection, _SET_ANSWER, id=context_id, answer=answer, used=used)
-
-
-def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None:
-    """Record the memory that question and answer were kept as."""
-    run(connection, _SET_MEMORY, id=context_id, memory=memory_id)
-
-
-def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[str]) -> int:
-    """Keep messages and memories from being deleted until the transaction ends; return how many exist."""
-    held = run(connection, _HOLD_MESSAGES, ids=messages).all()
-    return len(held) + len(run(connection, _HOLD_MEMORIES, ids=memory_ids).all())
-
-
 # What goes of a row that something was taken out of: the answer, as it may repeat what was shown. Its figures stay.
 _REDACT = """
     answer = NULL, used = NULL, answered_at = NULL, memory_id = NULL, redacted_at = coalesce(redacted_at, now())
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Redacted:
-    """What was taken out of the log."""
-
-    rows: int
-    # rows that nothing was taken out of before
-    fresh: int
-    # what question and answer of these rows were kept as
-    memories: frozenset[UUID]
-
-
 _REDACT_ITEMS = text(f"""
     WITH given AS MATERIALIZED (
         SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
@@ -136,6 +74,70 @@ _REDACT_ITEMS = text(f"""
     )
     SELECT fresh, memory_id FROM locked
 """)
+_REDACT_ASKERS = text(f"""
+    UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}
+    WHERE user_id = ANY(:users) AND asked_at <= :until
+""")
+_DELETE = text("""
+    DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+""")
+
+
+def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
+    """Record a context that is being served."""
+    run(connection, _INSERT, **{**row, "tenant": tenant_id})
+
+
+def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
+    """Return a row by its context's id."""
+    return run(connection, _GET_LOCKED if locked else _GET, id=context_id).one_or_none()
+
+
+def listing(
+    connection: Connection, chat_id: str | None, limit: int, after: str | None = None
+) -> Sequence[Row[Any]]:
+    """Return the newest rows, of one chat or of all; with `after`, those that follow it."""
+    return run(connection, _LISTING, chat=chat_id, limit=limit, after=after).all()
+
+
+def latest_queries(
+    connection: Connection, chat_id: str, limit: int
+) -> tuple[datetime, list[tuple[str, datetime]]]:
+    """Return the database's time and a chat's last questions, each with when, in one trip by `query_log_chat`."""
+    rows = run(connection, _LATEST, chat=chat_id, limit=limit).all()
+    return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
+
+
+def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
+    """Record the answer."""
+    run(
+        connection,
+        _SET_ANSWER,
+        id=context_id,
+        answer=answer,
+        used=None if used is None else Jsonb(list(used)),
+    )
+
+
+def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None:
+    """Record the memory that question and answer were kept as."""
+    run(connection, _SET_MEMORY, id=context_id, memory=memory_id)
+
+
+def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[str]) -> int:
+    """Keep messages and memories from being deleted until the transaction ends; return how many exist."""
+    held = run(connection, _HOLD_MESSAGES, ids=messages).all()
+    return len(held) + len(run(connection, _HOLD_MEMORIES, ids=memory_ids).all())
+
+
+class Redacted(NamedTuple):
+    """What was taken out of the log."""
+
+    rows: int
+    # rows that nothing was taken out of before
+    fresh: int
+    # what question and answer of these rows were kept as
+    memories: frozenset[UUID]
 
 
 def redact(
@@ -153,12 +155,6 @@ def redact(
     rows = run(connection, _REDACT_ITEMS, items=items, chat=chat_id, texts=texts, limit=limit).all()
     made = frozenset(row.memory_id for row in rows if row.memory_id is not None)
     return Redacted(rows=len(rows), fresh=sum(row.fresh for row in rows), memories=made)
-
-
-_REDACT_ASKERS = text(f"""
-    UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}
-    WHERE user_id = ANY(:users) AND asked_at <= :until
-""")
 
 
 def redact_askers(connection: Connection, user_ids: Sequence[str], until: datetime) -> int:

@@ -5,38 +5,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.statements import arrays, run
 from schemas.kinds import EMBED
 from schemas.sessions import Session
-
-_OF_IDS = text(
-    f"SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
-)
-_OF_KEY = text(f"""
-    SELECT {COLUMNS} FROM conversation_sessions
-    WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
-    ORDER BY id FOR NO KEY UPDATE
-""")
-# What a summary says of them is of another range: the next one reads everything.
-_JOIN = text("""
-    UPDATE conversation_sessions SET inner_revision = inner_revision + 1, summary_ended_at = NULL
-    WHERE id = ANY(:survivors)
-""")
-
-
-class Window(NamedTuple):
-    """A stretch of time in which messages of one chat and session key have arrived."""
-
-    chat_id: str
-    session_key: str
-    start: datetime
-    end: datetime
-
 
 # Sessions of a chat and key do not overlap, so of those that begin before a window only the last one can reach into
 # it: however many there are, the others are neither read nor locked. (An array of ids is made once; a semi-join is
@@ -59,6 +34,83 @@ _NEAR = text(f"""
         WHERE found.ended_at >= around.earliest))
     ORDER BY id FOR NO KEY UPDATE
 """)
+_OF_IDS = text(
+    f"SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
+)
+_OF_KEY = text(f"""
+    SELECT {COLUMNS} FROM conversation_sessions
+    WHERE chat_id = :chat AND session_key = :key AND status <> 'merged'
+    ORDER BY id FOR NO KEY UPDATE
+""")
+_SHAPES = "started_at timestamptz, ended_at timestamptz, message_count integer, token_count bigint, participants text[]"
+_INSERT = text(f"""
+    INSERT INTO conversation_sessions (tenant_id, chat_id, session_key, language, started_at, ended_at,
+        message_count, token_count, participants)
+    SELECT :tenant, chat_id, session_key, language, started_at, ended_at, message_count,
+        token_count, participants
+    FROM jsonb_to_recordset(:begun) AS begun (chat_id text, session_key text, language text, {_SHAPES})
+    ORDER BY chat_id, session_key, started_at
+""")
+_GROW = text(f"""
+    UPDATE conversation_sessions s SET started_at = grown.started_at, ended_at = grown.ended_at,
+        message_count = s.message_count + grown.message_count, token_count = s.token_count + grown.token_count,
+        participants = grown.participants, status = 'open', failure_reason = NULL, revision = s.revision + 1
+    FROM jsonb_to_recordset(:grown) AS grown (id bigint, {_SHAPES})
+    WHERE s.id = grown.id
+""")
+_RESHAPE = text(f"""
+    UPDATE conversation_sessions s SET started_at = cut.started_at, ended_at = cut.ended_at,
+        message_count = cut.message_count, token_count = cut.token_count, participants = cut.participants,
+        status = 'open', failure_reason = NULL, revision = s.revision + 1, inner_revision = s.inner_revision + 1,
+        summary_ended_at = NULL
+    FROM jsonb_to_recordset(:cut) AS cut (id bigint, {_SHAPES})
+    WHERE s.id = cut.id
+""")
+_JOINED = "unnest(CAST(:losers AS bigint[]), CAST(:survivors AS bigint[])) AS joined (loser, survivor)"
+_BROUGHT = text(f"""
+    SELECT joined.survivor, sum(s.message_count), sum(s.token_count)
+    FROM {_JOINED} JOIN conversation_sessions s ON s.id = joined.loser GROUP BY joined.survivor
+""")
+_MERGE = text(f"""
+    UPDATE conversation_sessions s SET status = 'merged', merged_into = joined.survivor, merged_at = now(),
+        revision = s.revision + 1,
+        message_count = 0, token_count = 0, participants = '{{}}', search_text = '', summary_text = NULL,
+        topic_tags = '[]', decisions = '[]', open_questions = '[]', action_items = '[]', entities = '[]'
+    FROM {_JOINED} WHERE s.id = joined.loser
+""")
+_LEAD_ON = text(f"""
+    UPDATE conversation_sessions s SET merged_into = joined.survivor FROM {_JOINED} WHERE s.merged_into = joined.loser
+""")
+# What a summary says of them is of another range: the next one reads everything.
+_JOIN = text("""
+    UPDATE conversation_sessions SET inner_revision = inner_revision + 1, summary_ended_at = NULL
+    WHERE id = ANY(:survivors)
+""")
+# The same statement (`memories_content`) in sessions that become one; what the survivor has already is kept.
+_DUPLICATES = text(f"""
+    SELECT CAST(id AS text) AS id, CAST(kept AS text) AS kept FROM (
+        SELECT m.id, first_value(m.id) OVER same AS kept
+        FROM memories m LEFT JOIN {_JOINED} ON joined.loser = m.session_id
+        WHERE m.session_id = ANY(:losers) OR m.session_id = ANY(:survivors)
+        WINDOW same AS (
+            PARTITION BY coalesce(joined.survivor, m.session_id), m.scope, coalesce(m.user_id, ''),
+                coalesce(m.agent_id, ''), coalesce(m.document_id, ''), m.content_hash
+            ORDER BY joined.loser IS NOT NULL, m.created_at, m.id)
+    ) alike WHERE id <> kept
+    ORDER BY id
+""")
+_MOVE_MEMORIES = text(
+    f"UPDATE memories m SET session_id = joined.survivor FROM {_JOINED} WHERE m.session_id = joined.loser"
+)
+
+
+class Window(NamedTuple):
+    """A stretch of time in which messages of one chat and session key have arrived."""
+
+    chat_id: str
+    session_key: str
+    start: datetime
+    end: datetime
 
 
 def near(connection: Connection, windows: Sequence[Window]) -> list[Session]:
@@ -90,8 +142,7 @@ class Shape:
     participants: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Begun:
+class Begun(NamedTuple):
     """A session that is new."""
 
     chat_id: str
@@ -100,22 +151,9 @@ class Begun:
     shape: Shape
 
 
-_SHAPES = "started_at timestamptz, ended_at timestamptz, message_count integer, token_count bigint, participants text[]"
-
-
 def _as_json(shape: Shape, **more: Any) -> dict[str, Any]:
     times = {"started_at": shape.started_at.isoformat(), "ended_at": shape.ended_at.isoformat()}
     return {**asdict(shape), **times, "participants": list(shape.participants), **more}
-
-
-_INSERT = text(f"""
-    INSERT INTO conversation_sessions (tenant_id, chat_id, session_key, language, started_at, ended_at,
-        message_count, token_count, participants)
-    SELECT :tenant, chat_id, session_key, language, started_at, ended_at, message_count,
-        token_count, participants
-    FROM jsonb_to_recordset(:begun) AS begun (chat_id text, session_key text, language text, {_SHAPES})
-    ORDER BY chat_id, session_key, started_at
-""").bindparams(bindparam("begun", type_=JSONB))
 
 
 def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> None:
@@ -124,55 +162,19 @@ def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> No
         _as_json(b.shape, chat_id=b.chat_id, session_key=b.session_key, language=b.language) for b in begun
     ]
     if rows:
-        run(connection, _INSERT, tenant=tenant_id, begun=rows)
-
-
-_GROW = text(f"""
-    UPDATE conversation_sessions s SET started_at = grown.started_at, ended_at = grown.ended_at,
-        message_count = s.message_count + grown.message_count, token_count = s.token_count + grown.token_count,
-        participants = grown.participants, status = 'open', failure_reason = NULL, revision = s.revision + 1
-    FROM jsonb_to_recordset(:grown) AS grown (id bigint, {_SHAPES})
-    WHERE s.id = grown.id
-""").bindparams(bindparam("grown", type_=JSONB))
+        run(connection, _INSERT, tenant=tenant_id, begun=Jsonb(rows))
 
 
 def grow(connection: Connection, grown: Mapping[int, Shape]) -> None:
     """Extend sessions, by id, to these ranges with more messages and tokens; they are open and revised."""
     if grown:
-        run(connection, _GROW, grown=[_as_json(shape, id=each) for each, shape in grown.items()])
-
-
-_RESHAPE = text(f"""
-    UPDATE conversation_sessions s SET started_at = cut.started_at, ended_at = cut.ended_at,
-        message_count = cut.message_count, token_count = cut.token_count, participants = cut.participants,
-        status = 'open', failure_reason = NULL, revision = s.revision + 1, inner_revision = s.inner_revision + 1,
-        summary_ended_at = NULL
-    FROM jsonb_to_recordset(:cut) AS cut (id bigint, {_SHAPES})
-    WHERE s.id = cut.id
-""").bindparams(bindparam("cut", type_=JSONB))
+        run(connection, _GROW, grown=Jsonb([_as_json(shape, id=each) for each, shape in grown.items()]))
 
 
 def reshape(connection: Connection, cut: Mapping[int, Shape]) -> None:
     """Reset ranges and counts of sessions, by id; they are open and revised, their summaries outdated."""
     if cut:
-        run(connection, _RESHAPE, cut=[_as_json(shape, id=each) for each, shape in cut.items()])
-
-
-_JOINED = "unnest(CAST(:losers AS bigint[]), CAST(:survivors AS bigint[])) AS joined (loser, survivor)"
-_BROUGHT = text(f"""
-    SELECT joined.survivor, sum(s.message_count), sum(s.token_count)
-    FROM {_JOINED} JOIN conversation_sessions s ON s.id = joined.loser GROUP BY joined.survivor
-""")
-_MERGE = text(f"""
-    UPDATE conversation_sessions s SET status = 'merged', merged_into = joined.survivor, merged_at = now(),
-        revision = s.revision + 1,
-        message_count = 0, token_count = 0, participants = '{{}}', search_text = '', summary_text = NULL,
-        topic_tags = '[]', decisions = '[]', open_questions = '[]', action_items = '[]', entities = '[]'
-    FROM {_JOINED} WHERE s.id = joined.loser
-""")
-_LEAD_ON = text(f"""
-    UPDATE conversation_sessions s SET merged_into = joined.survivor FROM {_JOINED} WHERE s.merged_into = joined.loser
-""")
+        run(connection, _RESHAPE, cut=Jsonb([_as_json(shape, id=each) for each, shape in cut.items()]))
 
 
 def merge(connection: Connection, into: Mapping[int, int]) -> dict[int, tuple[int, int]]:
@@ -184,19 +186,6 @@ def merge(connection: Connection, into: Mapping[int, int]) -> dict[int, tuple[in
     return {survivor: (int(count), int(tokens)) for survivor, count, tokens in brought}
 
 
-# The same statement (`memories_content`) in sessions that become one; what the survivor has already is kept.
-_DUPLICATES = text(f"""
-    SELECT CAST(id AS text) AS id, CAST(kept AS text) AS kept FROM (
-        SELECT m.id, first_value(m.id) OVER same AS kept
-        FROM memories m LEFT JOIN {_JOINED} ON joined.loser = m.session_id
-        WHERE m.session_id = ANY(:losers) OR m.session_id = ANY(:survivors)
-        WINDOW same AS (
-            PARTITION BY coalesce(joined.survivor, m.session_id), m.scope, coalesce(m.user_id, ''),
-                coalesce(m.agent_id, ''), coalesce(m.document_id, ''), m.content_hash
-            ORDER BY joined.loser IS NOT NULL, m.created_at, m.id)
-    ) alike WHERE id <> kept
-    ORDER BY id
-""")
 # Whatever led to the duplicate leads to what is kept, so that forgetting that finds all that was made of it.
 _UNITE = (
     """
@@ -218,10 +207,6 @@ _UNITE = (
     """,
     "DELETE FROM memories WHERE id = CAST(:id AS uuid)",
     f"DELETE FROM jobs WHERE kind = '{EMBED}' AND key = 'memory:' || :id",
-)
-
-_MOVE_MEMORIES = text(
-    f"UPDATE memories m SET session_id = joined.survivor FROM {_JOINED} WHERE m.session_id = joined.loser"
 )
 
 

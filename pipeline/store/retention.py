@@ -86,8 +86,23 @@ _KEYS = {
     "session_closes": ("tenant_id", "chat_id", "session_key", "closed_at"),
     "daily_counters": ("tenant_id", "day", "name", "slot"),
 }
-
 _LOCK_CHATS = text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE")
+_DELETE_MESSAGES = text(f"""
+    WITH gone AS (
+        DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
+            WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
+        RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
+    ), unowed AS (
+        DELETE FROM jobs w USING gone
+        WHERE w.tenant_id = gone.tenant_id AND w.kind = '{EMBED}' AND w.key = 'message:' || gone.id
+    ), counted AS (
+        UPDATE chats c SET message_count = message_count - g.messages,
+            lexeme_count = lexeme_count - g.lexemes
+        FROM (SELECT chat_id, count(*) AS messages, sum(lexemes) AS lexemes FROM gone GROUP BY chat_id) g
+        WHERE c.chat_id = g.chat_id
+    )
+    SELECT count(*) FROM gone
+""")
 
 
 def count(connection: Connection, doomed: str, **given: object) -> int:
@@ -118,24 +133,6 @@ def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
         SELECT count(*) FROM gone
     """)
     return number(connection, statement, **given)
-
-
-_DELETE_MESSAGES = text(f"""
-    WITH gone AS (
-        DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
-            WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)
-        RETURNING t.tenant_id, t.chat_id, t.id, length(t.tsv) AS lexemes
-    ), unowed AS (
-        DELETE FROM jobs w USING gone
-        WHERE w.tenant_id = gone.tenant_id AND w.kind = '{EMBED}' AND w.key = 'message:' || gone.id
-    ), counted AS (
-        UPDATE chats c SET message_count = message_count - g.messages,
-            lexeme_count = lexeme_count - g.lexemes
-        FROM (SELECT chat_id, count(*) AS messages, sum(lexemes) AS lexemes FROM gone GROUP BY chat_id) g
-        WHERE c.chat_id = g.chat_id
-    )
-    SELECT count(*) FROM gone
-""")
 
 
 def delete_messages(connection: Connection, doomed: str, **given: object) -> int:

@@ -4,9 +4,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
 from pipeline.store.statements import arrays, column, run
 from schemas.sessions import THREAD, Session
@@ -14,20 +13,49 @@ from schemas.summaries import Summary
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
 
-
-_KEYS = text("SELECT DISTINCT session_key FROM messages WHERE chat_id = :chat ORDER BY session_key")
-_OUTDATE = text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)")
+# What `schemas.sessions.is_named` denies.
+_UNNAMED = f"(session_key = '' OR starts_with(session_key, '{THREAD}'))"
+# A session is closed when another of its key came after it, when a marker says so, or when it has been quiet
+# for longer than the gap.
+_CLOSE = text(f"""
+    UPDATE conversation_sessions SET status = 'closed' WHERE id = ANY (ARRAY(
+        SELECT s.id FROM conversation_sessions s
+        WHERE s.chat_id = ANY(:chats) AND s.status = 'open' AND (
+            s.ended_at < now() - CASE WHEN {_UNNAMED}
+                THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
+            OR EXISTS (SELECT 1 FROM conversation_sessions later WHERE later.chat_id = s.chat_id
+                AND later.session_key = s.session_key AND later.status <> 'merged'
+                AND later.started_at > s.ended_at)
+            OR (s.session_key <> '' AND EXISTS (SELECT 1 FROM session_closes c WHERE c.chat_id = s.chat_id
+                AND c.session_key = s.session_key AND c.closed_at >= s.ended_at)))
+        ORDER BY s.id FOR NO KEY UPDATE))
+    RETURNING {COLUMNS}
+""")
+_IDLE_CHATS = text(f"""
+    SELECT DISTINCT tenant_id, chat_id FROM (
+        SELECT tenant_id, chat_id FROM conversation_sessions
+        WHERE status = 'open' AND ended_at < now() - CASE WHEN {_UNNAMED}
+            THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
+        ORDER BY ended_at LIMIT :limit) idle
+""")
 _ADD_CLOSES = text("""
     INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
     VALUES (:tenant, :chat, :key, :at) ON CONFLICT DO NOTHING
 """)
-_SET_STATUS = text("""
-    UPDATE conversation_sessions SET status = :status, failure_reason = :reason
-    WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
-""")
-_CARDS = text("""
-    SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
-    FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+_KEYS = text("SELECT DISTINCT session_key FROM messages WHERE chat_id = :chat ORDER BY session_key")
+_NEWLY_CUT = text(f"""
+    WITH fresh AS (
+        UPDATE session_closes SET seen = true WHERE chat_id = ANY(:chats) AND NOT seen
+        RETURNING chat_id, session_key, closed_at
+    )
+    SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY (ARRAY(
+        SELECT around.id FROM fresh CROSS JOIN LATERAL (
+            SELECT s.id, s.ended_at FROM conversation_sessions s
+            WHERE s.chat_id = fresh.chat_id AND s.session_key = fresh.session_key AND s.status <> 'merged'
+                AND s.started_at <= fresh.closed_at
+            ORDER BY s.started_at DESC LIMIT 1) around
+        WHERE fresh.closed_at < around.ended_at))
+    ORDER BY id FOR NO KEY UPDATE
 """)
 _CLOSES = text("""
     SELECT chat_id, session_key, closed_at
@@ -52,12 +80,52 @@ _LISTING = text("""
             SELECT last.ended_at, last.id FROM conversation_sessions last WHERE last.id = :after))
     ORDER BY ended_at DESC, id DESC LIMIT :limit
 """)
+_PEOPLE = text("""
+    WITH circles AS (
+        SELECT participants, min(started_at) AS began FROM conversation_sessions
+        WHERE chat_id = :chat AND status <> 'merged' GROUP BY participants
+    ), asker AS (
+        SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :asker), :asker) AS person
+        WHERE CAST(:asker AS text) IS NOT NULL
+    ), ids AS (
+        SELECT array_agg(id) AS ids FROM (
+            SELECT CAST(:asker AS text) AS id UNION SELECT person FROM asker
+            UNION SELECT s.sender_id FROM user_senders s JOIN asker ON s.user_id = asker.person) known
+    )
+    SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name) AS names,
+        (SELECT min(began) FROM circles) AS began,
+        (SELECT coalesce((
+            SELECT sender_name FROM (
+                SELECT sender_id, sender_name, sent_at FROM messages
+                WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :within) newest
+            WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
+            ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
+""")
 _WANTING_ROLLUP = text("""
     SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
         AND (message_count - coalesce(summary_message_count, 0) >= :messages
             OR token_count - coalesce(summary_token_count, 0) >= :tokens)
     ORDER BY id
 """)
+_SAVE = text("""
+    UPDATE conversation_sessions SET summary_text = :summary, topic_tags = :topics, decisions = :decisions,
+        open_questions = :open_questions, action_items = :action_items, entities = :entities,
+        search_text = :search_text, summary_model = :model, summary_version = :version,
+        summary_revision = :revision, summary_message_count = :message_count,
+        summary_token_count = :token_count, summary_ended_at = :ended_at, summary_created_at = now(),
+        failure_reason = CASE WHEN revision = :revision THEN NULL ELSE failure_reason END,
+        status = CASE WHEN status = 'open' OR revision <> :revision THEN status ELSE 'summarized' END
+    WHERE id = :id AND inner_revision = :inner_revision AND status <> 'merged'
+""")
+_SET_STATUS = text("""
+    UPDATE conversation_sessions SET status = :status, failure_reason = :reason
+    WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
+""")
+_CARDS = text("""
+    SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
+    FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+""")
+_OUTDATE = text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)")
 
 
 def as_session(row: Row[Any]) -> Session:
@@ -66,41 +134,11 @@ def as_session(row: Row[Any]) -> Session:
     return Session(**{**fields, "participants": tuple(row.participants)})
 
 
-# What `schemas.sessions.is_named` denies.
-_UNNAMED = f"(session_key = '' OR starts_with(session_key, '{THREAD}'))"
-
-# A session is closed when another of its key came after it, when a marker says so, or when it has been quiet
-# for longer than the gap.
-_CLOSE = text(f"""
-    UPDATE conversation_sessions SET status = 'closed' WHERE id = ANY (ARRAY(
-        SELECT s.id FROM conversation_sessions s
-        WHERE s.chat_id = ANY(:chats) AND s.status = 'open' AND (
-            s.ended_at < now() - CASE WHEN {_UNNAMED}
-                THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
-            OR EXISTS (SELECT 1 FROM conversation_sessions later WHERE later.chat_id = s.chat_id
-                AND later.session_key = s.session_key AND later.status <> 'merged'
-                AND later.started_at > s.ended_at)
-            OR (s.session_key <> '' AND EXISTS (SELECT 1 FROM session_closes c WHERE c.chat_id = s.chat_id
-                AND c.session_key = s.session_key AND c.closed_at >= s.ended_at)))
-        ORDER BY s.id FOR NO KEY UPDATE))
-    RETURNING {COLUMNS}
-""")
-
-
 def close_ended(
     connection: Connection, chat_ids: Sequence[str], gap: timedelta, ttl: timedelta
 ) -> list[Session]:
     """Close the sessions of these chats that have come to their end; return those closed now."""
     return [as_session(row) for row in run(connection, _CLOSE, chats=chat_ids, gap=gap, ttl=ttl)]
-
-
-_IDLE_CHATS = text(f"""
-    SELECT DISTINCT tenant_id, chat_id FROM (
-        SELECT tenant_id, chat_id FROM conversation_sessions
-        WHERE status = 'open' AND ended_at < now() - CASE WHEN {_UNNAMED}
-            THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
-        ORDER BY ended_at LIMIT :limit) idle
-""")
 
 
 def idle_chats(connection: Connection, gap: timedelta, ttl: timedelta, limit: int) -> list[tuple[str, str]]:
@@ -119,22 +157,6 @@ def add_closes(
 def keys(connection: Connection, chat_id: str) -> list[str]:
     """Return the session keys of a chat; the empty one is that of messages without."""
     return column(connection, _KEYS, chat=chat_id)
-
-
-_NEWLY_CUT = text(f"""
-    WITH fresh AS (
-        UPDATE session_closes SET seen = true WHERE chat_id = ANY(:chats) AND NOT seen
-        RETURNING chat_id, session_key, closed_at
-    )
-    SELECT {COLUMNS} FROM conversation_sessions WHERE id = ANY (ARRAY(
-        SELECT around.id FROM fresh CROSS JOIN LATERAL (
-            SELECT s.id, s.ended_at FROM conversation_sessions s
-            WHERE s.chat_id = fresh.chat_id AND s.session_key = fresh.session_key AND s.status <> 'merged'
-                AND s.started_at <= fresh.closed_at
-            ORDER BY s.started_at DESC LIMIT 1) around
-        WHERE fresh.closed_at < around.ended_at))
-    ORDER BY id FOR NO KEY UPDATE
-""")
 
 
 def newly_cut(connection: Connection, chat_ids: Sequence[str]) -> list[Session]:
@@ -174,29 +196,6 @@ NAMES_WITHIN = 1000
 """The newest messages of a chat, in which the asker's name is looked for: most have just said something there."""
 
 
-_PEOPLE = text("""
-    WITH circles AS (
-        SELECT participants, min(started_at) AS began FROM conversation_sessions
-        WHERE chat_id = :chat AND status <> 'merged' GROUP BY participants
-    ), asker AS (
-        SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :asker), :asker) AS person
-        WHERE CAST(:asker AS text) IS NOT NULL
-    ), ids AS (
-        SELECT array_agg(id) AS ids FROM (
-            SELECT CAST(:asker AS text) AS id UNION SELECT person FROM asker
-            UNION SELECT s.sender_id FROM user_senders s JOIN asker ON s.user_id = asker.person) known
-    )
-    SELECT (SELECT array_agg(DISTINCT name) FROM circles, unnest(participants) AS name) AS names,
-        (SELECT min(began) FROM circles) AS began,
-        (SELECT coalesce((
-            SELECT sender_name FROM (
-                SELECT sender_id, sender_name, sent_at FROM messages
-                WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :within) newest
-            WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
-            ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
-""")
-
-
 def people(
     connection: Connection, chat_id: str, asker: str | None = None
 ) -> tuple[list[str], datetime | None, str | None]:
@@ -217,23 +216,6 @@ def wanting_rollup(
     return {row.id: row.chat_id for row in rows}
 
 
-_SAVE = text("""
-    UPDATE conversation_sessions SET summary_text = :summary, topic_tags = :topics, decisions = :decisions,
-        open_questions = :open_questions, action_items = :action_items, entities = :entities,
-        search_text = :search_text, summary_model = :model, summary_version = :version,
-        summary_revision = :revision, summary_message_count = :message_count,
-        summary_token_count = :token_count, summary_ended_at = :ended_at, summary_created_at = now(),
-        failure_reason = CASE WHEN revision = :revision THEN NULL ELSE failure_reason END,
-        status = CASE WHEN status = 'open' OR revision <> :revision THEN status ELSE 'summarized' END
-    WHERE id = :id AND inner_revision = :inner_revision AND status <> 'merged'
-""").bindparams(
-    *(
-        bindparam(name, type_=JSONB)
-        for name in ("topics", "decisions", "open_questions", "action_items", "entities")
-    )
-)
-
-
 _READ = ("id", "revision", "inner_revision", "message_count", "token_count", "ended_at")
 
 
@@ -245,7 +227,10 @@ def save_summary(
     A session that has grown since keeps the summary of what was read, and wants another one. Nothing is stored when
     the session was merged or cut, or a text of it edited: the summary would speak of what is not there any more.
     """
-    given = summary.model_dump() | {name: read._mapping[name] for name in _READ}
+    given = {
+        name: Jsonb(said) if isinstance(said, list) else said for name, said in summary.model_dump().items()
+    }
+    given |= {name: getattr(read, name) for name in _READ}
     made = {"search_text": summary.search_text(), "model": model, "version": version}
     return run(connection, _SAVE, **given, **made).rowcount == 1
 

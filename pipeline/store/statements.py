@@ -1,12 +1,13 @@
-"""Run statements with parameters by their names; whatever is a collection is passed as an array."""
+"""Run statements with parameters by their names: mappings are passed as JSON, other collections as arrays."""
 
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, CursorResult, TextClause
 
-_AS_THEY_ARE = (str, bytes, list, array, Mapping)
+_AS_THEY_ARE = (str, bytes, list, array)
 
 
 def run(connection: Connection, statement: TextClause, /, **given: Any) -> CursorResult[*tuple[Any, ...]]:
@@ -40,5 +41,7 @@ def arrays(names: str, rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
 
 
 def _bound(value: Any) -> Any:
-    """Return a parameter as psycopg takes it: a tuple would be a composite, a set is nothing to it."""
+    """Return a parameter as psycopg takes it: a tuple would be a composite, a set or a dict is nothing to it."""
+    if isinstance(value, Mapping):
+        return Jsonb(dict(value))
     return list(value) if isinstance(value, Collection) and not isinstance(value, _AS_THEY_ARE) else value

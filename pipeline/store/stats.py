@@ -15,10 +15,24 @@ _SERVER = text("""
         (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
         pg_database_size(current_database())
 """)
+_COUNTS = text("""
+    SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
+        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
+        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NOT NULL) AS quarantined,
+        (SELECT count(*) FROM memories) AS memories
+    FROM chats WHERE moved_to IS NULL
+""")
 _SESSIONS_BY_STATUS = text("""
     SELECT status, count(*) FROM conversation_sessions
     WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
     GROUP BY status ORDER BY status
+""")
+_VECTORS_BY_SPACE = text("""
+    SELECT e.name AS space, e.status,
+        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
+        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
+        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
+    FROM embedding_spaces e ORDER BY e.id
 """)
 _OLDEST_UNPLACED_SECONDS = text("""
     SELECT extract(epoch FROM now() - min(m.received_at))
@@ -37,20 +51,6 @@ _TIMES_OF_OTHERS = text("""
     SELECT min(sent_at), max(sent_at) FROM messages
     WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
 """)
-_COUNTS = text("""
-    SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
-        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
-        (SELECT count(*) FROM arrivals WHERE quarantined_at IS NOT NULL) AS quarantined,
-        (SELECT count(*) FROM memories) AS memories
-    FROM chats WHERE moved_to IS NULL
-""")
-_VECTORS_BY_SPACE = text("""
-    SELECT e.name AS space, e.status,
-        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
-        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
-        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
-    FROM embedding_spaces e ORDER BY e.id
-""")
 _TIMES = text("""
     SELECT named.chat_id, c.time_zone, c.language,
         (SELECT min(sent_at) FROM messages m
@@ -60,6 +60,41 @@ _TIMES = text("""
     FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
     WHERE named.chat_id = ANY(:chats)
 """)
+# One statement, so that jobs which move from one kind to the next meanwhile are seen exactly once. From the job
+# to its object, by that one's key: the other way round the planner has been seen to compare all with all.
+_PROGRESS = f"""
+    WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
+    cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
+    open_jobs AS (
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
+        UNION ALL
+        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
+    ),
+    pending AS (
+        SELECT w.due_at, w.dead_at, w.last_error FROM open_jobs w WHERE CASE
+            WHEN w.kind = '{INGEST}' THEN w.key = ANY(:chats)
+            WHEN starts_with(w.key, 'session:') THEN EXISTS (
+                SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = w.tenant_id
+                    AND s.id = CAST(substr(w.key, 9) AS bigint) AND s.chat_id = ANY(:chats))
+            WHEN starts_with(w.key, 'message:') THEN EXISTS (
+                SELECT 1 FROM messages m WHERE m.tenant_id = w.tenant_id
+                    AND m.id = CAST(substr(w.key, 9) AS bigint) AND m.chat_id = ANY(:chats))
+            ELSE false END
+    )
+    SELECT (SELECT count(*) FROM mine) AS messages,
+        (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats) AND quarantined_at IS NULL) AS waiting,
+        (SELECT count(*) FROM mine WHERE has_text) AS to_embed,
+        {{embedded}} AS embedded,
+        (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
+        (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
+        (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS owed,
+        (SELECT count(*) FROM pending WHERE dead_at IS NOT NULL) AS dead,
+        (SELECT last_error FROM pending WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
+"""
+_EMBEDDED = """
+    (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
+        WHERE e.status = 'active' AND v.chat_id = ANY(:chats))
+"""
 
 
 def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
@@ -110,43 +145,6 @@ def times_of_others(
 def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
     """Return `(chat_id, time_zone, language, first_at, last_at)` of these chats, where they are now."""
     return run(connection, _TIMES, chats=chat_ids).all()
-
-
-# One statement, so that jobs which move from one kind to the next meanwhile is seen exactly once. From the job
-# to its object, by that one's key: the other way round the planner has been seen to compare all with all.
-_PROGRESS = f"""
-    WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
-    cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
-    open_jobs AS (
-        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
-        UNION ALL
-        SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
-    ),
-    pending AS (
-        SELECT w.due_at, w.dead_at, w.last_error FROM open_jobs w WHERE CASE
-            WHEN w.kind = '{INGEST}' THEN w.key = ANY(:chats)
-            WHEN starts_with(w.key, 'session:') THEN EXISTS (
-                SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = w.tenant_id
-                    AND s.id = CAST(substr(w.key, 9) AS bigint) AND s.chat_id = ANY(:chats))
-            WHEN starts_with(w.key, 'message:') THEN EXISTS (
-                SELECT 1 FROM messages m WHERE m.tenant_id = w.tenant_id
-                    AND m.id = CAST(substr(w.key, 9) AS bigint) AND m.chat_id = ANY(:chats))
-            ELSE false END
-    )
-    SELECT (SELECT count(*) FROM mine) AS messages,
-        (SELECT count(*) FROM arrivals WHERE chat_id = ANY(:chats) AND quarantined_at IS NULL) AS waiting,
-        (SELECT count(*) FROM mine WHERE has_text) AS to_embed,
-        {{embedded}} AS embedded,
-        (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
-        (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
-        (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS owed,
-        (SELECT count(*) FROM pending WHERE dead_at IS NOT NULL) AS dead,
-        (SELECT last_error FROM pending WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
-"""
-_EMBEDDED = """
-    (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
-        WHERE e.status = 'active' AND v.chat_id = ANY(:chats))
-"""
 
 
 def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:

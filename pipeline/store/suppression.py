@@ -16,11 +16,6 @@ KEY_BYTES = 32
 
 _TENANT = f"hashtextextended(:tenant, {FORGETTING})"
 _SHARED = f"pg_advisory_xact_lock_shared({_TENANT})"
-_KEY = text("SELECT key FROM tenant_keys")
-_CREATE_KEY = text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING")
-_REMOVE = text("DELETE FROM tombstones WHERE hash = :hash")
-_LISTED = text("SELECT hash, until FROM tombstones WHERE hash = ANY(:hashes)")
-
 # by whether there is a chat, and whether the lock is `alone`
 _LOCKS = {
     (False, False): text(f"SELECT {_SHARED}"),
@@ -30,6 +25,8 @@ _LOCKS = {
     ),
     (True, True): text(f"SELECT {_SHARED}, pg_advisory_xact_lock(hashtextextended(:chat, {_TENANT}))"),
 }
+_KEY = text("SELECT key FROM tenant_keys")
+_CREATE_KEY = text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING")
 _PUT = text("""
     INSERT INTO tombstones (tenant_id, hash, kind, until)
     SELECT :tenant, hash, :kind, :until FROM unnest(CAST(:hashes AS bytea[])) AS hash ORDER BY hash
@@ -37,6 +34,8 @@ _PUT = text("""
         until = CASE WHEN tombstones.until IS NULL OR excluded.until IS NULL THEN NULL
                      ELSE greatest(tombstones.until, excluded.until) END
 """)
+_REMOVE = text("DELETE FROM tombstones WHERE hash = :hash")
+_LISTED = text("SELECT hash, until FROM tombstones WHERE hash = ANY(:hashes)")
 
 
 def lock(connection: Connection, tenant_id: str, chat_id: str | None = None, *, alone: bool = False) -> None:

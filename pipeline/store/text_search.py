@@ -16,46 +16,6 @@ from pipeline.store.vectors import distance, in_space, literal
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 
-_IN_ORDER = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids) ORDER BY {ORDER}")
-_SCAN_FROM = text("""
-    WITH running AS (
-        SELECT started_at, sum(message_count) OVER (ORDER BY ended_at DESC, id DESC) AS held,
-            row_number() OVER (ORDER BY ended_at DESC, id DESC) AS place
-        FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
-            AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
-    )
-    SELECT min(started_at) FILTER (WHERE held <= :messages OR place = 1),
-        bool_and(held <= :messages OR place = 1) FROM running
-""")
-_SESSIONS_ABOUT = text("""
-    SELECT id, session_key, started_at, ended_at, message_count,
-        CASE WHEN tsv @@ CAST(:any AS tsquery) THEN
-            (SELECT array_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:lexemes)) END AS words
-    FROM conversation_sessions
-    WHERE chat_id = :chat AND status <> 'merged'
-        AND (CAST(:key AS text) IS NULL OR session_key = :key)
-        AND (CAST(:session AS bigint) IS NULL OR id = :session)
-        AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
-        AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
-""")
-
-
-def _filtered(
-    connection: Connection, chat_id: str, which: MessageFilter, statement: str, **given: Any
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Run a statement with `{allowed}` in the place of the filter's conditions."""
-    asked = text(statement.format(allowed=which.conditions())).bindparams(*which.parameters())
-    return run(connection, asked, chat=chat_id, **which.given(), **given).all()
-
-
-def allowed(connection: Connection, chat_id: str, which: MessageFilter, ids: Sequence[int]) -> set[int]:
-    """Return those of these messages that a filter lets through."""
-    rows = _filtered(
-        connection, chat_id, which, "SELECT id FROM messages WHERE {allowed} AND id = ANY(:ids)", ids=ids
-    )
-    return {row[0] for row in rows}
-
-
 # The statistics are those of the messages that pass the filter; only the mean length is the chat's.
 _KEYWORDS = f"""
     WITH scope AS MATERIALIZED (
@@ -72,6 +32,73 @@ _KEYWORDS = f"""
     ORDER BY sum(ln(1 + (n - df + 0.5) / (df + 0.5))
         * tf * ({K1} + 1) / (tf + {K1} * (1 - {B} + {B} * size / :mean_size))) DESC, id DESC LIMIT :limit
 """
+_SCAN_FROM = text("""
+    WITH running AS (
+        SELECT started_at, sum(message_count) OVER (ORDER BY ended_at DESC, id DESC) AS held,
+            row_number() OVER (ORDER BY ended_at DESC, id DESC) AS place
+        FROM conversation_sessions WHERE chat_id = :chat AND status <> 'merged'
+            AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+    )
+    SELECT min(started_at) FILTER (WHERE held <= :messages OR place = 1),
+        bool_and(held <= :messages OR place = 1) FROM running
+""")
+_EXACT = f"""
+    SELECT {COLUMNS} FROM messages
+    WHERE {{allowed}} AND sent_at >= :scan_from AND content ILIKE :pattern ESCAPE '!'
+    ORDER BY {NEWEST_FIRST} LIMIT :limit
+"""
+_RESEMBLING = """
+    SELECT id, content FROM (
+        SELECT id, sent_at, content FROM messages WHERE {allowed}
+        ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
+    WHERE content ILIKE :pattern ESCAPE '!'
+    ORDER BY sent_at DESC, id DESC LIMIT :limit
+"""
+_SESSIONS_ABOUT = text("""
+    SELECT id, session_key, started_at, ended_at, message_count,
+        CASE WHEN tsv @@ CAST(:any AS tsquery) THEN
+            (SELECT array_agg(lexeme) FROM unnest(tsv) WHERE lexeme = ANY(:lexemes)) END AS words
+    FROM conversation_sessions
+    WHERE chat_id = :chat AND status <> 'merged'
+        AND (CAST(:key AS text) IS NULL OR session_key = :key)
+        AND (CAST(:session AS bigint) IS NULL OR id = :session)
+        AND (CAST(:since AS timestamptz) IS NULL OR ended_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR started_at < :until)
+""")
+_NOT_SHOWN = text(f"""
+    WITH placed AS (
+        SELECT id, id = ANY(:shown) AS known, row_number() OVER (ORDER BY {ORDER}) AS place
+        FROM messages
+        WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end AND content <> ''
+    ), around AS (
+        SELECT id, known, place,
+            place - max(place) FILTER (WHERE known) OVER (ORDER BY place) AS after,
+            min(place) FILTER (WHERE known) OVER (ORDER BY place DESC) - place AS before
+        FROM placed
+    ), near AS (
+        SELECT id, count(*) OVER () AS there, place,
+            row_number() OVER (ORDER BY coalesce(least(after, before), place), place) AS turn
+        FROM around WHERE NOT known
+    )
+    SELECT array_agg(id) FILTER (WHERE turn <= :limit), coalesce(max(there), 0) FROM near
+""")
+_IN_ORDER = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids) ORDER BY {ORDER}")
+
+
+def _filtered(
+    connection: Connection, chat_id: str, which: MessageFilter, statement: str, **given: Any
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Run a statement with `{allowed}` in the place of the filter's conditions."""
+    asked = text(statement.format(allowed=which.conditions()))
+    return run(connection, asked, chat=chat_id, **which.given(), **given).all()
+
+
+def allowed(connection: Connection, chat_id: str, which: MessageFilter, ids: Sequence[int]) -> set[int]:
+    """Return those of these messages that a filter lets through."""
+    rows = _filtered(
+        connection, chat_id, which, "SELECT id FROM messages WHERE {allowed} AND id = ANY(:ids)", ids=ids
+    )
+    return {row[0] for row in rows}
 
 
 def keywords(
@@ -120,13 +147,6 @@ def scan_from(connection: Connection, chat_id: str, messages: int, until: dateti
     return None if is_all is None or is_all else found
 
 
-_EXACT = f"""
-    SELECT {COLUMNS} FROM messages
-    WHERE {{allowed}} AND sent_at >= :scan_from AND content ILIKE :pattern ESCAPE '!'
-    ORDER BY {NEWEST_FIRST} LIMIT :limit
-"""
-
-
 def exact(
     connection: Connection,
     chat_id: str,
@@ -140,15 +160,6 @@ def exact(
     given = {"pattern": pattern(piece), "scan_from": since, "limit": limit}
     statement = _EXACT if since is not None else _EXACT.replace(" AND sent_at >= :scan_from", "")
     return [as_message(row) for row in _filtered(connection, chat_id, which, statement, **given)]
-
-
-_RESEMBLING = """
-    SELECT id, content FROM (
-        SELECT id, sent_at, content FROM messages WHERE {allowed}
-        ORDER BY sent_at DESC, id DESC LIMIT :newest) AS read
-    WHERE content ILIKE :pattern ESCAPE '!'
-    ORDER BY sent_at DESC, id DESC LIMIT :limit
-"""
 
 
 def resembling(
@@ -190,25 +201,6 @@ def sessions_about(
     """Return all sessions of a scope, each with those of the lexemes that its summary holds."""
     given = {"key": session_key, "session": session_id, "since": since, "until": until}
     return run(connection, _SESSIONS_ABOUT, chat=chat_id, any=any_of(words), lexemes=words, **given).all()
-
-
-_NOT_SHOWN = text(f"""
-    WITH placed AS (
-        SELECT id, id = ANY(:shown) AS known, row_number() OVER (ORDER BY {ORDER}) AS place
-        FROM messages
-        WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end AND content <> ''
-    ), around AS (
-        SELECT id, known, place,
-            place - max(place) FILTER (WHERE known) OVER (ORDER BY place) AS after,
-            min(place) FILTER (WHERE known) OVER (ORDER BY place DESC) - place AS before
-        FROM placed
-    ), near AS (
-        SELECT id, count(*) OVER () AS there, place,
-            row_number() OVER (ORDER BY coalesce(least(after, before), place), place) AS turn
-        FROM around WHERE NOT known
-    )
-    SELECT array_agg(id) FILTER (WHERE turn <= :limit), coalesce(max(there), 0) FROM near
-""")
 
 
 def not_shown(

@@ -25,12 +25,11 @@ EFFORT = 2
 # … and at least this many: for the ten nearest twenty would miss too many of them.
 LEAST_EFFORT = 100
 
-
-_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
 # Vectors of other chats and tenants are passed over, and the search goes on until it has enough of this one.
 _SEARCH_ON = text("""
     SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :effort, true)
 """)
+_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,9 +16,6 @@ from sqlalchemy import Connection, Row, TextClause, text
 from pipeline.store.statements import arrays, holds, run
 from schemas.vectors import EmbeddingSpace, Vector
 
-_DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
-_IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
-
 _EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
@@ -26,6 +23,14 @@ _KNOWN_HASHES = text(
 _OF_MESSAGES = text(
     "SELECT message_id, embedding::text FROM message_vectors WHERE space_id = :s AND message_id = ANY(:ids)"
 )
+_DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
+_COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
+_ACTIVE_SPACE = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")
+_SEARCHED_SPACE = text(f"""
+    SELECT {_COLUMNS} FROM embedding_spaces
+    WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL
+""")
+_WRITTEN_SPACES = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY id")
 _REGISTER = text("""
     INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status)
     SELECT :name, :provider, :model, :dimensions, :query_prefix, :document_prefix,
@@ -33,6 +38,8 @@ _REGISTER = text("""
             THEN 'building' ELSE 'active' END
     ON CONFLICT (name) DO NOTHING
 """)
+_BY_NAME = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name")
+_IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
 def exist(connection: Connection) -> bool:
@@ -182,12 +189,6 @@ def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:
         run(connection, _DROP_SESSIONS, ids=session_ids)
 
 
-VECTOR_TABLES = ("message_vectors", "session_vectors", "memory_vectors")
-_COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
-
-_ACTIVE_SPACE = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")
-
-
 def _one(rows: Iterable[Row[Any]]) -> EmbeddingSpace | None:
     return next((EmbeddingSpace(**row._mapping) for row in rows), None)
 
@@ -197,26 +198,15 @@ def active_space(connection: Connection) -> EmbeddingSpace | None:
     return _one(run(connection, _ACTIVE_SPACE))
 
 
-_SEARCHED_SPACE = text(f"""
-    SELECT {_COLUMNS} FROM embedding_spaces
-    WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL
-""")
-
-
 def searched_space(connection: Connection) -> EmbeddingSpace | None:
     """Return the active space if the vector tables exist, which they do not without pgvector."""
     return _one(run(connection, _SEARCHED_SPACE))
-
-
-_WRITTEN_SPACES = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY id")
 
 
 def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
     """Return the spaces that new vectors go into: the active one and those being built."""
     return [EmbeddingSpace(**row._mapping) for row in run(connection, _WRITTEN_SPACES)]
 
-
-_BY_NAME = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name")
 
 _DESCRIBED = {"name", "provider", "model", "dimensions", "query_prefix", "document_prefix"}
 
