@@ -23,7 +23,7 @@ from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
-from pipeline.store import spaces
+from pipeline.store import vectors
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
 from schemas.revision import REVISION
@@ -107,7 +107,7 @@ def postgres(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
         command.upgrade(alembic_config(owner_url), "head")
         engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
         with engine.begin() as connection:
-            spaces.register(connection, DeterministicEmbedder().space)
+            vectors.register_space(connection, DeterministicEmbedder().space)
         engine.dispose()
         yield server
 

@@ -18,7 +18,7 @@ from pipeline.ingest.policy import Rules
 from pipeline.store import accepting as store
 from pipeline.store import counters, jobs
 from pipeline.store.database import Database
-from schemas.errors import DatabaseUnavailable
+from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
@@ -280,6 +280,18 @@ def test_the_statements_of_accepting_are_read_once_and_not_for_each_message(data
     # two of the locks, one of the messages, and this one
     found = database.one_trip([("SELECT count(*) FROM pg_prepared_statements", {})])
     assert found == (4,)
+
+
+def test_messages_are_accepted_after_a_transaction_on_the_same_connection_has_failed(
+    database: Database,
+) -> None:
+    ingest.accept(database, TENANT, CHAT, [message(0)])
+    # Given a statement that the driver has prepared by itself, so that it deallocates all of them with a rollback
+    with pytest.raises(NotFound), database.tenant(TENANT) as connection:
+        for _ in range(10):
+            connection.execute(text("SELECT 1 FROM chats WHERE chat_id = :chat"), {"chat": CHAT.chat_id})
+        raise NotFound("no such thing")
+    assert ingest.accept(database, TENANT, CHAT, [message(1)]).new == 1
 
 
 def test_what_one_statement_of_a_trip_fails_of_undoes_those_before_it(database: Database) -> None:

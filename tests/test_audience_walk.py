@@ -21,7 +21,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.people import identities, membership, suppression
-from pipeline.store import tenants
+from pipeline.store import chats
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
@@ -300,14 +300,14 @@ def test_while_links_change_every_answer_is_that_of_before_or_after(walked: Data
 def policy_of_tenant(walked: Database) -> Iterator[None]:
     yield
     with walked.tenant(TENANT) as connection:
-        tenants.set_setting(connection, TENANT, "audience", "strict")
+        chats.set_tenant_setting(connection, TENANT, "audience", "strict")
 
 
 @pytest.mark.usefixtures("policy_of_tenant")
 @pytest.mark.parametrize(("policy", "where"), [("tenant", set(CHATS)), ("chat", {"small"}), ("?", {"small"})])
 def test_a_tenant_may_show_more_or_less(walked: Database, policy: str, where: set[str]) -> None:
     with walked.tenant(TENANT) as connection:
-        tenants.set_setting(connection, TENANT, "audience", policy)
+        chats.set_tenant_setting(connection, TENANT, "audience", policy)
     query = ContextQuery.model_validate(question("small", "telegram:bob"))
     answer = build_context(walked, TENANT, query, embedder=None, settings=DEFAULTS).model_dump_json()
     owners = ("organization", "agent", "telegram:bob")

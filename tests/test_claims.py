@@ -169,7 +169,7 @@ def test_live_work_goes_before_what_an_import_brought(
 ) -> None:
     fill(superuser, "door", rows=1000, lanes=1, priority=jobs.LATER)
     with database.tenant("door1") as connection:
-        jobs.raise_wanted(connection, "door1", "embed", ["message:live"], lane="test:1")
+        jobs.enqueue(connection, "door1", "embed", ["message:live"], lane="test:1")
     found = claimed(database)
     assert "message:live" in {r.key for r in found.rows}
     assert len(found.rows) == 32
@@ -180,7 +180,7 @@ def test_a_chat_with_a_flood_does_not_keep_another_chat_of_its_tenant_waiting(
 ) -> None:
     fill(superuser, "door", rows=1000, lanes=1)
     with database.tenant("door1") as connection:
-        jobs.raise_wanted(connection, "door1", "embed", ["message:other"], lane="test:1")
+        jobs.enqueue(connection, "door1", "embed", ["message:other"], lane="test:1")
     assert "message:other" in {r.key for r in claimed(database).rows}
 
 
@@ -280,7 +280,7 @@ def test_what_is_raised_before_a_finish_gets_its_lock_stays_owed(
 
     with beside() as pool:
         with database.tenant(TENANT) as connection:
-            jobs.raise_wanted(connection, TENANT, "embed", ["session:1"])
+            jobs.enqueue(connection, TENANT, "embed", ["session:1"])
             # When the worker finishes meanwhile, and the change commits after the worker has looked
             finishing = pool.submit(finish)
             wait_until_stuck(superuser, finishing)
@@ -342,7 +342,7 @@ def test_work_whose_workers_died_is_not_given_up_when_something_newer_is_wanted(
     owe(database, "session:1")
     pass_time(database)
     with database.maintenance() as connection:
-        assert claims.bury_exhausted(connection, max_attempts=1) == 2
+        assert claims.mark_exhausted_dead(connection, max_attempts=1) == 2
     assert (row(database, "session:1")["dead_at"], row(database, "session:1")["due"]) == (None, True)
     assert row(database, "session:2")["dead_at"] is not None
 

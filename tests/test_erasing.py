@@ -20,7 +20,7 @@ from pipeline.store import chats, query_log
 from pipeline.store import erasure as store
 from pipeline.store import identities as users_store
 from pipeline.store import membership as store_members
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.errors import Retryable
 from schemas.forgetting import Subject
@@ -136,7 +136,7 @@ def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_acce
 ) -> None:
     # Given a large batch that is being accepted in the chat
     with talked.tenant(TENANT) as accepting:
-        stones.lock(accepting, TENANT, CHAT.chat_id)
+        suppression_list.lock(accepting, TENANT, CHAT.chat_id)
         # When something of the chat goes, which waits for that
         thread, errors = in_thread(lambda: IN_ONE_CHAT[what](talked, rules))
         until_somebody_waits(talked)
@@ -160,7 +160,7 @@ def test_whatever_is_stored_of_a_chat_waits_for_its_forgetting_and_for_that_of_n
     talked: Database, impatient: Database, rules: Rules, what: str
 ) -> None:
     with talked.tenant(TENANT) as forgetting_it:
-        stones.lock(forgetting_it, TENANT, CHAT.chat_id, alone=True)
+        suppression_list.lock(forgetting_it, TENANT, CHAT.chat_id, alone=True)
         with pytest.raises(Retryable):
             CHECKS_A_CHAT[what](impatient, rules, CHAT.chat_id)
         CHECKS_A_CHAT[what](impatient, rules, OTHER.chat_id)
@@ -350,9 +350,11 @@ def test_a_persons_messages_are_found_by_an_index(talked: Database, settings: Se
     with talked.tenant(TENANT) as connection, reading(connection) as read:
         assert store.names_of(connection, ["test:zora"]) == ["Zora"]
         spoken_in = store.chats_of(connection, ["test:zora"])
-        until = store.clock(connection)
+        until = chats.clock(connection)
         for chat_id in spoken_in:
-            (said,) = store.doomed(connection, chat_id, until, senders=["test:zora"], external_id=None)
+            (said,) = store.messages_to_erase(
+                connection, chat_id, until, senders=["test:zora"], external_id=None
+            )
             assert said.chars == len("my zebrafish lives in the bath")
         assert store_members.chats_to_unname(connection, ["test:zora"]) == []
     # Then nobody else's were read

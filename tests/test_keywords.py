@@ -14,8 +14,8 @@ from sqlalchemy.exc import ProgrammingError
 
 from pipeline.store import keyword_search
 from pipeline.store.database import Database
+from pipeline.store.filters import Scope
 from pipeline.store.keyword_search import KeywordHits
-from pipeline.store.scope import Scope
 from tests.conftest import TENANT
 
 # "simple" stems nothing; some of them are not one word for Postgres, which is why the test reads what it stored.

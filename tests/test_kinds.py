@@ -73,7 +73,7 @@ def test_forgetting_a_tenant_deletes_its_jobs_of_every_kind(
 ) -> None:
     with database.tenant(TENANT) as connection:
         key = connection.scalar(text(f"SELECT {KEYS[kind]}"))
-        jobs.raise_wanted(connection, TENANT, kind, [key] if key else [], delay_seconds=60)
+        jobs.enqueue(connection, TENANT, kind, [key] if key else [], delay_seconds=60)
     forgotten(database, Subject(kind="tenant"), rules, policy)
     with database.tenant(TENANT) as connection:
         left = connection.execute(text("SELECT kind, key FROM jobs WHERE kind = :kind"), {"kind": kind})

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from pipeline.ingest import languages
-from pipeline.store import languages as store
+from pipeline.store import keyword_search as store
 from pipeline.store.database import Database
 from tests.conftest import TENANT
 

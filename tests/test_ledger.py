@@ -21,7 +21,7 @@ def owe(database: Database, *keys: str, tenant: str = TENANT, kind: str = "embed
         connection.execute(
             text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": tenant}
         )
-        jobs.raise_wanted(connection, tenant, kind, keys)
+        jobs.enqueue(connection, tenant, kind, keys)
 
 
 def rows(database: Database, key: str, tenant: str = TENANT) -> list[dict[str, object]]:
@@ -151,7 +151,7 @@ def test_a_row_that_kills_every_worker_is_given_up_after_exactly_its_attempts(da
         pass_time(database)
     with database.maintenance() as connection:
         assert not store_claims.claim(connection, "embed", batch=1, lease_seconds=60, max_attempts=3).rows
-        assert claims.bury_exhausted(connection, max_attempts=3) == 1
+        assert claims.mark_exhausted_dead(connection, max_attempts=3) == 1
     assert row(database, "poison")["dead_at"] is not None
 
 

@@ -24,8 +24,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.retrieval import search
 from pipeline.store import messages
-from pipeline.store.database import Database
-from pipeline.store.retry import persistently
+from pipeline.store.database import Database, persistently
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn

@@ -9,9 +9,9 @@ from sqlalchemy import NullPool, create_engine, text
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.store import spaces, vector_search, vectors
+from pipeline.store import vector_search, vectors
 from pipeline.store.database import Database
-from pipeline.store.scope import Scope
+from pipeline.store.filters import Scope
 from pipeline.store.vector_search import VectorHits
 from schemas.settings import Settings
 from schemas.vectors import Vector
@@ -40,7 +40,7 @@ def filled(
     for tenant, messages in ((TENANT, MESSAGES), ("other", 120)):
         made = [unit(rng) for _ in range(messages)]
         with database.tenant(tenant) as connection:
-            space = spaces.active(connection)
+            space = vectors.active_space(connection)
             assert space is not None
             ids = write(connection, [["hello"]] * messages, tenant=tenant)
             rows = [(str(identity), b"", vector) for identity, vector in zip(ids, made, strict=True)]
@@ -57,15 +57,15 @@ def build_index(settings: Settings) -> None:
         owner_url(settings).replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool
     )
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        (space,) = spaces.written(connection)
-        spaces.build_index(connection, space)
+        (space,) = vectors.written_spaces(connection)
+        vectors.build_index(connection, space)
 
 
 def search(
     database: Database, query: Vector, *, messages: int = MESSAGES, tenant: str = TENANT
 ) -> VectorHits:
     with database.tenant(tenant) as connection:
-        space = spaces.active(connection)
+        space = vectors.active_space(connection)
         assert space is not None
         scope = Scope(chat_id="test:1", language="simple")
         found = vector_search.nearest(connection, scope, space, query, messages=messages, limit=20)

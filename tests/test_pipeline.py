@@ -319,7 +319,7 @@ def test_a_backfill_does_not_wait_for_what_came_after_it(
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     # Given that something it has looked at is asked for once more, later
     with two_sessions.tenant(TENANT) as connection:
-        jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
+        jobs.enqueue(connection, TENANT, "embed", ["message:1"])
         connection.execute(
             text("UPDATE jobs SET pending_since = now() + interval '1 min' WHERE kind = 'embed'")
         )

@@ -53,7 +53,7 @@ def same_memory(database: Database, rules: Rules, policy: Policy) -> Database:
                 text(REMEMBER), given | {"tenant": TENANT, "expires": expires, "source": source}
             )
         keys = [f"memory:{each}" for each in (FIRST, SECOND, OTHER)]
-        jobs.raise_wanted(connection, TENANT, "embed", keys)
+        jobs.enqueue(connection, TENANT, "embed", keys)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     assert rows(database, "SELECT count(*) FROM memory_vectors") == [(3,)]
     return database

@@ -131,7 +131,7 @@ def test_an_open_session_that_has_hardly_grown_costs_no_call(
             f"session:{session_id}"
             for (session_id,) in rows(database, "SELECT id FROM conversation_sessions")
         ]
-        jobs.raise_wanted(connection, TENANT, "summarize", asked)
+        jobs.enqueue(connection, TENANT, "summarize", asked)
     assert run(database, "summarize", rolls(database, client), policy) == 1
     assert len(client.calls) == 1
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from migrations import patience, vector_tables
 from pipeline.clients.factory import make_embedder
-from pipeline.store import spaces, vectors
+from pipeline.store import vectors
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
@@ -67,7 +67,7 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseStat
         if before.pgvector:
             patience.persistently(connection, lambda: _make_vector_tables(connection))
         if space is not None:
-            spaces.register(connection, space)
+            vectors.register_space(connection, space)
             connection.commit()
     return state(owner_url)
 

@@ -20,7 +20,7 @@ from pipeline.enrich import embedding_text
 from pipeline.enrich.summarize import stored_summary
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import chats, counters, jobs, memories, messages, sessions, spaces, vectors
+from pipeline.store import chats, counters, jobs, memories, messages, sessions, vectors
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.vectors import Vector
@@ -65,7 +65,7 @@ def embedder(database: Database, client: Embedder) -> runner.Handler:
     Raises `SettingsError` when the client's space is not one that vectors are written to.
     """
     with database.tenant("") as connection:
-        known = [space for space in spaces.written(connection) if space.same_as(client.space)]
+        known = [space for space in vectors.written_spaces(connection) if space.same_as(client.space)]
     if not known:
         raise SettingsError(
             f"the embedding space {client.space.name} is not in the database, or retired: run `backscroll db upgrade`"
@@ -128,7 +128,7 @@ def _keep(
         except LeaseLost:
             rows = [(claim.tenant_id, claim.key, claim.token) for claim in claims]
             with database.tenant(claims[0].tenant_id) as connection:
-                held = jobs.held(connection, claims[0].kind, rows)
+                held = jobs.still_claimed(connection, claims[0].kind, rows)
             log.info("embed_overtaken", rows=len(claims) - len(held))
             claims = [claim for claim in claims if (claim.tenant_id, claim.key) in held]
         else:
@@ -263,7 +263,7 @@ def _save(
     }
     kept = [document for claim, document in done.items() if document is not None and claim not in refused]
     vector_of = {each: vector for each, vector in made.items() if not isinstance(vector, ProviderRejected)}
-    for kind in vectors.TABLES:
+    for kind in vectors.OWNERS:
         if rows := [(d.id, d.hash, vector_of.get(d.hash)) for d in kept if d.owner == kind]:
             vectors.put(connection, tenant_id, kind, space_id, rows)
     counters.add(

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row
 from pipeline.clients.protocols import Summarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import chats, counters, jobs, messages, sessions, summaries
+from pipeline.store import chats, counters, jobs, messages, sessions
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent
 from schemas.sessions import Message, Summary
@@ -90,14 +90,14 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
         summary = _read_and_call(database, tenant_id, row, client)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
-            summaries.mark(connection, session_id, row.revision, "failed", str(error))
+            sessions.set_status(connection, session_id, row.revision, "failed", str(error))
             counters.add(connection, tenant_id, {"session_summary_failures": 1})
             runner.give_up(connection, claim, error)
         return False
     with database.tenant(tenant_id) as connection:
-        saved = summaries.save(connection, row, summary, model=client.model, version=pace.version)
+        saved = sessions.save_summary(connection, row, summary, model=client.model, version=pace.version)
         if saved:
-            jobs.raise_wanted(
+            jobs.enqueue(
                 connection,
                 tenant_id,
                 "embed",
@@ -118,11 +118,11 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
 def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace) -> bool:
     """Tell whether a session is to be summarized now, and mark one that is not."""
     if row.status != "open" and row.message_count < pace.min_messages:
-        summaries.mark(connection, row.id, row.revision, "skipped")
+        sessions.set_status(connection, row.id, row.revision, "skipped")
         counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
         return False
     if (row.summary_revision, row.summary_version) == (row.revision, pace.version):
-        summaries.mark(connection, row.id, row.revision, "summarized")
+        sessions.set_status(connection, row.id, row.revision, "summarized")
         return False
     return bool(
         row.status != "open"

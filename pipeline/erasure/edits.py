@@ -15,10 +15,10 @@ from pipeline.erasure import derived
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, counters, receipts
+from pipeline.store import chat_moves, chats, counters, erasure
 from pipeline.store import edits as store
 from pipeline.store import jobs as work
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
@@ -70,10 +70,10 @@ def edit(
     if edited and message:
         _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, given[0])
+        suppression_list.lock(connection, tenant_id, given[0])
         chat_id, external_id = chat_moves.address(connection, *given)
         if chat_id != given[0]:
-            stones.lock(connection, tenant_id, chat_id)
+            suppression_list.lock(connection, tenant_id, chat_id)
         at = _edited_at(connection, chat_id, external_id, edited_at)
         if at is None:
             return Changed(outcome="kept_out")
@@ -115,7 +115,7 @@ def edit(
         work.clear_errors(connection, tenant_id, keys)
         follows: set[str] = set()
         if content and rules.memory:
-            work.raise_wanted(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
+            work.enqueue(connection, tenant_id, "embed", [key], lane=chat_id, trace_id=trace_id)
             follows.add("embed")
         if session_ranges.close_sessions(connection, tenant_id, chat_id, rules, trace_id=trace_id):
             follows.add("summarize")
@@ -160,21 +160,23 @@ def delete(
     """
     with database.tenant(tenant_id) as connection:
         # What is being accepted in this chat comes to its end first, and what is accepted next sees the tombstone.
-        stones.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
         given = chat_id
         chat_id, external_id = chat_moves.address(connection, chat_id, external_id)
         if chat_id != given:
-            stones.lock(connection, tenant_id, chat_id, alone=True)
-        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "message", chat_id, external_id)
-        stones.put(connection, tenant_id, "message", [stone], None)
+            suppression_list.lock(connection, tenant_id, chat_id, alone=True)
+        stone = suppression.hash_of(
+            suppression_list.ensure_key(connection, tenant_id), "message", chat_id, external_id
+        )
+        suppression_list.put(connection, tenant_id, "message", [stone], None)
         store.drop_pending(connection, chat_id, [external_id])
         message = store.find(connection, chat_id, external_id, locked=False)
         if message is None:
             return Changed(outcome="deleted")
         named = {"kind": "message", "chat_id": chat_id, "external_id": external_id}
         until = chats.database_now(connection)
-        owed = receipts.insert(connection, tenant_id, "message", named, stone, until)
-        work.raise_wanted(
+        owed = erasure.insert_receipt(connection, tenant_id, "message", named, stone, until)
+        work.enqueue(
             connection,
             tenant_id,
             "forget",
@@ -185,14 +187,14 @@ def delete(
     _take_back_ahead(database, tenant_id, chat_id, message.id)
     with database.tenant(tenant_id) as connection:
         # it may have been moved meanwhile, and is not while this holds
-        stones.lock(connection, tenant_id, given)
+        suppression_list.lock(connection, tenant_id, given)
         chat = chats.lock_alone(connection, chat_moves.chat_of(connection, message.id) or chat_id)
         erased = Erased()
         if chat is not None:
             erased = erase(connection, tenant_id, chat, [message.id], rules, trace_id=trace_id)
             counters.add(connection, tenant_id, {"messages_deleted": erased.messages})
         work.drop(connection, tenant_id, [FORGET], [str(owed)])
-        receipts.drop(connection, owed)
+        erasure.drop_receipt(connection, owed)
     return Changed(outcome="deleted", follows=erased.follows)
 
 

@@ -16,9 +16,9 @@ from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, identities, jobs, receipts, refused
+from pipeline.store import chat_moves, chats, erasure, identities, jobs, quarantine
 from pipeline.store import erasure as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Receipt, Subject
@@ -34,7 +34,7 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     called = [asked]
     with database.tenant(tenant_id) as connection:
         # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
-        stones.lock(connection, tenant_id, subject.chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, subject.chat_id, alone=True)
         if subject.kind == "message":
             subject = _where_it_is(connection, tenant_id, subject)
             known |= subject.model_dump(include={"chat_id", "external_id"})
@@ -46,29 +46,29 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
         if subject.sender_id is not None:
             known["senders"] = identities.ids_of(connection, subject.sender_id)
             called = [(each,) for each in known["senders"]]
-        key = stones.ensure_key(connection, tenant_id)
+        key = suppression_list.ensure_key(connection, tenant_id)
         stone = suppression.hash_of(key, subject.kind, *subject.names)
-        until = store.clock(connection)
+        until = chats.clock(connection)
         ever = subject.kind == "message"
         hashes = [suppression.hash_of(key, subject.kind, *names) for names in called]
-        stones.put(connection, tenant_id, subject.kind, hashes, None if ever else until)
-        receipt_id = receipts.insert(connection, tenant_id, subject.kind, known, stone, until)
+        suppression_list.put(connection, tenant_id, subject.kind, hashes, None if ever else until)
+        receipt_id = erasure.insert_receipt(connection, tenant_id, subject.kind, known, stone, until)
         _drop_payloads(connection, receipt_id, {asked, *called})
-        jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
 
 
 def _drop_payloads(connection: Connection, receipt_id: int, names: Iterable[tuple[str, ...]]) -> None:
     """Delete the refused payloads that mention the subject by one of its names, and count them."""
-    if gone := refused.forget(connection, list(zip(*names, strict=True))):
-        receipts.add(connection, receipt_id, {"payloads": gone})
+    if gone := quarantine.forget_payloads(connection, list(zip(*names, strict=True))):
+        erasure.add_counts(connection, receipt_id, {"payloads": gone})
 
 
 def _where_it_is(connection: Connection, tenant_id: str, subject: Subject) -> Subject:
     """Return the subject by its present name: its chat may have another id."""
     chat_id, external_id = chat_moves.address(connection, subject.names[0], subject.names[1])
     if chat_id != subject.chat_id:
-        stones.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
     return subject.model_copy(update={"chat_id": chat_id, "external_id": external_id})
 
 
@@ -80,12 +80,14 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
     known = {"kind": "chat", "chat_id": chat_id, "again": True}
     with database.tenant(tenant_id) as connection:
         # what is being accepted there comes to its end first, and goes too
-        stones.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
         chats.require_unmoved(chats.get(connection, chat_id))
-        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
-        receipt_id = receipts.insert(connection, tenant_id, "removal", known, stone, store.clock(connection))
+        stone = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
+        receipt_id = erasure.insert_receipt(
+            connection, tenant_id, "removal", known, stone, chats.clock(connection)
+        )
         _drop_payloads(connection, receipt_id, [(chat_id,)])
-        jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
     return get(database, tenant_id, receipt_id)
 
 
@@ -100,7 +102,7 @@ def check_confirmed(tenant_id: str, subject: Subject) -> None:
 def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
     """Return a receipt. Raises `NotFound`."""
     with database.tenant(tenant_id) as connection:
-        found = receipts.get(connection, receipt_id)
+        found = erasure.get_receipt(connection, receipt_id)
     if found is None:
         raise NotFound(f"there is no receipt {receipt_id}: see `backscroll forget receipts`")
     return found
@@ -114,7 +116,7 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
     with database.tenant(tenant_id) as connection:
         state, error = jobs.state(connection, tenant_id, "forget", str(receipt_id))
     # looked at second: what is finished in between is not taken for given up
-    if state == "owed" or get(database, tenant_id, receipt_id).finished_at is not None:
+    if state == "pending" or get(database, tenant_id, receipt_id).finished_at is not None:
         return None
     return error or "the work was dropped"
 

@@ -19,10 +19,10 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
 from pipeline.store import chat_moves as store_moving
-from pipeline.store import chats, counters, identities, jobs, membership, query_log, receipts
+from pipeline.store import chats, counters, erasure, identities, jobs, membership, query_log
 from pipeline.store import edits as store_changes
 from pipeline.store import erasure as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.forgetting import Receipt, Subject
 
@@ -58,7 +58,10 @@ class Forgetting:
         """Delete until nothing is left or the time is up, and return the kinds of jobs that follow."""
         started = monotonic()
         with self.database.tenant(self.tenant_id) as connection:
-            known, receipt = receipts.subject(connection, self.id), receipts.get(connection, self.id)
+            known, receipt = (
+                erasure.receipt_subject(connection, self.id),
+                erasure.get_receipt(connection, self.id),
+            )
             if known is None or receipt is None:
                 runner.finish(connection, [self.claim])
                 return set()
@@ -85,7 +88,7 @@ class Forgetting:
         with self.database.tenant(self.tenant_id) as connection:
             kept_out = not self.again and into is None
             found = self.probes.found_again(connection, subject, receipt) if kept_out else {}
-            receipts.add(connection, self.id, found, done=True)
+            erasure.add_counts(connection, self.id, found, done=True)
             counters.add(connection, self.tenant_id, {"forgotten": 1} if kept_out else {})
             runner.finish(connection, [self.claim])
         return self.follows
@@ -95,7 +98,7 @@ class Forgetting:
         if self.senders is None:
             return []
         names = [*store.names_of(connection, self.senders), *self.senders]
-        receipts.name(connection, self.id, names)
+        erasure.keep_names(connection, self.id, names)
         return names
 
     def _move(self, subject: Subject, into: str) -> Iterator[None]:
@@ -112,10 +115,10 @@ class Forgetting:
             # behind the tombstone nothing more of theirs is recorded
             if self.senders is not None:
                 asked = query_log.redact_askers(connection, self.senders, receipt.until)
-                receipts.add(connection, self.id, {"queries": asked})
+                erasure.add_counts(connection, self.id, {"queries": asked})
             elif subject.kind in {"chat", "tenant"}:
                 asked = query_log.delete(connection, receipt.until, subject.chat_id)
-                receipts.add(connection, self.id, {"queries": asked})
+                erasure.add_counts(connection, self.id, {"queries": asked})
             spoken_in = (
                 [subject.chat_id] if subject.chat_id is not None else store.chats_of(connection, self.senders)
             )
@@ -136,21 +139,23 @@ class Forgetting:
                 named_in = membership.chats_to_unname(connection, self.senders)
             for chat_id in named_in:
                 with self.database.tenant(self.tenant_id) as connection:
-                    stones.lock(connection, self.tenant_id, chat_id, alone=True)
+                    suppression_list.lock(connection, self.tenant_id, chat_id, alone=True)
                     membership.unname(connection, chat_id, self.senders)
                 yield
             with self.database.tenant(self.tenant_id) as connection:
-                stones.lock(connection, self.tenant_id, alone=True)
-                receipts.add(connection, self.id, {"links": identities.forget(connection, self.senders)})
+                suppression_list.lock(connection, self.tenant_id, alone=True)
+                erasure.add_counts(
+                    connection, self.id, {"links": identities.forget(connection, self.senders)}
+                )
         if subject.kind == "tenant":
             with self.database.tenant(self.tenant_id) as connection:
                 # nobody may be linking people while those go
-                stones.lock(connection, self.tenant_id, alone=True)
+                suppression_list.lock(connection, self.tenant_id, alone=True)
                 store.empty_tenant(connection, self.tenant_id, receipt.until)
 
     def _messages(self, chat_id: str, subject: Subject, receipt: Receipt) -> Iterator[None]:
         with self.database.tenant(self.tenant_id) as connection:
-            doomed = store.doomed(
+            doomed = store.messages_to_erase(
                 connection,
                 chat_id,
                 receipt.until,
@@ -186,10 +191,10 @@ class Forgetting:
         """
         if self.again:
             return
-        key = stones.ensure_key(connection, self.tenant_id)
+        key = suppression_list.ensure_key(connection, self.tenant_id)
         externals = store.external_ids(connection, ids, until)
         hashes = [suppression.hash_of(key, "message", chat_id, external) for external in externals]
-        stones.put(connection, self.tenant_id, "message", hashes, None)
+        suppression_list.put(connection, self.tenant_id, "message", hashes, None)
 
     def _pruned(self, chat_id: str, names: Sequence[str]) -> Iterator[None]:
         """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
@@ -251,11 +256,11 @@ class Forgetting:
             yield
         with self.database.tenant(self.tenant_id) as connection:
             # nobody may be storing a message there while the chat goes
-            stones.lock(connection, self.tenant_id, chat_id, alone=True)
+            suppression_list.lock(connection, self.tenant_id, chat_id, alone=True)
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
             if not gone:
                 membership.unname(connection, chat_id)
-            receipts.add(connection, self.id, {"chats": gone})
+            erasure.add_counts(connection, self.id, {"chats": gone})
         if gone:
             yield
 
@@ -271,11 +276,11 @@ class Forgetting:
                     limit=BATCH,
                 )
                 if not self.again:
-                    key = stones.ensure_key(connection, self.tenant_id)
+                    key = suppression_list.ensure_key(connection, self.tenant_id)
                     hashes = [suppression.hash_of(key, "memory", *names) for names in self._called(gone)]
-                    stones.put(connection, self.tenant_id, "memory", hashes, receipt.until)
+                    suppression_list.put(connection, self.tenant_id, "memory", hashes, receipt.until)
                 taken = derived.take_back_memories(connection, self.tenant_id, [row.id for row in gone])
-                receipts.add(
+                erasure.add_counts(
                     connection,
                     self.id,
                     {"memories": len(gone) + taken.memories, "queries": taken.queries},
@@ -293,7 +298,7 @@ class Forgetting:
     def _count(self, connection: Connection, erased: edits.Erased) -> None:
         """Add to the receipt, in the transaction that deletes."""
         names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "work")
-        receipts.add(connection, self.id, {name: getattr(erased, name) for name in names})
+        erasure.add_counts(connection, self.id, {name: getattr(erased, name) for name in names})
         self.follows |= erased.follows
 
 

@@ -21,9 +21,8 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
-from pipeline.store.database import Database
+from pipeline.store.database import Database, persistently
 from pipeline.store.messages import Arrival
-from pipeline.store.retry import persistently
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated

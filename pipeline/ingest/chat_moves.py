@@ -19,12 +19,11 @@ from pipeline.ingest.session_ranges import Rewrite
 from pipeline.people import suppression
 from pipeline.people.suppression import Admitted
 from pipeline.store import chat_moves as store
-from pipeline.store import chats, jobs, receipts, sessions
+from pipeline.store import chats, erasure, jobs, sessions
 from pipeline.store import ranges as store_ranges
-from pipeline.store import suppression as stones
-from pipeline.store.chats import Chat
+from pipeline.store import suppression as suppression_list
+from pipeline.store.chats import Chat, clock
 from pipeline.store.database import Database
-from pipeline.store.erasure import clock
 from pipeline.store.ranges import Shape, Window
 from schemas.errors import Busy, InvalidInput, NotFound
 from schemas.forgetting import Receipt
@@ -48,12 +47,12 @@ def start(
         raise InvalidInput(f"to: {into} is the id that the chat has", field="to")
     with database.tenant(tenant_id) as connection:
         # nothing is stored meanwhile, and nothing begins to be forgotten
-        stones.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, alone=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
-        if chat.moved_to == into and (known := receipts.latest(connection, "move", stone)) is not None:
+        stone = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
+        if chat.moved_to == into and (known := erasure.latest_receipt(connection, "move", stone)) is not None:
             return known
         chats.require_unmoved(chat)
         if other is not None and other.moved_to not in (None, chat_id):
@@ -67,9 +66,9 @@ def start(
             chats.ensure(connection, tenant_id, _like(chat, into))
         store.lead(connection, chat_id, into)
         known_as = {"kind": "chat", "chat_id": chat_id, "into": into}
-        receipt_id = receipts.insert(connection, tenant_id, "move", known_as, stone, clock(connection))
-        jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
-        receipt = receipts.get(connection, receipt_id)
+        receipt_id = erasure.insert_receipt(connection, tenant_id, "move", known_as, stone, clock(connection))
+        jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        receipt = erasure.get_receipt(connection, receipt_id)
     if receipt is None:
         raise RuntimeError(f"receipt {receipt_id} vanished while it was written")
     return receipt
@@ -129,7 +128,7 @@ def steps(
         with database.tenant(tenant_id) as connection:
             # in the order in which they are held by whoever stores under the former id
             for each in (chat_id, into):
-                stones.lock(connection, tenant_id, each, alone=True)
+                suppression_list.lock(connection, tenant_id, each, alone=True)
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return
@@ -144,7 +143,7 @@ def _step(
     waiting = store.arrivals(connection, chat.chat_id, MESSAGES_AT_ONCE)
     if waiting:
         _move(connection, receipt_id, chat, into, waiting)
-        jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
+        jobs.enqueue(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
         return True, False
     ids = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
     if ids:
@@ -158,7 +157,7 @@ def _step(
         return True, False
     store.clear(connection, tenant_id, chat.chat_id)
     # close markers of the former chat may cut sessions of the other
-    jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
+    jobs.enqueue(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
     owed = session_ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into))
     return False, bool(owed)
 
@@ -171,7 +170,7 @@ def _move(
         connection,
         {chat.chat_id: (-moved.placed, -moved.lexemes), into.chat_id: (moved.placed, moved.lexemes)},
     )
-    receipts.add(connection, receipt_id, {"messages": moved.messages, "sessions": count})
+    erasure.add_counts(connection, receipt_id, {"messages": moved.messages, "sessions": count})
 
 
 def _sessions(

@@ -22,7 +22,7 @@ from pipeline.ingest.reimport import SortedOut
 from pipeline.platforms.identity import PREFIX
 from pipeline.platforms.records import Ambiguous, Broken, Notice, Parsed, Record, Skipped, Times
 from pipeline.store import accepting, chats, stats
-from pipeline.store import languages as store_languages
+from pipeline.store import keyword_search as store_languages
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.messages import ChatIn

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from pipeline.store import chats
-from pipeline.store import languages as store
-from pipeline.store.database import Database
-from pipeline.store.retry import persistently
+from pipeline.store import keyword_search as store
+from pipeline.store.database import Database, persistently
 from schemas.errors import NotFound
 
 AT_ONCE = 500

@@ -18,9 +18,9 @@ from pipeline.ingest.session_ranges import Rewrite
 from pipeline.store import chats, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chats import Chat
-from pipeline.store.jobs import Job
+from pipeline.store.jobs import NewJob
 from pipeline.store.messages import Arrival
-from pipeline.store.ranges import NewSession, Shape, Window
+from pipeline.store.ranges import Begun, Shape, Window
 from schemas.sessions import Session
 
 ARRIVALS_AT_ONCE = 500
@@ -72,14 +72,14 @@ def place(
         session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, rules)
 
     owed = [
-        Job(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
+        NewJob(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
         for a in arrived
         if a.has_text and a.chat_id in remembered
     ]
     owed += session_ranges.closed(
         connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, rules, remembered
     )
-    jobs.raise_all(connection, tenant_id, owed)
+    jobs.enqueue_all(connection, tenant_id, owed)
     return Placed(locked=locked, more=more, follows=frozenset(one.kind for one in owed))
 
 
@@ -148,5 +148,5 @@ def _note(
             rewrite.grown[rewrite.join(placement.sessions)] = shape
         else:
             rewrite.begun.append(
-                NewSession(chat_id=chat.chat_id, session_key=session_key, language=chat.language, shape=shape)
+                Begun(chat_id=chat.chat_id, session_key=session_key, language=chat.language, shape=shape)
             )

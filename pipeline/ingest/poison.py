@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipeline.jobs.runner import Claim, finish, reason_of
-from pipeline.store import counters, messages, suspects
+from pipeline.store import counters, messages, quarantine
 from pipeline.store.database import Database
 from pipeline.store.messages import Arrival
 from schemas.errors import LeaseLost
@@ -57,7 +57,7 @@ def place_each(
     blamed: dict[int, str] = {}
     with database.tenant(tenant_id) as connection:
         arrived, _ = messages.arrivals(connection, [claim.key], ARRIVALS_PER_TURN + 1)
-        tries = suspects.tries(connection, [arrival.key for arrival in arrived])
+        tries = quarantine.tries(connection, [arrival.key for arrival in arrived])
     waiting = sorted(arrived, key=lambda arrival: tries.get(arrival.key, 0))
     for arrival in waiting[:ARRIVALS_PER_TURN]:
         died = tries.get(arrival.key, 0)
@@ -67,14 +67,14 @@ def place_each(
             continue
         with database.tenant(tenant_id) as connection:
             _hold(connection, claim, LEASE_SECONDS)
-            suspects.note(connection, tenant_id, arrival.key)
+            quarantine.count_try(connection, tenant_id, arrival.key)
         try:
             with database.tenant(tenant_id) as connection:
                 follows |= put(connection, arrival)
-                suspects.acquit(connection, tenant_id, arrival.key)
+                quarantine.clear_tries(connection, tenant_id, arrival.key)
         except Exception as error:
             with database.tenant(tenant_id) as connection:
-                suspects.acquit(connection, tenant_id, arrival.key)
+                quarantine.clear_tries(connection, tenant_id, arrival.key)
             if not blames_the_row(error) or len(blamed) == BLAMED_AT_MOST:
                 raise
             blamed[arrival.message_id] = reason_of(error)
@@ -90,7 +90,9 @@ def place_each(
 
 
 def _hold(connection: Connection, claim: Claim, seconds: float) -> None:
-    if not suspects.hold(connection, claim.tenant_id, claim.key, claim.token, seconds, anew=claim.abandoned):
+    if not quarantine.renew_lease(
+        connection, claim.tenant_id, claim.key, claim.token, seconds, anew=claim.abandoned
+    ):
         raise LeaseLost(f"the placing of {claim.key} was claimed by somebody else")
 
 
@@ -101,6 +103,6 @@ def _set_aside(database: Database, tenant_id: str, claim: Claim, blamed: dict[in
     with database.tenant(tenant_id) as connection:
         for message_id, reason in blamed.items():
             messages.quarantine(connection, claim.key, message_id, reason, claim.trace_id)
-            suspects.acquit(connection, tenant_id, f"message:{message_id}")
+            quarantine.clear_tries(connection, tenant_id, f"message:{message_id}")
             log.warning("arrival_quarantined", chat_id=claim.key, message_id=message_id, error=reason)
         counters.add(connection, tenant_id, {"messages_quarantined": len(blamed)})

@@ -15,11 +15,10 @@ from sqlalchemy import Connection
 from pipeline.ingest import place, session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.store import chats, edits, jobs, messages
-from pipeline.store import redate as store
-from pipeline.store import suppression as stones
+from pipeline.store import edits as store
+from pipeline.store import suppression as suppression_list
 from pipeline.store.chats import Chat
-from pipeline.store.database import Database
-from pipeline.store.retry import persistently
+from pipeline.store.database import Database, persistently
 from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 
@@ -77,9 +76,9 @@ def _move(
     settle: timedelta,
 ) -> int:
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, chat_id)
+        suppression_list.lock(connection, tenant_id, chat_id)
         chat = chats.lock_alone(connection, chat_id)
-        held = store.hold(connection, chat_id, [move.id for move in moves]) if chat else []
+        held = store.lock_messages(connection, chat_id, [move.id for move in moves]) if chat else []
         if chat is None or not held:
             return 0
         there = {message.id: message for message in held}
@@ -89,7 +88,7 @@ def _move(
             connection, chat_id, sorted({(message.session_key, message.sent_at) for message in placed})
         )
         _take_back_closes(connection, chat_id, moves, there)
-        store.move(
+        store.redate(
             connection,
             chat_id,
             [(m.id, m.message.external_id, m.message.position, m.message.sent_at) for m in moves],
@@ -106,7 +105,7 @@ def _place(
     connection: Connection,
     tenant_id: str,
     chat: Chat,
-    placed: Sequence[store.Held],
+    placed: Sequence[store.LockedMessage],
     touched: Sequence[Session],
     rules: Rules,
 ) -> None:
@@ -137,7 +136,7 @@ def _homes(
     connection: Connection,
     chat_id: str,
     emptied: Sequence[Session],
-    placed: Sequence[store.Held],
+    placed: Sequence[store.LockedMessage],
     now_at: Mapping[int, datetime],
 ) -> dict[int, int]:
     """Map emptied sessions to those that have their first message now, if any."""
@@ -162,7 +161,7 @@ def _homes(
 
 
 def _take_back_closes(
-    connection: Connection, chat_id: str, moves: Sequence[Move], there: dict[int, store.Held]
+    connection: Connection, chat_id: str, moves: Sequence[Move], there: dict[int, store.LockedMessage]
 ) -> None:
     closes = [
         (there[move.id].session_key, there[move.id].sent_at)

@@ -15,9 +15,9 @@ from pipeline.ingest.redate import Move
 from pipeline.people import suppression
 from pipeline.platforms.records import Record
 from pipeline.store import chat_moves, chats
-from pipeline.store import redate as store
+from pipeline.store import edits as store
 from pipeline.store.database import Database
-from pipeline.store.redate import Known
+from pipeline.store.edits import StoredMessage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class _Stored:
     given: str
     # where they are
     chat_id: str
-    known: dict[str, Known]
+    known: dict[str, StoredMessage]
     # what ids and aliases are there; other than they are only in another chat
     called: Mapping[str, str]
 
@@ -94,7 +94,7 @@ class _Stored:
         chat = chats.followed(connection, chat_id)
         into = chat.chat_id if chat else chat_id
         names = ids if into == chat_id else chat_moves.names(connection, chat_id, into, ids)
-        there = store.known(connection, into, names)
+        there = store.stored_messages(connection, into, names)
         return cls(
             given=chat_id,
             chat_id=into,
@@ -108,6 +108,6 @@ class _Stored:
         before = suppression.deleted(connection, self.given, ids) if self.given != self.chat_id else set()
         return {each for each in ids if each in before or self.called[each] in gone}
 
-    def move(self, there: Known, record: Record) -> Move:
+    def move(self, there: StoredMessage, record: Record) -> Move:
         name = self.called[record.message.external_id]
         return Move(id=there.id, message=record.message.model_copy(update={"external_id": name}))

@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from pipeline.ingest import sessionize
 from pipeline.ingest.policy import Rules
-from pipeline.store import chats, counters, edits, jobs, memories, messages, sessions, summaries, vectors
+from pipeline.store import chats, counters, edits, jobs, messages, ranges, sessions, vectors
 from pipeline.store import ranges as store
-from pipeline.store.jobs import LATER, LIVE, Job
-from pipeline.store.ranges import NewSession, Shape
+from pipeline.store.jobs import LATER, LIVE, NewJob
+from pipeline.store.ranges import Begun, Shape
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
@@ -27,7 +27,7 @@ FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 class Rewrite:
     """Changes of sessions that are written together."""
 
-    begun: list[NewSession] = field(default_factory=list)
+    begun: list[Begun] = field(default_factory=list)
     # sessions to be joined, each group with its survivor's id, the lowest one
     joined: dict[int, list[int]] = field(default_factory=dict)
     # by id: the new range, and what comes to the messages and tokens that the session holds
@@ -65,7 +65,7 @@ def _join(
     if not into:
         return {}
     brought = store.merge(connection, into)
-    memories.move(connection, into)
+    ranges.move_memories(connection, into)
     vectors.drop_sessions(connection, list(into))
     jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
     return brought
@@ -83,7 +83,7 @@ def close_sessions(
     """Close ended sessions of a chat and enqueue their summaries; returns how many these are."""
     remembered = [chat_id] if rules.memory else []
     owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered, priority)
-    jobs.raise_all(connection, tenant_id, owed)
+    jobs.enqueue_all(connection, tenant_id, owed)
     return len(owed)
 
 
@@ -94,7 +94,7 @@ def closed(
     rules: Rules,
     remembered: Collection[str],
     priority: int = LIVE,
-) -> list[Job]:
+) -> list[NewJob]:
     """Close ended sessions of chats; returns the summaries that follow in those to be `remembered`.
 
     `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait: until
@@ -105,10 +105,10 @@ def closed(
     if not (remembered and rules.summaries):
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
-    due |= summaries.wanting_rollup(connection, remembered, rules.rolling_messages, rules.rolling_tokens)
+    due |= sessions.wanting_rollup(connection, remembered, rules.rolling_messages, rules.rolling_tokens)
     settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
     return [
-        Job(
+        NewJob(
             kind="summarize",
             key=f"session:{session_id}",
             lane=chat_id,
@@ -197,7 +197,7 @@ def _fit(
         )
         if match.session is None:
             rewrite.begun.append(
-                NewSession(chat_id=chat_id, session_key=session_key, language=language, shape=shape)
+                Begun(chat_id=chat_id, session_key=session_key, language=language, shape=shape)
             )
         elif match.merged or not _has_shape(match.session, shape):
             rewrite.cut[rewrite.join([match.session, *match.merged])] = shape

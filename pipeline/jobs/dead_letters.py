@@ -12,9 +12,9 @@ from itertools import groupby, islice
 
 from sqlalchemy import Connection
 
-from pipeline.store import backfills, job_admin, jobs, refused
+from pipeline.store import backfills, job_admin, jobs, quarantine
 from pipeline.store.database import Database
-from pipeline.store.jobs import Job
+from pipeline.store.jobs import NewJob
 from schemas import kinds
 from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
 
@@ -102,7 +102,7 @@ def payload_of(database: Database, item: Item) -> str | None:
     if item.kind != PAYLOAD:
         return None
     with database.tenant(item.tenant_id) as connection:
-        return refused.read(connection, item.key)
+        return quarantine.read_payload(connection, item.key)
 
 
 def replay(database: Database, items: Sequence[Item], enqueue: Callable[[str, str | None], None]) -> Changed:
@@ -116,7 +116,7 @@ def replay(database: Database, items: Sequence[Item], enqueue: Callable[[str, st
         for key in keys if kind == PAYLOAD else ():
             # one in a transaction: it may be large
             with database.tenant(tenant_id) as connection:
-                if taken := refused.take(connection, key):
+                if taken := quarantine.take_payload(connection, key):
                     enqueue(*taken)
                     changed.add((tenant_id, kind, key))
         if kind == PAYLOAD:
@@ -148,7 +148,7 @@ def drop(database: Database, items: Sequence[Item]) -> Changed:
             for key in keys if kind == BACKFILL.name else ():
                 backfills.set_state(connection, int(key), "cancelled", error=DROPPED)
             gone = (
-                [key for key in keys if refused.take(connection, key)]
+                [key for key in keys if quarantine.take_payload(connection, key)]
                 if kind == PAYLOAD
                 else job_admin.give_up(connection, kind, keys, DROPPED)
             )
@@ -160,7 +160,7 @@ def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> lis
     """Let arrivals out of quarantine and enqueue their chats' placing; returns the keys of those in it."""
     released = job_admin.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
     chats = sorted({chat_id for _, chat_id in released})
-    jobs.raise_all(connection, tenant_id, (Job(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
+    jobs.enqueue_all(connection, tenant_id, (NewJob(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
     return [f"message:{message_id}" for message_id, _ in released]
 
 

@@ -163,7 +163,7 @@ def _still_ours(database: Database, claims: Sequence[Claim]) -> list[Claim]:
     """The claims of one tenant that were not finished, nor lost to somebody else."""
     with database.maintenance() as connection:
         rows = [(c.tenant_id, c.key, c.token) for c in claims]
-        held = jobs.held(connection, claims[0].kind, rows)
+        held = jobs.still_claimed(connection, claims[0].kind, rows)
     return [claim for claim in claims if (claim.tenant_id, claim.key) in held]
 
 
@@ -203,7 +203,7 @@ def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float |
 
 def keep(connection: Connection, claim: Claim) -> None:
     """Save a part of a claim's result and go on with it, in place of `finish`. Raises `LeaseLost` as that does."""
-    if not jobs.keep(connection, claim.tenant_id, claim.kind, claim.key, claim.token):
+    if not jobs.lock_claim(connection, claim.tenant_id, claim.kind, claim.key, claim.token):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
@@ -214,7 +214,7 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """
     reason = reason_of(error)
     log.warning("work_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
-    if not jobs.bury(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
+    if not jobs.mark_dead(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 

@@ -10,9 +10,9 @@ from typing import Literal
 
 from pipeline.clients.protocols import Embedder
 from pipeline.memories.statements import new_id
-from pipeline.store import documents as store
-from pipeline.store import jobs, tenants
-from pipeline.store import suppression as stones
+from pipeline.store import chats, jobs
+from pipeline.store import memories as store
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.text import chunking
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
@@ -66,14 +66,14 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
     hashes = [_digest(number, content) for number, content in enumerate(chunks)]
     rows = [(new_id(), digest, content) for digest, content in zip(hashes, chunks, strict=True)]
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id)
-        store.lock(connection, tenant_id, document.document_id)
-        tenants.ensure(connection, tenant_id)
-        dropped = store.drop(connection, tenant_id, document.document_id, keep=hashes)
-        written = store.put(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
+        suppression_list.lock(connection, tenant_id)
+        store.lock_document(connection, tenant_id, document.document_id)
+        chats.ensure_tenant(connection, tenant_id)
+        dropped = store.drop_document(connection, tenant_id, document.document_id, keep=hashes)
+        written = store.put_chunks(connection, tenant_id, document, rows, MANUAL_IMPORTANCE)
         # a long one takes turns with the chats
         keys = [f"memory:{identity}" for identity in written]
-        jobs.raise_wanted(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
+        jobs.enqueue(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
     stood = dropped or len(written) < len(rows)
     changed = dropped or written
     outcome: Literal["new", "replaced", "unchanged"] = "replaced" if changed and stood else "unchanged"
@@ -83,7 +83,7 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
 def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[ListedDocument]:
     """List documents in the order of their ids. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return store.listing(connection, given)
+        return store.list_documents(connection, given)
 
 
 def passages(database: Database, tenant_id: str, document_id: str) -> list[Passage]:
@@ -98,8 +98,8 @@ def passages(database: Database, tenant_id: str, document_id: str) -> list[Passa
 def remove(database: Database, tenant_id: str, document_id: str) -> int:
     """Delete a document with its vectors, and return its number of chunks. Raises `NotFound`, `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        store.lock(connection, tenant_id, document_id)
-        gone = store.drop(connection, tenant_id, document_id)
+        store.lock_document(connection, tenant_id, document_id)
+        gone = store.drop_document(connection, tenant_id, document_id)
     if not gone:
         raise _missing(document_id)
     return gone

@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 
 from pipeline.erasure import derived
 from pipeline.people import suppression, visibility
-from pipeline.store import chats, identities, jobs, tenants
+from pipeline.store import chats, identities, jobs
 from pipeline.store import memories as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, NotFound
 from schemas.memories import Memory, MemoryFilter, MemoryIn
@@ -40,25 +40,23 @@ def remember(database: Database, tenant_id: str, memory: MemoryIn) -> Written:
     """
     with database.tenant(tenant_id) as connection:
         memory = _placed(connection, memory)
-        stones.lock(connection, tenant_id, memory.learned_in)
+        suppression_list.lock(connection, tenant_id, memory.learned_in)
         return write(connection, tenant_id, memory)
 
 
 def write(
     connection: Connection, tenant_id: str, memory: MemoryIn, *, language: str = DEFAULT_LANGUAGE
 ) -> Written:
-    """Write a memory in the caller's transaction, under `stones.lock` of the chat that it was learned in."""
+    """Write a memory in the caller's transaction, under `suppression_list.lock` of the chat that it was learned in."""
     words = " ".join(memory.content.split()).casefold()
     digest = blake2b(words.encode(), digest_size=16).digest()
     memory = _placed(connection, memory)
     if suppression.keeps_out(connection, memory, digest) or not _remembers(connection, memory):
         return Written(outcome="kept_out")
-    tenants.ensure(connection, tenant_id)
+    chats.ensure_tenant(connection, tenant_id)
     identity, new = store.insert(connection, tenant_id, new_id(), memory, digest, language)
     if new:
-        jobs.raise_wanted(
-            connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or ""
-        )
+        jobs.enqueue(connection, tenant_id, "embed", [f"memory:{identity}"], lane=memory.learned_in or "")
     return Written(outcome="new" if new else "known", id=identity)
 
 

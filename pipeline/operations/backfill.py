@@ -16,9 +16,9 @@ from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import backfills, chats, jobs, spaces, summaries, tenants, vectors
+from pipeline.store import backfills, chats, jobs, sessions, vectors
 from pipeline.store.database import Database
-from pipeline.store.jobs import Job
+from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
 
@@ -65,9 +65,9 @@ def start(database: Database, tenant_id: str, request: BackfillRequest, current:
     with database.tenant(tenant_id) as connection:
         planned = _plan(connection, request, current)
         total = planned.rows if request.limit is None else min(planned.rows, request.limit)
-        tenants.ensure(connection, tenant_id)
+        chats.ensure_tenant(connection, tenant_id)
         made = backfills.insert(connection, tenant_id, request, total)
-        jobs.raise_wanted(connection, tenant_id, "backfill", [str(made.id)], priority=jobs.LATER)
+        jobs.enqueue(connection, tenant_id, "backfill", [str(made.id)], priority=jobs.LATER)
     return made
 
 
@@ -86,7 +86,7 @@ def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str
             )
         backfills.set_state(connection, backfill_id, wish)
         if wish == "running":
-            jobs.raise_wanted(connection, tenant_id, "backfill", [str(backfill_id)], priority=jobs.LATER)
+            jobs.enqueue(connection, tenant_id, "backfill", [str(backfill_id)], priority=jobs.LATER)
         return found.model_copy(update={"state": wish})
 
 
@@ -179,12 +179,12 @@ def _do(
             session_ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
         return
     if backfill.request.kind == "summarize" and not backfill.request.missing_only:
-        summaries.outdate(connection, [int(key.removeprefix("session:")) for key in asked])
-    jobs.raise_all(
+        sessions.outdate_summaries(connection, [int(key.removeprefix("session:")) for key in asked])
+    jobs.enqueue_all(
         connection,
         tenant_id,
         (
-            Job(
+            NewJob(
                 kind=backfill.request.kind,
                 key=key,
                 lane=chat or "",
@@ -262,7 +262,7 @@ def _sources(connection: Connection, request: BackfillRequest) -> tuple[str, ...
 def _given(connection: Connection, request: BackfillRequest, current: Current) -> dict[str, Any]:
     given: dict[str, Any] = {"chat": request.chat_id, "since": request.since, "until": request.until}
     if request.kind == "embed":
-        written = spaces.written(connection)
+        written = vectors.written_spaces(connection)
         # the newest: the one being built, if any
         given["space"] = written[-1].id if written else 0
     if request.kind == "summarize":

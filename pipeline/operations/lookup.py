@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row
 
 from pipeline.people import suppression
 from pipeline.store import chat_moves, chats, edits, identities, messages, sessions
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.base import did_you_mean
@@ -144,9 +144,9 @@ def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFo
 
 
 def _has_tombstone(connection: Connection, *named: suppression.Named) -> bool:
-    key = stones.key(connection)
+    key = suppression_list.key(connection)
     return key is not None and bool(
-        stones.among(connection, [suppression.hash_of(key, *each) for each in named])
+        suppression_list.listed(connection, [suppression.hash_of(key, *each) for each in named])
     )
 
 

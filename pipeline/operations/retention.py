@@ -22,8 +22,8 @@ from pipeline.jobs.runner import reason_of
 from pipeline.operations.expiry import Retention
 from pipeline.store import chats
 from pipeline.store import retention as store
+from pipeline.store.chats import tenant_ids
 from pipeline.store.database import Database
-from pipeline.store.tenants import every
 from schemas.errors import BackscrollError, SchemaOutdated
 from schemas.settings import Settings
 
@@ -69,7 +69,7 @@ def prune_all(
     """
     deadline = monotonic() + seconds
     with database.maintenance() as connection:
-        tenants = [tenant for tenant in every(connection) if tenant > after]
+        tenants = [tenant for tenant in tenant_ids(connection) if tenant > after]
     rows: dict[str, dict[str, int]] = {}
     failed: dict[str, str] = {}
     for number, tenant_id in enumerate(tenants, 1):

@@ -28,8 +28,8 @@ def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int 
     with database.maintenance() as connection:
         if not claims.lock_sweep(connection):
             return Swept()
-        claims.owe_arrivals(connection)
-        given_up = claims.bury_exhausted(connection, max_attempts)
+        claims.enqueue_arrivals(connection)
+        given_up = claims.mark_exhausted_dead(connection, max_attempts)
         idle = sessions.idle_chats(connection, rules.gap, rules.ttl, CHATS_AT_ONCE)
     closed = 0
     for tenant_id, chat_id in idle:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from pipeline.people import suppression
 from pipeline.store import identities as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput
 from schemas.users import User
@@ -36,7 +36,7 @@ def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Li
     Raises `InvalidInput` when the person would have more than `MAX_IDS` ids, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, alone=True)
         user = store.user_of(connection, user_id)
         if store.user_of(connection, sender_id) == user:
             return Linked(outcome="unchanged", user=_user(connection, user))
@@ -49,7 +49,7 @@ def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Li
 def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked:
     """Merge a user with all their senders into another; the old id still names the person. Raises as `link` does."""
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, alone=True)
         user, gone = store.user_of(connection, into), store.user_of(connection, user_id)
         if gone == user:
             return Linked(outcome="unchanged", user=_user(connection, user))
@@ -64,7 +64,7 @@ def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | No
     sender's stays. Raises `InvalidInput` for a user's own id that others are linked to, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, alone=True)
         user = store.user_of(connection, sender_id)
         if user_id is not None and store.user_of(connection, user_id) != user:
             return Linked(outcome="unchanged", user=_user(connection, store.user_of(connection, user_id)))

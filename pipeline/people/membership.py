@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pipeline.people import suppression
 from pipeline.store import chats
 from pipeline.store import membership as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.errors import NotFound
 from schemas.users import Members
@@ -17,7 +17,7 @@ def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str
     Of those who are not to be remembered the name is not kept. Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
         chat = chats.get(connection, chat_id)
         chats.require_unmoved(chat)
         if chat is None:

@@ -62,7 +62,7 @@ def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequen
         for m in given
     }
     own = {m.external_id: hash_of(key, "message", chat_id, m.external_id) for m in given}
-    stones = store.among(
+    stones = store.listed(
         connection, [*around, *own.values(), *(h for pair in senders.values() for h in pair)]
     )
 
@@ -89,7 +89,7 @@ def stands(connection: Connection, kind: Kind, *names: str) -> bool:
     if key is None:
         return False
     stone = hash_of(key, kind, *names)
-    found = store.among(connection, [stone]).get(stone)
+    found = store.listed(connection, [stone]).get(stone)
     return found is not None and found.until is None
 
 
@@ -99,7 +99,7 @@ def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -
     if key is None or not external_ids:
         return set()
     hashes = {hash_of(key, "message", chat_id, each): each for each in external_ids}
-    return {hashes[stone] for stone in store.among(connection, hashes)}
+    return {hashes[stone] for stone in store.listed(connection, hashes)}
 
 
 def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
@@ -107,7 +107,7 @@ def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
     key = store.key(connection)
     if key is None:
         return False
-    found = store.among(connection, [hash_of(key, *each) for each in named])
+    found = store.listed(connection, [hash_of(key, *each) for each in named])
     return any(_reaches(stone.until, at) for stone in found.values())
 
 
@@ -126,7 +126,7 @@ def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> 
         around.append(hash_of(key, "chat", memory.learned_in))
     if memory.user_id is not None:
         around += [hash_of(key, "user", memory.user_id), hash_of(key, "unremembered", memory.user_id)]
-    stones = store.among(connection, [own, *around])
+    stones = store.listed(connection, [own, *around])
     at = memory.said_at
     if own in stones and (at is None or _reaches(stones[own].until, at)):
         return True
@@ -150,7 +150,7 @@ def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
     if key is None:
         return set()
     hashes = {hash_of(key, "unremembered", each): each for each in ids}
-    return {hashes[stone] for stone in store.among(connection, hashes)}
+    return {hashes[stone] for stone in store.listed(connection, hashes)}
 
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:

@@ -10,8 +10,8 @@ from typing import get_args
 
 from sqlalchemy import Connection
 
-from pipeline.store import visibility
-from pipeline.store.visibility import Seen, Visible
+from pipeline.store import membership
+from pipeline.store.membership import Seen, Visible
 from schemas.memories import VisibilityPolicy
 
 DEFAULT: VisibilityPolicy = "strict"
@@ -79,7 +79,7 @@ def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> 
 
 def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
     """Return what may be shown in a chat when somebody, by any of their ids, asks there."""
-    row = visibility.present(connection, chat_id, user_id)
+    row = membership.present(connection, chat_id, user_id)
     asked = asked_in(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
     places = [
         Place(

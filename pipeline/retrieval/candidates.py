@@ -20,9 +20,8 @@ from pipeline.retrieval.request import RetrievalRequest, SearchTerms
 from pipeline.store import candidate_rows, keyword_search, text_search, vector_search
 from pipeline.store.candidate_rows import SessionRange
 from pipeline.store.chats import Chat
-from pipeline.store.filters import Filter
+from pipeline.store.filters import MessageFilter, Scope
 from pipeline.store.keyword_search import KeywordHits, KeywordSearch
-from pipeline.store.scope import Scope
 from pipeline.text.exact_match import Verbatim
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch
@@ -136,7 +135,7 @@ def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim,
     content = dict(candidate_rows.contents(connection, list(hits)))
     held = [message for message in hits if piece.is_in(content.get(message, ""))]
     if not held:
-        anywhere = Filter(session_key=request.session_key)
+        anywhere = MessageFilter(session_key=request.session_key)
         held = _scanned(connection, chat.chat_id, anywhere, piece, int(share * VERBATIM_SCANNED))
     return held[:CANDIDATES_PER_ARM]
 
@@ -158,7 +157,7 @@ def keyword_hits(
 
 
 def filtered(
-    connection: Connection, request: RetrievalRequest, which: Filter, terms: SearchTerms
+    connection: Connection, request: RetrievalRequest, which: MessageFilter, terms: SearchTerms
 ) -> list[Candidate]:
     """The best of each arm among the messages that a filter lets through, with their neighbours."""
     chat_id, limit = request.chat.chat_id, 2 * CANDIDATES_PER_ARM
@@ -193,7 +192,9 @@ def _mean_length(chat: Chat) -> float:
     return chat.lexeme_count / max(1, chat.message_count)
 
 
-def _scanned(connection: Connection, chat_id: str, which: Filter, piece: Verbatim, newest: int) -> list[int]:
+def _scanned(
+    connection: Connection, chat_id: str, which: MessageFilter, piece: Verbatim, newest: int
+) -> list[int]:
     """Messages that hold a piece verbatim, among the newest that a filter lets through."""
     rows = text_search.resembling(connection, chat_id, which, piece.parts, newest=newest, limit=VERBATIM_READ)
     return [message for message, content in rows if piece.is_in(content)]

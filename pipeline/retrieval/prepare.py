@@ -14,7 +14,7 @@ from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.retrieval.event_dating import date_event
 from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch
-from pipeline.store import keyword_search, messages, query_log, sessions, spaces
+from pipeline.store import keyword_search, messages, query_log, sessions, vectors
 from pipeline.store.database import Database
 from pipeline.text.exact_match import Verbatim
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
@@ -98,7 +98,9 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     """Parse the question of a request."""
     chat, weights = request.chat, request.weights
     people, earliest, asker = sessions.people(connection, chat.chat_id, request.user_id)
-    now, log = query_log.lately(connection, chat.chat_id, LOGGED_QUESTIONS_READ if weights.aside else 0)
+    now, log = query_log.latest_queries(
+        connection, chat.chat_id, LOGGED_QUESTIONS_READ if weights.aside else 0
+    )
     zone = ZoneInfo(chat.time_zone)
 
     def read(text: str) -> Question:
@@ -130,7 +132,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         zone=zone,
         now=now,
         asker=asker,
-        active_space=spaces.searched(connection),
+        active_space=vectors.active_space(connection),
     )
 
 

@@ -12,8 +12,7 @@ from pipeline.ranking.model import Weights
 from pipeline.retrieval.profiles import Parameters, parameters_for, parameters_of
 from pipeline.store import chats, identities, sessions
 from pipeline.store.chats import Chat
-from pipeline.store.filters import Filter, Inside
-from pipeline.store.scope import Scope
+from pipeline.store.filters import Inside, MessageFilter, Scope
 from pipeline.text.exact_match import Verbatim
 from schemas.errors import NotFound
 from schemas.payloads import ContextQuery
@@ -33,7 +32,7 @@ class RetrievalRequest:
     # of one session only
     session_id: int | None = None
     # messages that may be shown
-    filter: Filter = field(default_factory=Filter)
+    filter: MessageFilter = field(default_factory=MessageFilter)
     user_id: str | None = None
     agent_id: str | None = None
     parameters: Parameters
@@ -114,7 +113,7 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
         text=query.query,
         session_key=query.session_key,
         session_id=query.session_id,
-        filter=_filter(connection, query, chat) if memory else Filter(),
+        filter=_filter(connection, query, chat) if memory else MessageFilter(),
         parameters=parameters,
         weights=ranking_weights,
         memory=memory,
@@ -135,7 +134,7 @@ def memory_is_on(chat: Chat, settings: Settings) -> bool:
     return settings.session_memory_enabled and chat.memory
 
 
-def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> Filter:
+def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> MessageFilter:
     inside = None
     if query.session_id is not None:
         row = sessions.find(connection, query.session_id)
@@ -146,7 +145,7 @@ def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> Filter:
     if query.user_id is not None:
         own = identities.ids_of(connection, query.user_id)
         senders = own if senders is None else [sender for sender in senders if sender in own]
-    return Filter(
+    return MessageFilter(
         sender_ids=senders,
         agent_id=query.agent_id,
         session_key=query.session_key,

@@ -23,8 +23,9 @@ from pipeline.ranking.similarity import share_of_words
 from pipeline.retrieval.candidates import filtered, is_whole
 from pipeline.retrieval.message_ranking import allowed, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
-from pipeline.store import summaries, text_search, vector_search
-from pipeline.store.filters import Filter, Inside
+from pipeline.store import sessions as stored_sessions
+from pipeline.store import text_search, vector_search
+from pipeline.store.filters import Inside, MessageFilter
 
 # Sessions after the chosen ones that may be related to them.
 RELATED_CONSIDERED = 12
@@ -139,7 +140,7 @@ def load_sessions(
     connection: Connection, scored: Sequence[tuple[int, float, Mapping[str, float]]]
 ) -> list[RetrievedSession]:
     """Load the sessions of each `(id, score, components)`."""
-    rows = {row.id: row for row in summaries.cards(connection, [session for session, _, _ in scored])}
+    rows = {row.id: row for row in stored_sessions.cards(connection, [session for session, _, _ in scored])}
     return [
         RetrievedSession(
             id=session,
@@ -191,7 +192,7 @@ def _messages_of(
         candidates = {
             candidate.id: candidate
             for inside in ranges
-            for candidate in filtered(connection, request, Filter(session=inside), query.terms)
+            for candidate in filtered(connection, request, MessageFilter(session=inside), query.terms)
         }
         ranked = rank.rank(query.question, list(candidates.values()), statistics, request.weights)
     ids = {session.id for session in chosen}

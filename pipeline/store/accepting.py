@@ -1,6 +1,6 @@
-"""SQL of accepting: one trip to the server where nothing is in the way, else step by step.
+"""SQL of accepting: one trip to the server if possible, else step by step.
 
-It goes past SQLAlchemy, whose part would be most of what a message costs, to psycopg on the same connection.
+It bypasses SQLAlchemy, which would be most of what a message costs, and uses psycopg on the same connection.
 """
 
 from collections.abc import Sequence
@@ -23,35 +23,30 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.sessions import key_of
 
 AHEAD = timedelta(minutes=5)
-"""How far a sender's clock may run ahead: what is of later counts as sent when it came."""
+"""How far a sender's clock may run ahead; a later message counts as sent when it came."""
 
-_AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
-
-_CHAT = [field.name for field in fields(Chat)]
-
-# A part that nothing is said of is as it is stored.
-_AS_SAID = " AND ".join(
-    f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
-    for name in SAID
-)
-
-# What `Database.tenant` and `tombstones.lock` say one after the other.
+# What `Database.tenant` and `suppression.lock` run one after the other.
 _BEGIN = f"""
     SELECT set_config('app.tenant_id', %(tenant)s, true),
         pg_advisory_xact_lock_shared(hashtextextended(%(tenant)s, {FORGETTING})),
         pg_advisory_xact_lock_shared(hashtextextended(%(chat)s, hashtextextended(%(tenant)s, {FORGETTING})))
 """
-
+_CHAT = [field.name for field in fields(Chat)]
 # A statement of its own: it sees what was committed while the locks were waited for.
 _HOLD = f"""
     SELECT (SELECT key FROM tenant_keys) AS key, c.*
     FROM (SELECT) always LEFT JOIN LATERAL (
         SELECT {", ".join(_CHAT)} FROM chats WHERE chat_id = %(chat)s FOR KEY SHARE) c ON true
 """
-
+# What a description leaves out is as it is stored.
+_AS_SAID = " AND ".join(
+    f"{name} = coalesce(CAST(%({name})s AS {'boolean' if name == 'memory' else 'text'}), {name})"
+    for name in SAID
+)
+_AHEAD = f"interval '{AHEAD.total_seconds():.0f} seconds'"
 # A clock that runs ahead would keep a session open: such a time is stored as the time of arrival.
 # An edit that came before its message is applied to it; none can come meanwhile, as the chat is held.
-# Work, then counters: each reads what the one before it returns, so that rows are locked in this order.
+# Jobs, then counters: each reads what the one before it returns, so that rows are locked in this order.
 _PUT = f"""
     WITH allowed AS MATERIALIZED (
         SELECT language FROM chats
@@ -84,7 +79,7 @@ _PUT = f"""
         INSERT INTO arrivals (tenant_id, chat_id, message_id, priority)
         SELECT %(tenant)s, %(chat)s, id, %(priority)s FROM stored
         RETURNING message_id
-    ), owed AS (
+    ), enqueued AS (
         INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
         SELECT %(tenant)s, '{INGEST}', %(chat)s, hashtext(%(chat)s) & 32767, %(priority)s, now(), %(trace)s
         FROM arrived HAVING count(*) > 0 OR %(closing)s
@@ -93,7 +88,7 @@ _PUT = f"""
     ), counted AS (
         INSERT INTO daily_counters (tenant_id, day, name, slot, value)
         SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', %(slot)s, count(*)
-        FROM owed CROSS JOIN arrived HAVING count(*) > 0
+        FROM enqueued CROSS JOIN arrived HAVING count(*) > 0
         ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
     )
     SELECT (SELECT count(*) FROM arrived), EXISTS (SELECT FROM allowed)
@@ -101,10 +96,10 @@ _PUT = f"""
 
 
 def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes | None, Chat | None]:
-    """Begin to store: `(key of the tenant's tombstones, chat)`, each None where there is none yet.
+    """Begin to store; return `(key of the tenant's suppression list, chat)`, each None where there is none yet.
 
-    First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting is held off from now, and
-    whoever must see every message of the chat (`chats.lock_alone`); placing goes on.
+    First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting waits from now on, and so does
+    `chats.lock_alone`; placing goes on.
     """
     driver = _driver(connection)
     with driver.pipeline():
@@ -114,7 +109,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
 
 
 def hold(connection: Connection, chat_id: str) -> Chat | None:
-    """A chat that was made or changed in this transaction, held as by `begin`; None: there is none."""
+    """Hold a chat that was made or changed in this transaction as `begin` does; None: there is none."""
     _, chat = _as_held(_driver(connection).execute(_HOLD, {"chat": chat_id}))
     return chat
 
@@ -129,17 +124,13 @@ def put(
     priority: int,
     trace_id: str | None,
 ) -> int:
-    """Store messages `(message, tokens)` that are not there yet; how many were new.
+    """Store messages `(message, tokens)` as arrivals with a job that places them; return how many were new.
 
-    They are arrivals, and placing them is owed; also without any when a session is `closing`. The chat is held, and
-    nothing of them is forgotten; edits that came before their messages are applied to them.
+    The job is enqueued without any, too, when a session is `closing`. The chat is held, and none of the messages is
+    suppressed; edits that came before their messages are applied to them.
     """
-    given = _given(tenant_id, ChatIn(chat_id=chat_id), messages) | {
-        "looked": True,
-        "closing": closing,
-        "priority": priority,
-        "trace": trace_id,
-    }
+    given = _given(tenant_id, ChatIn(chat_id=chat_id), messages, priority, trace_id)
+    given |= {"looked": True, "closing": closing}
     new, held = _driver(connection).execute(_PUT, given).fetchone() or (0, False)
     if not held:
         raise Retryable("the chat was removed while its messages were stored")
@@ -156,23 +147,23 @@ def put_at_once(
     priority: int,
     trace_id: str | None,
 ) -> list[Statement]:
-    """The locks of `begin` and `put`, for a trip of the database's own (`Database.one_trip`).
+    """Return the statements of `begin` and `put` for one trip (`Database.one_trip`).
 
-    The row that comes back is `(new messages, whether they were stored)`. They are not when there is no such chat, it
-    has another id now, or it is not as said; when the tenant's key is not `key`; when a tombstone of one of the
-    `hashes` stands.
+    Its row is `(new messages, whether they were stored)`. They are not if there is no such chat, it has another id
+    now, or it is not as described; if the tenant's key is not `key`; if one of the `hashes` is suppressed.
     """
-    given = _given(tenant_id, chat, messages) | {
-        "key": key,
-        "hashes": list(hashes),
-        "priority": priority,
-        "trace": trace_id,
-    }
+    given = _given(tenant_id, chat, messages, priority, trace_id) | {"key": key, "hashes": list(hashes)}
     return [(_BEGIN, given), (_HOLD, given), (_PUT, given)]
 
 
-def _given(tenant_id: str, chat: ChatIn, messages: Sequence[tuple[MessageIn, int]]) -> dict[str, Any]:
-    """The parameters of `_PUT` for messages that no session is closed with, and of which nothing is looked at."""
+def _given(
+    tenant_id: str,
+    chat: ChatIn,
+    messages: Sequence[tuple[MessageIn, int]],
+    priority: int,
+    trace_id: str | None,
+) -> dict[str, Any]:
+    """Return the parameters of `_PUT` for messages that close no session and are not looked at."""
     rows = [
         {
             **message.model_dump(mode="json", exclude=_ELSEWHERE),
@@ -189,15 +180,15 @@ def _given(tenant_id: str, chat: ChatIn, messages: Sequence[tuple[MessageIn, int
         "chat": chat.chat_id,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
-        "looked": False,
-        "key": None,
-        "hashes": [],
-        "closing": False,
         "slot": slot(),
+        "priority": priority,
+        "trace": trace_id,
+        **_NOT_LOOKED_AT,
     }
 
 
 _ELSEWHERE = {"closes_session", "content"}
+_NOT_LOOKED_AT: dict[str, Any] = {"looked": False, "key": None, "hashes": [], "closing": False}
 
 
 def _as_held(cursor: "psycopg.Cursor[Any]") -> tuple[bytes | None, Chat | None]:

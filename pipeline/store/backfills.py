@@ -5,14 +5,32 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
 
+from pipeline.store.statements import run
 from schemas.backfills import Backfill, BackfillRequest
 
 _COLUMNS = 'id, filter, state, "cursor", total, seen, raised, error, created_at, updated_at, finished_at'
-
+_INSERT = text(f"""
+    INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
+    VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
+""")
+_GET = text(f"SELECT {_COLUMNS} FROM backfills WHERE id = :id")
+_LOCK = text(f"{_GET.text} FOR UPDATE")
 _LISTING = text(f"SELECT {_COLUMNS} FROM backfills ORDER BY id DESC LIMIT :limit")
+_SET_STATE = text("""
+    UPDATE backfills SET state = :state, error = :error, updated_at = now(),
+        finished_at = CASE WHEN :state IN ('running', 'paused') THEN NULL ELSE now() END
+    WHERE id = :id
+""")
+_ADVANCE = text("""
+    UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
+        updated_at = now()
+    WHERE id = :id
+""")
+# What each kind looks at: a table with its keyset, the job's key of a row, its chat, whether it is missing something.
+_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
+_SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
+_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
 
 
 def _as_backfill(row: Row[Any]) -> Backfill:
@@ -20,71 +38,32 @@ def _as_backfill(row: Row[Any]) -> Backfill:
     return Backfill(request=BackfillRequest.model_validate(fields.pop("filter")), **fields)
 
 
-_INSERT = text(f"""
-    INSERT INTO backfills (tenant_id, kind, filter, batch_size, rate_per_second, total)
-    VALUES (:tenant, :kind, :filter, :batch_size, :rate, :total) RETURNING {_COLUMNS}
-""").bindparams(bindparam("filter", type_=JSONB))
-
-
 def insert(connection: Connection, tenant_id: str, request: BackfillRequest, total: int) -> Backfill:
     """Begin a backfill."""
-    row = connection.execute(
-        _INSERT,
-        {
-            "tenant": tenant_id,
-            "kind": request.kind,
-            "filter": request.model_dump(mode="json"),
-            "batch_size": request.batch_size,
-            "rate": request.rate_per_second,
-            "total": total,
-        },
-    ).one()
-    return _as_backfill(row)
+    given = {"kind": request.kind, "batch_size": request.batch_size, "rate": request.rate_per_second}
+    wanted = request.model_dump(mode="json")
+    return _as_backfill(run(connection, _INSERT, tenant=tenant_id, filter=wanted, total=total, **given).one())
 
 
 def get(connection: Connection, backfill_id: int, *, lock: bool = False) -> Backfill | None:
-    """The backfill, or None when the tenant has none of that id."""
-    row = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM backfills WHERE id = :id {'FOR UPDATE' if lock else ''}"),
-        {"id": backfill_id},
-    ).one_or_none()
+    """Return a backfill, or None if the tenant has none of that id."""
+    row = run(connection, _LOCK if lock else _GET, id=backfill_id).one_or_none()
     return _as_backfill(row) if row else None
 
 
 def listing(connection: Connection, limit: int) -> list[Backfill]:
-    """The newest backfills."""
-    rows = connection.execute(_LISTING, {"limit": limit})
-    return [_as_backfill(row) for row in rows]
-
-
-_SET_STATE = text("""
-    UPDATE backfills SET state = :state, error = :error, updated_at = now(),
-        finished_at = CASE WHEN :state IN ('running', 'paused') THEN NULL ELSE now() END
-    WHERE id = :id
-""")
+    """Return the newest backfills."""
+    return [_as_backfill(row) for row in run(connection, _LISTING, limit=limit)]
 
 
 def set_state(connection: Connection, backfill_id: int, state: str, *, error: str | None = None) -> None:
     """Pause, resume, cancel or end a backfill."""
-    connection.execute(_SET_STATE, {"id": backfill_id, "state": state, "error": error})
-
-
-_ADVANCE = text("""
-    UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
-        updated_at = now()
-    WHERE id = :id
-""").bindparams(bindparam("cursor", type_=JSONB))
+    run(connection, _SET_STATE, id=backfill_id, state=state, error=error)
 
 
 def advance(connection: Connection, backfill_id: int, cursor: dict[str, Any], seen: int, raised: int) -> None:
-    """Note how far a backfill has come."""
-    connection.execute(_ADVANCE, {"id": backfill_id, "cursor": cursor, "seen": seen, "raised": raised})
-
-
-# What each kind looks at: a table with its keyset, the work key of a row, its chat, whether it is missing something.
-_OF_CHAT = "(CAST(:chat AS text) IS NULL OR t.{chat} = :chat)"
-_SINCE = "(CAST(:since AS timestamptz) IS NULL OR t.{time} >= :since)"
-_UNTIL = "(CAST(:until AS timestamptz) IS NULL OR t.{time} < :until)"
+    """Record how far a backfill has come."""
+    run(connection, _ADVANCE, id=backfill_id, cursor=cursor, seen=seen, raised=raised)
 
 
 def _filters(time: str, chat: str = "chat_id") -> str:
@@ -127,31 +106,28 @@ SOURCES = {
 
 
 def _type(source: str) -> str:
-    """The type of a source's positions."""
+    """Return the type of a source's positions."""
     return {"sessionize": "text", "embed_memories": "uuid"}.get(source, "bigint")
 
 
 def window(
     connection: Connection, source: str, after: str | int | None, limit: int, **given: Any
 ) -> Sequence[Row[Any]]:
-    """The next rows `(position, key, chat, missing)` of a source after a position, in order."""
+    """Return the next rows `(position, key, chat, missing)` of a source after a position, in order."""
     kind = _type(source)
-    return connection.execute(
-        text(f"""
-            SELECT * FROM ({SOURCES[source]}) s
-            WHERE CAST(:after AS {kind}) IS NULL OR position > CAST(:after AS {kind})
-            ORDER BY position LIMIT :batch
-        """),
-        {"after": after, "batch": limit, **given},
-    ).all()
+    statement = text(f"""
+        SELECT * FROM ({SOURCES[source]}) s
+        WHERE CAST(:after AS {kind}) IS NULL OR position > CAST(:after AS {kind})
+        ORDER BY position LIMIT :batch
+    """)
+    return run(connection, statement, after=after, batch=limit, **given).all()
 
 
 def count(connection: Connection, source: str, **given: Any) -> tuple[int, int]:
-    """`(all, missing)` rows of a source."""
-    row = connection.execute(
-        text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s"), given
-    ).one()
-    return int(row[0]), int(row[1])
+    """Count `(all, missing)` rows of a source."""
+    statement = text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s")
+    there, missing = run(connection, statement, **given).one()
+    return there, missing
 
 
 def outstanding(
@@ -163,13 +139,13 @@ def outstanding(
     missing_only: bool,
     **given: Any,
 ) -> tuple[bool, int]:
-    """Whether anything up to a position of a source is still owed, and how many of its rows were given up.
+    """Tell whether jobs up to a position of a source are pending, and count those of its rows that were given up.
 
-    With `missing_only` what is not missing does not matter; without, what has been owed since a later moment.
+    With `missing_only`, only of rows that are missing something; without, only jobs pending since `raised_until`.
     """
     kind, _, _ = source.partition("_")
     prefix = {"embed_messages": "message:", "embed_memories": "memory:"}.get(source, "session:")
-    # from the work to what it is about: the other way round all that is stored would be looked at
+    # from the job to its object: the other way round all that is stored would be looked at
     asked = f"""
         FROM (SELECT *, CASE WHEN starts_with(key, '{prefix}')
                 THEN CAST(substr(key, {len(prefix) + 1}) AS {_type(source)}) END AS position
@@ -177,12 +153,10 @@ def outstanding(
         JOIN ({SOURCES[source]}) s ON s.position = w.position
         WHERE s.position <= CAST(:upto AS {_type(source)}) AND (s.missing OR NOT :missing_only)
     """
-    row = connection.execute(
-        text(f"""
-            SELECT EXISTS (SELECT 1 {asked} AND w.due_at IS NOT NULL AND (:missing_only OR w.pending_since <= :moment)),
-                (SELECT count(*) {asked} AND w.due_at IS NULL
-                    AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
-        """),
-        {**given, "upto": upto, "moment": raised_until, "missing_only": missing_only},
-    ).one()
-    return bool(row[0]), int(row[1])
+    statement = text(f"""
+        SELECT EXISTS (SELECT 1 {asked} AND w.due_at IS NOT NULL AND (:missing_only OR w.pending_since <= :moment)),
+            (SELECT count(*) {asked} AND w.due_at IS NULL AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
+    """)
+    given |= {"upto": upto, "moment": raised_until, "missing_only": missing_only}
+    pending, given_up = run(connection, statement, **given).one()
+    return pending, given_up

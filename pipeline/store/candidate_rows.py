@@ -11,13 +11,18 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
+from pipeline.store.filters import IN_SCOPE, Scope
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import answered
-from pipeline.store.scope import IN_SCOPE, Scope
+from pipeline.store.statements import run
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector
 
-# A message as ranking reads it. Only where a lexeme of the query stands at all are they counted.
+_SESSION_RANGES = text(f"""
+    SELECT id, session_key, started_at, ended_at FROM conversation_sessions
+    WHERE {IN_SCOPE} AND status <> 'merged'
+""")
+# A message as ranking reads it. Only where a lexeme of the query is in it are they counted.
 _COLUMNS = """
     m.id, m.external_id, m.session_key, coalesce(nullif(m.sender_name, ''), m.sender_id) AS speaker, m.role,
     m.content, m.sent_at, m.position, coalesce(length(m.tsv), 0) AS size,
@@ -26,90 +31,8 @@ _COLUMNS = """
             WHERE t.lexeme = ANY(:lexemes)) END AS terms,
     m.reply_to
 """
-
-
-class SessionRange(NamedTuple):
-    """Where a session reaches."""
-
-    id: int
-    session_key: str
-    started_at: datetime
-    ended_at: datetime
-
-
-_SESSION_RANGES = text(f"""
-    SELECT id, session_key, started_at, ended_at FROM conversation_sessions
-    WHERE {IN_SCOPE} AND status <> 'merged'
-""")
-
-
-def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
-    """The ranges of all sessions in a scope, by key and time."""
-    rows = connection.execute(_SESSION_RANGES, scope.given()).all()
-    return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
-
-
 _ALL_MESSAGES = text(f"SELECT {_COLUMNS} FROM messages m WHERE {IN_SCOPE}")
-
-
-def all_messages(
-    connection: Connection, scope: Scope, words: Sequence[str]
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Every message of a scope for ranking."""
-    return connection.execute(
-        _ALL_MESSAGES, {**scope.given(), "lexemes": list(words), "any": any_of(words)}
-    ).all()
-
-
-@lru_cache(maxsize=16)
-def _these_messages(space: EmbeddingSpace | None) -> TextClause:
-    cosine = "NULL"
-    if space is not None:
-        # a look-up for each message, whatever the planner thinks of the tables
-        cosine = f"""(SELECT 1 - ({distance(space.dimensions, "v.embedding")}) FROM message_vectors v
-            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
-    return text(
-        f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
-    )
-
-
-def these_messages(
-    connection: Connection,
-    ids: Sequence[int],
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    query: Vector | None,
-) -> Sequence[Row[*tuple[Any, ...]]]:
-    """These messages for ranking, each with what it answers and its cosine to the query as the last columns."""
-    given: dict[str, Any] = {"ids": list(ids), "lexemes": list(words), "any": any_of(words)}
-    if query is not None:
-        given["query"] = literal(query)
-    return connection.execute(_these_messages(None if query is None else space), given).all()
-
-
 _CONTENTS = text("SELECT id, content FROM messages WHERE id = ANY(:ids)")
-
-
-def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
-    """These messages with their text alone."""
-    rows = connection.execute(_CONTENTS, {"ids": list(ids)})
-    return [(row[0], row[1]) for row in rows]
-
-
-@lru_cache(maxsize=16)
-def _cosines(space: EmbeddingSpace) -> TextClause:
-    cosine = f"1 - ({distance(space.dimensions)})"
-    return text(
-        f"SELECT message_id, {cosine} FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat"
-    )
-
-
-def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector) -> dict[int, float]:
-    """The cosine to the query of every message of the scope's chat that has a vector."""
-    rows = connection.execute(_cosines(space), {**scope.given(), "query": literal(query)}).all()
-    return {row[0]: float(row[1]) for row in rows}
-
-
 _AROUND = text("""
     WITH found AS MATERIALIZED (
         SELECT m.id, m.sent_at, m.session_key, s.id AS session_id, s.started_at, s.ended_at
@@ -134,7 +57,70 @@ _AROUND = text("""
 """)
 
 
+class SessionRange(NamedTuple):
+    """Where a session reaches."""
+
+    id: int
+    session_key: str
+    started_at: datetime
+    ended_at: datetime
+
+
+def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
+    """Return the ranges of all sessions in a scope, by key and time."""
+    rows = run(connection, _SESSION_RANGES, **scope.given()).all()
+    return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
+
+
+def all_messages(connection: Connection, scope: Scope, words: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return every message of a scope for ranking."""
+    return run(connection, _ALL_MESSAGES, **scope.given(), lexemes=words, any=any_of(words)).all()
+
+
+@lru_cache(maxsize=16)
+def _these_messages(space: EmbeddingSpace | None) -> TextClause:
+    cosine = "NULL"
+    if space is not None:
+        # a look-up for each message, whatever the planner thinks of the tables
+        cosine = f"""(SELECT 1 - ({distance(space, "v.embedding")}) FROM message_vectors v
+            WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
+    return text(
+        f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
+    )
+
+
+def these_messages(
+    connection: Connection,
+    ids: Sequence[int],
+    words: Sequence[str],
+    space: EmbeddingSpace | None,
+    query: Vector | None,
+) -> Sequence[Row[Any]]:
+    """Return messages for ranking; the last columns are what each answers and its cosine to the query."""
+    statement = _these_messages(None if query is None else space)
+    compared = {} if query is None else {"query": literal(query)}
+    return run(connection, statement, ids=ids, lexemes=words, any=any_of(words), **compared).all()
+
+
+def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]]:
+    """Return `(id, text)` of these messages."""
+    return [(row[0], row[1]) for row in run(connection, _CONTENTS, ids=ids)]
+
+
+@lru_cache(maxsize=16)
+def _cosines(space: EmbeddingSpace) -> TextClause:
+    return text(
+        f"SELECT message_id, 1 - ({distance(space)}) FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat"
+    )
+
+
+def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector) -> dict[int, float]:
+    """Return the cosine to the query of every message of the scope's chat that has a vector."""
+    rows = run(connection, _cosines(space), **scope.given(), query=literal(query)).all()
+    return {row[0]: float(row[1]) for row in rows}
+
+
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
-    """These messages and up to `reach` on either side within their sessions, each with its session (0: none yet)."""
-    rows = connection.execute(_AROUND, {**scope.given(), "ids": list(ids), "side": reach + 1}).all()
+    """Return messages and up to `reach` on either side within their sessions, each with its session or 0."""
+    rows = run(connection, _AROUND, **scope.given(), ids=ids, side=reach + 1).all()
     return {row[0]: row[1] for row in rows}

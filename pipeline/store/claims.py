@@ -5,35 +5,14 @@ entries of an index, their number bounded by the batch. Only the rows that are t
 claim at the same moment take different ones. The sweep's statements are here too: they find what no claim finds.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.jobs import ANEW, LATER, LIVE
+from pipeline.store.statements import arrays, holds, run
 from schemas.kinds import INGEST
-
-_LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """The last tenant and lane that were served: the next claim begins after them, and wraps around."""
-
-    tenant_id: str = ""
-    lane: int = -1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claimed:
-    """The rows of one claim."""
-
-    rows: Sequence[Row[Any]]
-    # more may be due, or was due and locked at that moment
-    more: bool
-    turn: Turn
-
 
 # Each of these statements has one good plan, by the indexes, and making it anew would take longer than a claim. Kept
 # from a moment when the table was all but empty it must not be one that reads or sorts the table.
@@ -41,14 +20,12 @@ _PLANNED = text("""
     SELECT set_config('plan_cache_mode', 'force_generic_plan', true),
         set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)
 """)
-
 _TAKEN = """
     claimed = wanted, token = nextval('job_token'), attempts = attempts + 1,
         due_at = now() + make_interval(secs => :lease)
 """
 _GIVEN = "jobs.tenant_id, jobs.kind, jobs.key, jobs.token, jobs.attempts, jobs.trace_id, jobs.priority"
-
-# A row whose lease ran out may have killed its worker: it is claimed alone, so that it harms no others.
+# A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
 _CLAIM_ABANDONED = text(f"""
     WITH picked AS MATERIALIZED (
         SELECT tenant_id, kind, key FROM jobs
@@ -59,17 +36,6 @@ _CLAIM_ABANDONED = text(f"""
     FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = picked.kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, true AS abandoned
 """)
-
-
-def _oldest_of(priority: int) -> str:
-    return f"""(SELECT tenant_id, key, lane, priority FROM jobs
-        WHERE kind = :kind AND priority = {priority} AND due_at <= now() AND claimed IS NULL
-        ORDER BY due_at LIMIT :batch)"""
-
-
-# All that is due, if it is no more than a batch.
-_OLDEST = text(f"SELECT * FROM ({_oldest_of(LIVE)} UNION ALL {_oldest_of(LATER)}) AS due LIMIT :batch")
-
 _FREE = "w.kind = :kind AND w.priority = :priority AND w.due_at IS NOT NULL AND w.claimed IS NULL"
 # Walk the tenants from the one served last, at most a batch of them; of each walk the lanes in the same way, and
 # deal: up to four times what the batch takes, as another worker may be taking some of it right now.
@@ -122,7 +88,6 @@ _DEAL = text(f"""
     ) AS dealt
     ORDER BY dealt.turn, tenants.step
 """)
-
 # The order of `unnest` is that of the loop, which ends with the batch: what comes behind is not locked.
 _TAKE = text(f"""
     WITH picked AS MATERIALIZED (
@@ -141,73 +106,8 @@ _TAKE = text(f"""
     FROM picked WHERE jobs.tenant_id = picked.tenant_id AND jobs.kind = :kind AND jobs.key = picked.key
     RETURNING {_GIVEN}, false AS abandoned
 """)
-
-
-def claim(
-    connection: Connection,
-    kind: str,
-    *,
-    batch: int,
-    lease_seconds: float,
-    max_attempts: int,
-    after: Turn | None = None,
-) -> Claimed:
-    """Take up to `batch` due rows of a kind under a lease: live ones first, fair by tenant and chat (maintenance)."""
-    after = after or Turn()
-    given = {"kind": kind, "lease": lease_seconds}
-    connection.execute(_PLANNED)
-    abandoned = connection.execute(_CLAIM_ABANDONED, {**given, "max_attempts": max_attempts}).all()
-    if abandoned:
-        return Claimed(rows=abandoned, more=True, turn=after)
-    oldest = connection.execute(_OLDEST, {"kind": kind, "batch": batch}).all()
-    if not oldest:
-        return Claimed(rows=[], more=False, turn=after)
-    dealt: Sequence[Row[Any]] = []
-    priority = oldest[-1].priority
-    before = [row for row in oldest if row.priority < priority]
-    if len(oldest) == batch:
-        # more is due than is taken: what is of the last priority takes turns, all before it fits
-        shared = {"kind": kind, "priority": priority, "batch": batch - len(before)}
-        dealt = connection.execute(_DEAL, {**shared, "tenant": after.tenant_id, "lane": after.lane}).all()
-    # The oldest at the end: turns of those who wait for a later moment do not keep anybody from being found.
-    candidates = list(_once((row.tenant_id, row.key) for row in (*before, *dealt, *oldest)))
-    rows = connection.execute(
-        _TAKE,
-        {
-            **given,
-            "batch": batch,
-            "tenants": [tenant for tenant, _ in candidates],
-            "keys": [key for _, key in candidates],
-        },
-    ).all()
-    more = len(oldest) == batch or len(rows) < len(candidates)
-    return Claimed(rows=rows, more=more, turn=_turn(dealt, rows) or after)
-
-
-def _once(candidates: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    return iter(dict.fromkeys(candidates))
-
-
-def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:
-    """Return the last tenant and lane of the walk that a row was taken of; None if no turns were dealt."""
-    keys = {(row.tenant_id, row.key) for row in taken}
-    served = [row for row in dealt if (row.tenant_id, row.key) in keys]
-    last = max(served, key=lambda row: (row.tenant_step, row.lane_step), default=None)
-    return None if last is None else Turn(tenant_id=last.tenant_id, lane=last.lane)
-
-
-# Any constant will do; it names "sweeping Backscroll" among the advisory locks of this database.
-SWEEPING = 0x62737765
-
-
-def lock_sweep(connection: Connection) -> bool:
-    """Hold off other sweeps until this transaction ends; return False if another one is under way."""
-    return bool(connection.scalar(_LOCK_SWEEP, {"key": SWEEPING}))
-
-
-_CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
-
-_BURY_EXHAUSTED = text(f"""
+_LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
+_MARK_EXHAUSTED_DEAD = text(f"""
     UPDATE jobs SET claimed = NULL,
         attempts = CASE WHEN {ANEW} THEN 0 ELSE attempts END,
         due_at = CASE WHEN {ANEW} THEN now() END,
@@ -215,29 +115,13 @@ _BURY_EXHAUSTED = text(f"""
         last_error = coalesce(last_error, 'the worker died or hung every time')
     WHERE claimed IS NOT NULL AND due_at <= now() AND attempts >= :max_attempts
 """)
-
-
-def bury_exhausted(connection: Connection, max_attempts: int) -> int:
-    """Make rows dead letters that used all their attempts and whose lease ran out; return how many (maintenance).
-
-    What was wanted anew meanwhile is due instead.
-    """
-    return connection.execute(_BURY_EXHAUSTED, {"max_attempts": max_attempts}).rowcount
-
-
-_OWE_ARRIVALS = text(f"""
+_ENQUEUE_ARRIVALS = text(f"""
     UPDATE jobs SET due_at = now(), wanted = jobs.wanted + 1, pending_since = now()
     FROM (SELECT DISTINCT tenant_id, chat_id FROM arrivals WHERE quarantined_at IS NULL) waiting
     WHERE jobs.tenant_id = waiting.tenant_id AND jobs.kind = '{INGEST}' AND jobs.key = waiting.chat_id
         AND jobs.due_at IS NULL AND jobs.dead_at IS NULL
 """)
-
-
-def owe_arrivals(connection: Connection) -> int:
-    """Make `ingest` due for every chat that has unplaced messages, whatever happened to its row (maintenance)."""
-    return connection.execute(_OWE_ARRIVALS).rowcount
-
-
+_CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
 _DUE_BY_KIND = text(f"""
     WITH RECURSIVE kinds AS (
         (SELECT kind FROM jobs WHERE {_CLAIMABLE} ORDER BY kind LIMIT 1)
@@ -255,7 +139,93 @@ _DUE_BY_KIND = text(f"""
 """)
 
 
+class Turn(NamedTuple):
+    """Who was served last: the next claim begins behind, and comes round."""
+
+    tenant_id: str = ""
+    lane: int = -1
+
+
+class Claimed(NamedTuple):
+    """The rows of one claim."""
+
+    rows: Sequence[Row[Any]]
+    # more may be due, or was due and locked by somebody at that moment
+    more: bool
+    turn: Turn
+
+
+def _oldest_of(priority: int) -> str:
+    return f"""(SELECT tenant_id, key, lane, priority FROM jobs
+        WHERE kind = :kind AND priority = {priority} AND due_at <= now() AND claimed IS NULL
+        ORDER BY due_at LIMIT :batch)"""
+
+
+# All that is due, if it is no more than a batch.
+_OLDEST = text(f"SELECT * FROM ({_oldest_of(LIVE)} UNION ALL {_oldest_of(LATER)}) AS due LIMIT :batch")
+
+
+def claim(
+    connection: Connection,
+    kind: str,
+    *,
+    batch: int,
+    lease_seconds: float,
+    max_attempts: int,
+    after: Turn | None = None,
+) -> Claimed:
+    """Claim up to `batch` due jobs of a kind under a lease: live ones first, fair by tenant and chat (maintenance)."""
+    after = after or Turn()
+    given = {"kind": kind, "lease": lease_seconds}
+    run(connection, _PLANNED)
+    abandoned = run(connection, _CLAIM_ABANDONED, **given, max_attempts=max_attempts).all()
+    if abandoned:
+        return Claimed(rows=abandoned, more=True, turn=after)
+    oldest = run(connection, _OLDEST, kind=kind, batch=batch).all()
+    if not oldest:
+        return Claimed(rows=[], more=False, turn=after)
+    dealt: Sequence[Row[Any]] = []
+    priority = oldest[-1].priority
+    before = [row for row in oldest if row.priority < priority]
+    if len(oldest) == batch:
+        # more is due than is taken: what is of the last priority takes turns, all before it fits
+        shared = {"kind": kind, "priority": priority, "batch": batch - len(before)}
+        dealt = run(connection, _DEAL, **shared, tenant=after.tenant_id, lane=after.lane).all()
+    # The oldest at the end: turns of those who wait for a later moment do not keep anybody from being found.
+    candidates = dict.fromkeys((row.tenant_id, row.key) for row in (*before, *dealt, *oldest))
+    rows = run(connection, _TAKE, **given, batch=batch, **arrays("tenants keys", candidates)).all()
+    more = len(oldest) == batch or len(rows) < len(candidates)
+    return Claimed(rows=rows, more=more, turn=_turn(dealt, rows) or after)
+
+
+def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:
+    """Return the last one in the walk that something was taken of, or None if no turns were dealt."""
+    keys = {(row.tenant_id, row.key) for row in taken}
+    served = [row for row in dealt if (row.tenant_id, row.key) in keys]
+    last = max(served, key=lambda row: (row.tenant_step, row.lane_step), default=None)
+    return None if last is None else Turn(tenant_id=last.tenant_id, lane=last.lane)
+
+
+# Any constant will do; it names "sweeping Backscroll" among the advisory locks of this database.
+SWEEPING = 0x62737765
+
+
+def lock_sweep(connection: Connection) -> bool:
+    """Hold off other sweeps until this transaction ends; return False if another one is under way."""
+    return holds(connection, _LOCK_SWEEP, key=SWEEPING)
+
+
+def mark_exhausted_dead(connection: Connection, max_attempts: int) -> int:
+    """Mark expired jobs without attempts left as dead, or due if wanted anew; return how many (maintenance)."""
+    return run(connection, _MARK_EXHAUSTED_DEAD, max_attempts=max_attempts).rowcount
+
+
+def enqueue_arrivals(connection: Connection) -> int:
+    """Make the job of every chat with unplaced messages due; return how many were not (maintenance)."""
+    return run(connection, _ENQUEUE_ARRIVALS).rowcount
+
+
 def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
-    """Count the rows that may be claimed now, by kind, each priority up to `at_most` (maintenance)."""
-    given = {"at_most": at_most, "priorities": [LIVE, LATER]}
-    return {str(row[0]): int(row[1]) for row in connection.execute(_DUE_BY_KIND, given)}
+    """Count the jobs that may be claimed now, by kind, each priority up to `at_most` (maintenance)."""
+    rows = run(connection, _DUE_BY_KIND, at_most=at_most, priorities=[LIVE, LATER])
+    return {str(kind): int(found) for kind, found in rows}

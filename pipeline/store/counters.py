@@ -11,6 +11,19 @@ from sqlalchemy import Connection, text
 _COUNTED = "counted"
 SLOTS = 16
 
+_COLLECTED = text("""
+    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+    SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
+    FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
+        AS given (tenant, name, value)
+    ORDER BY tenant, name
+    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+""")
+_TOTALS = text("""
+    SELECT name, sum(value) FROM daily_counters
+    WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
+""")
+
 
 class _Thread(threading.local):
     """The number of a thread, in the order in which those of this process come to count."""
@@ -24,26 +37,16 @@ _thread = _Thread()
 
 
 def slot() -> int:
-    """One slot for each thread of each process, so that two of them seldom wait for each other's commit."""
+    """Return one slot for each thread of each process, so that two of them seldom wait for each other's commit."""
     # threads follow one another, and so do the numbers of processes that were started together
     return (os.getpid() * 5 + _thread.number) % SLOTS
 
 
 def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> None:
-    """Add to today's figures of a tenant, in a transaction of `Database.tenant`, which writes them as it ends."""
+    """Add to today's figures of a tenant; a transaction of `Database.tenant` writes them as it ends."""
     counted: dict[tuple[str, str], float] = connection.info[_COUNTED]
     for name, value in values.items():
         counted[tenant_id, name] = counted.get((tenant_id, name), 0.0) + float(value)
-
-
-_COLLECTED = text("""
-    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-    SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
-    FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
-        AS given (tenant, name, value)
-    ORDER BY tenant, name
-    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
-""")
 
 
 @contextmanager
@@ -71,13 +74,6 @@ def collected(connection: Connection) -> Iterator[None]:
     )
 
 
-_TOTALS = text("""
-    SELECT name, sum(value) FROM daily_counters
-    WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
-""")
-
-
 def totals(connection: Connection, days: int) -> dict[str, float]:
-    """The figures of the last `days` days, added up by name, over what the role may see."""
-    rows = connection.execute(_TOTALS, {"days": days})
-    return {str(row[0]): float(row[1]) for row in rows}
+    """Return the figures of the last `days` days, added up by name, over what the role may see."""
+    return {str(row[0]): float(row[1]) for row in connection.execute(_TOTALS, {"days": days})}

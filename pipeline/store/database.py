@@ -1,12 +1,12 @@
-"""The connections to Postgres: one tenant at a time as the app role, all of them as maintenance.
+"""Connections to Postgres: of one tenant as the app role, of all of them as maintenance.
 
 A transaction says first which tenant it serves; one that has not said so sees nothing (row-level security).
-Before the first one the login and the tables are looked at: a program may work on tables that are newer than it
-needs, as migrations expand first, and waits while they are older.
 No transaction is held across a call to a model or to Redis.
 """
 
+import random
 import select
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self, TypeVar
@@ -16,17 +16,19 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine,
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from pipeline.store import counters, trips, vectors
+from pipeline.store import checks, counters, trips, vectors
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.revision import REVISION
 from schemas.settings import Settings
 
 C = TypeVar("C")
 
-# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
-_TRY_AGAIN = {"40001", "40P01", "55P03"}
+ATTEMPTS = 3
+
 # A row beyond a limit of Postgres ("program limit exceeded"): psycopg calls it operational, but no time helps.
 _LIMITS = "54"
+# Victims of a deadlock or a serialization failure; the same transaction works when tried again.
+_TRY_AGAIN = {"40001", "40P01", "55P03"}
 # A network that goes away without a word: after 25 s without an answer, or 20 s (in milliseconds) with something sent
 # and not acknowledged, a connection is given up. By default TCP asks for the first time after two hours.
 KEEPALIVE = {
@@ -45,7 +47,7 @@ class Database:
     """Two pools on one database.
 
     `app_url` logs in as the role that row-level security binds to one tenant; `maintenance_url` as the role
-    that may claim work over all tenants (workers and the operator's commands alone; the door has none).
+    that may claim jobs of all tenants (workers and the operator's commands only; the HTTP API has none).
     """
 
     def __init__(self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5) -> None:
@@ -57,7 +59,7 @@ class Database:
 
     @classmethod
     def from_settings(cls, settings: Settings, *, pool_size: int = 5) -> Self:
-        """Pools on the databases that the settings name."""
+        """Return pools on the databases that the settings name."""
         if settings.database_url is None:
             raise SettingsError(
                 "BACKSCROLL_DATABASE_URL is not set and no embedded Postgres runs: start one with `backscroll up`"
@@ -71,7 +73,7 @@ class Database:
 
     @contextmanager
     def tenant(self, tenant_id: str) -> Iterator[Connection]:
-        """A transaction that sees and writes one tenant's rows; commits at the end. Raises as `check` does."""
+        """Begin a transaction of one tenant's rows; commit at the end. Raises as `check` does."""
         with self._fitting(self._app, _transaction) as connection:
             connection.execute(_AS_TENANT, {"tenant": tenant_id})
             with counters.collected(connection):
@@ -79,7 +81,7 @@ class Database:
 
     @contextmanager
     def undecided(self) -> Iterator[Connection]:
-        """As `tenant`, for whoever says in the first statement which one, together with more (`accepting.begin`)."""
+        """Begin a transaction whose first statement names the tenant, together with more (`accepting.begin`)."""
         with self._fitting(self._app, _transaction) as connection:
             yield connection
 
@@ -94,61 +96,51 @@ class Database:
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:
-        """A transaction over all tenants' work, without their texts; commits at the end. Raises as `check` does."""
+        """Begin a transaction over all tenants' jobs, not their texts; commit at the end. Raises as `check` does."""
         if self._maintenance is None:
             raise SettingsError(
-                "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: work is claimed as that role"
+                "BACKSCROLL_MAINTENANCE_DATABASE_URL is not set: jobs are claimed as that role"
             )
         with self._fitting(self._maintenance, _transaction) as connection:
             yield connection
 
     @contextmanager
     def unscoped(self) -> Iterator[Connection]:
-        """A transaction of no tenant, on tables of whatever migration: for what is no tenant's."""
+        """Begin a transaction of no tenant, on tables of whatever migration."""
         with _transaction(self._app) as connection:
             yield connection
 
     def check(self) -> None:
-        """Refuse a login that walls do not hold, and tables of an earlier migration than this program's.
+        """Refuse a login that bypasses tenant isolation, and tables of an earlier migration than this program's.
 
         Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
         """
-        try:
-            self._inspect()
-        except (SettingsError, SchemaOutdated):
-            self._fits = False
-            raise
-        self._fits = True
-
-    def _inspect(self) -> None:
+        self._fits = False
         with _transaction(self._app) as connection:
-            role = connection.execute(
-                text(
-                    "SELECT rolname, rolsuper OR rolbypassrls AS unbound FROM pg_roles WHERE rolname = current_user"
-                )
-            ).one()
-            if role.unbound:
+            role, unbound = checks.login(connection)
+            if unbound:
                 raise SettingsError(
-                    f"BACKSCROLL_DATABASE_URL logs in as {role.rolname}, which row-level security does not bind: "
+                    f"BACKSCROLL_DATABASE_URL logs in as {role}, which row-level security does not bind: "
                     "use the role backscroll_app"
                 )
-            if not connection.scalar(text("SELECT to_regclass('alembic_version')")):
+            if not checks.server(connection).migrated:
                 raise SchemaOutdated("the database has no tables yet: run `backscroll db upgrade`")
-            found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+            found = checks.migration(connection)
             # of a fixed width, so that they compare as text
             if found is None or found < REVISION:
                 raise SchemaOutdated(
                     f"the database is at migration {found or 'none'}, this program needs {REVISION}: "
                     "run `backscroll db upgrade`"
                 )
+        self._fits = True
 
     def has_vectors(self) -> bool:
-        """Whether the vector tables are there; without pgvector everything works on keywords."""
+        """Tell whether the vector tables exist; without pgvector everything works on keywords."""
         with self._fitting(self._app, _transaction) as connection:
             return vectors.exist(connection)
 
     def close(self) -> None:
-        """Give all connections back to Postgres."""
+        """Close all connections."""
         self._app.dispose()
         if self._maintenance is not None:
             self._maintenance.dispose()
@@ -157,7 +149,7 @@ class Database:
     def _fitting(
         self, engine: Engine, transaction: Callable[[Engine], AbstractContextManager[C]]
     ) -> Iterator[C]:
-        """A transaction on tables that this program can work on."""
+        """Begin a transaction on tables that this program can work on."""
         if not self._fits:
             self.check()
         try:
@@ -172,7 +164,7 @@ class Database:
         """Raise `SchemaOutdated` where a table or column is missing because of the database's migration."""
         self.check()
         with self.unscoped() as connection:
-            found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+            found = checks.migration(connection)
         if found != REVISION:
             raise SchemaOutdated(
                 f"the database is at migration {found}, which no longer has what this program (of {REVISION}) "
@@ -231,7 +223,7 @@ def _transaction(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def _idle(engine: Engine) -> Iterator[PoolProxiedConnection]:
-    """A pooled connection without a transaction; closed after an error."""
+    """Take a pooled connection without a transaction; close it after an error."""
     with _translating():
         pooled = engine.raw_connection()
         try:
@@ -245,7 +237,7 @@ def _idle(engine: Engine) -> Iterator[PoolProxiedConnection]:
 
 @contextmanager
 def _translating() -> Iterator[None]:
-    """Raise what a transaction fails of as errors of ours, where trying again may help."""
+    """Raise the errors of a transaction as ours, where trying again may help."""
     try:
         yield
     except BackscrollError:
@@ -263,7 +255,7 @@ def _translating() -> Iterator[None]:
 
 
 def _orig(error: Exception) -> BaseException:
-    """The driver's error, with SQLAlchemy around it or without."""
+    """Return the driver's error, with or without SQLAlchemy around it."""
     return getattr(error, "orig", None) or error
 
 
@@ -273,3 +265,19 @@ def _translated(error: Exception) -> Retryable:
     if getattr(orig, "sqlstate", None) in _TRY_AGAIN:
         return Retryable(f"Postgres asks to try again: {reason}")
     return DatabaseUnavailable(f"Postgres cannot be reached: {reason}")
+
+
+def persistently(act: Callable[[], C]) -> C:
+    """Run a transaction again, up to `ATTEMPTS` times in all, when Postgres ended it to resolve a deadlock.
+
+    Any subclass of `Retryable`, an outage, is raised at once: waiting for it is the sender's part.
+    """
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return act()
+        except Retryable as error:
+            if type(error) is not Retryable:
+                raise
+            # two victims of one another must not meet again in step
+            time.sleep(random.uniform(0, 0.05 * attempt))  # noqa: S311
+    return act()

@@ -1,24 +1,21 @@
-"""SQL of memories that were made of messages, and of contexts that showed them: found by an index, and deleted."""
+"""SQL of data made of messages: memories found by an index and deleted, and what is left of a text after that."""
 
+import json
 from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
-from pipeline.store import jobs
+from pipeline.store import jobs, vectors
+from pipeline.store.statements import column, number, run
 from schemas.kinds import EMBED
 
 _WITH_POINTERS = text("""
     SELECT id FROM conversation_sessions WHERE id = ANY(:sessions) OR merged_into = ANY(:sessions)
     ORDER BY id
 """)
-
-
-def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
-    """These sessions and those that were joined into them: a context may have shown either."""
-    return list(connection.scalars(_WITH_POINTERS, {"sessions": list(session_ids)}))
-
-
 _DROP_MEMORIES = text("""
     WITH given AS MATERIALIZED (
         SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
@@ -31,6 +28,50 @@ _DROP_MEMORIES = text("""
                 OR EXISTS (SELECT 1 FROM given WHERE quotes(asked, said))))
     ORDER BY id LIMIT :limit
 """)
+_DROP_RECALLING = text("""
+    SELECT id FROM memories
+    WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
+        AND type = 'qa_turn' AND EXISTS (
+            SELECT 1 FROM jsonb_array_elements_text(metadata->'recalled') AS item
+            WHERE item IN (SELECT unnest(CAST(:items AS text[]))))
+""")
+_DROP = text("""
+    WITH locked AS MATERIALIZED (SELECT id FROM memories WHERE id = ANY(:ids) ORDER BY id FOR UPDATE)
+    DELETE FROM memories m USING locked WHERE m.id = locked.id RETURNING m.id
+""")
+_LONGEST = """
+    SELECT m.content, {vector} FROM messages m {join} WHERE m.id = ANY(:ids)
+    ORDER BY length(m.content) DESC, m.id LIMIT :limit
+"""
+_LONGEST_WITH_VECTOR = text(
+    _LONGEST.format(
+        vector="v.space_id, v.size, v.embedding",
+        join="""LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding::text AS embedding
+        FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id LIMIT 1) v ON true""",
+    )
+)
+_LONGEST_ALONE = text(
+    _LONGEST.format(
+        vector="NULL::integer AS space_id, NULL::integer AS size, NULL::text AS embedding", join=""
+    )
+)
+_COUNT_TEXT = text("""
+    SELECT (SELECT count(*) FROM conversation_sessions
+            WHERE position(:content IN coalesce(summary_text, '') || search_text) > 0)
+        + (SELECT count(*) FROM memories WHERE position(:content IN content) > 0)
+        + (SELECT count(*) FROM pending_changes WHERE position(:content IN content) > 0)
+        + (SELECT count(*) FROM query_log
+            WHERE position(:content IN concat_ws(' ', query, answer)) > 0)
+        + (SELECT count(*) FROM jobs WHERE position(:content IN last_error) > 0)
+        + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
+        + (SELECT count(*) FROM refused_payloads WHERE position(:json IN payload || error) > 0)
+        + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
+""")
+
+
+def with_pointers(connection: Connection, session_ids: Sequence[int]) -> list[int]:
+    """Return these sessions and those merged into them: a context may have shown either."""
+    return column(connection, _WITH_POINTERS, sessions=session_ids)
 
 
 def drop_memories(
@@ -43,62 +84,62 @@ def drop_memories(
     texts: Sequence[str],
     limit: int | None = None,
 ) -> list[UUID]:
-    """Delete the memories, at most so many, made of messages of a chat or of sessions that hold them; their ids.
+    """Delete up to `limit` memories made of messages of a chat or of sessions that hold them; return their ids.
 
-    With them go question and answer of contexts that showed any of these, or whose question says what the `texts`
-    say, and so on.
+    Question and answer of contexts that showed any of these, or whose question says what the `texts` say, are
+    deleted too, and so on.
     """
-    found = connection.scalars(
-        _DROP_MEMORIES,
-        {
-            "chat": chat_id,
-            "messages": list(message_ids),
-            "sessions": list(session_ids),
-            "items": items_of(message_ids, session_ids),
-            "texts": list(texts),
-            "limit": limit,
-        },
-    )
-    return drop(connection, tenant_id, found.all())
-
-
-_DROP_RECALLING = text("""
-    SELECT id FROM memories
-    WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
-        AND type = 'qa_turn' AND EXISTS (
-            SELECT 1 FROM jsonb_array_elements_text(metadata->'recalled') AS item
-            WHERE item IN (SELECT unnest(CAST(:items AS text[]))))
-""")
+    given = {"messages": message_ids, "sessions": session_ids, "items": items_of(message_ids, session_ids)}
+    found = column(connection, _DROP_MEMORIES, chat=chat_id, texts=texts, limit=limit, **given)
+    return drop(connection, tenant_id, found)
 
 
 def drop_recalling(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Delete the questions and answers of contexts that showed these memories, and so on; their ids."""
+    """Delete the questions and answers of contexts that showed these memories, and so on; return their ids."""
     if not memory_ids:
         return []
-    found = connection.scalars(_DROP_RECALLING, {"items": memory_items(memory_ids)})
-    return drop(connection, tenant_id, found.all())
-
-
-_DROP = text("""
-    WITH locked AS MATERIALIZED (SELECT id FROM memories WHERE id = ANY(:ids) ORDER BY id FOR UPDATE)
-    DELETE FROM memories m USING locked WHERE m.id = locked.id RETURNING m.id
-""")
+    return drop(connection, tenant_id, column(connection, _DROP_RECALLING, items=memory_items(memory_ids)))
 
 
 def drop(connection: Connection, tenant_id: str, memory_ids: Sequence[UUID]) -> list[UUID]:
-    """Delete these memories, those that were made of contexts which showed them, and all their work; their ids."""
+    """Delete memories, their jobs, and memories made of contexts that showed them; return their ids."""
     if not memory_ids:
         return []
-    gone = connection.scalars(_DROP, {"ids": list(memory_ids)}).all()
+    gone = column(connection, _DROP, ids=memory_ids)
     jobs.drop(connection, tenant_id, [EMBED], [f"memory:{each}" for each in gone])
     return [*gone, *drop_recalling(connection, tenant_id, gone)]
 
 
 def items_of(message_ids: Sequence[int], session_ids: Sequence[int]) -> list[str]:
-    """Messages and sessions as the query log and memories name them."""
+    """Return messages and sessions as the query log and memories name them."""
     return [*(f"message:{each}" for each in message_ids), *(f"session:{each}" for each in session_ids)]
 
 
 def memory_items(memory_ids: Sequence[UUID]) -> list[str]:
-    """Memories as the query log and other memories name them: a document's chunks are memories, too."""
+    """Return memories as the query log and other memories name them: a document's chunks are memories, too."""
     return [f"{kind}:{each}" for each in memory_ids for kind in ("memory", "document")]
+
+
+def longest(connection: Connection, ids: Sequence[int], limit: int) -> Sequence[Row[Any]]:
+    """Return the longest of these messages with their vectors, to look for when they are gone."""
+    statement = _LONGEST_WITH_VECTOR if vectors.exist(connection) else _LONGEST_ALONE
+    return run(connection, statement, ids=ids, limit=limit).all()
+
+
+def count_text(connection: Connection, content: str) -> int:
+    """Count the rows of derived or waiting data that hold a text word for word."""
+    return number(connection, _COUNT_TEXT, content=content, json=json.dumps(content)[1:-1])
+
+
+def count_vector(
+    connection: Connection, space_id: int, size: int, embedding: str, *, chat_id: str | None, until: datetime
+) -> int:
+    """Count the messages until then, in one chat or anywhere, and memories that have this very vector."""
+    same = f"""space_id = {int(space_id)}
+        AND embedding::halfvec({int(size)}) <=> CAST(:embedding AS halfvec({int(size)})) < 0.0001"""
+    statement = text(f"""
+        SELECT (SELECT count(*) FROM message_vectors WHERE {same} AND sent_at <= :until
+                AND (CAST(:chat AS text) IS NULL OR chat_id = :chat))
+            + (SELECT count(*) FROM memory_vectors WHERE {same})
+    """)
+    return number(connection, statement, embedding=embedding, chat=chat_id, until=until)

@@ -1,6 +1,6 @@
-"""SQL of forgetting: what belongs to a user, a chat or a tenant, found and deleted."""
+"""SQL of forgetting: its receipts, and what belongs to a user, a chat or a tenant, found and deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,80 +8,23 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store import jobs
 from pipeline.store.sessions import COLUMNS, as_session
+from pipeline.store.statements import column, number, run
+from schemas.forgetting import Receipt
 from schemas.kinds import BACKFILL, EMBED, INGEST
 from schemas.sessions import Session
-
-# What was sent or came until then: a sender's clock may run ahead of ours.
-_UNTIL = "least(sent_at, received_at) <= :until"
-
-_CLOCK = text("SELECT clock_timestamp()")
-_DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
-_DELETE_BACKFILLS = text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat")
-
-
-def clock(connection: Connection) -> datetime:
-    """The database's clock now, also after a long wait for a lock."""
-    now: datetime = connection.execute(_CLOCK).scalar_one()
-    return now
-
 
 _NAMES_OF = text("""
     SELECT DISTINCT sender_name FROM messages WHERE sender_id = ANY(:senders) AND sender_name <> ''
 """)
-
-
-def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
-    """The names that a person went by."""
-    return sorted(connection.scalars(_NAMES_OF, {"senders": list(senders)}))
-
-
-def chats_of(connection: Connection, senders: Sequence[str] | None) -> list[str]:
-    """The chats that a person spoke in, or all."""
-    statement = (
-        "SELECT chat_id FROM chats ORDER BY chat_id"
-        if senders is None
-        else "SELECT DISTINCT chat_id FROM messages WHERE sender_id = ANY(:senders) ORDER BY chat_id"
-    )
-    return list(connection.scalars(text(statement), {"senders": senders}))
-
-
-def doomed(
-    connection: Connection,
-    chat_id: str,
-    until: datetime,
-    *,
-    senders: Sequence[str] | None,
-    external_id: str | None,
-) -> Sequence[Row[Any]]:
-    """A chat's messages that are to go, those of one session together: rows of `(id, chars)`."""
-    which = {"external_id = :external": external_id, "sender_id = ANY(:senders)": senders}
-    narrowed = " AND ".join(condition for condition, value in which.items() if value is not None)
-    return connection.execute(
-        text(f"""
-            SELECT id, length(content) AS chars FROM messages
-            WHERE chat_id = :chat AND {"true" if external_id else _UNTIL} AND {narrowed or "true"}
-            ORDER BY session_key, sent_at, id
-        """),
-        {"chat": chat_id, "until": until, "senders": senders, "external": external_id},
-    ).all()
-
-
+_ALL_CHATS = text("SELECT chat_id FROM chats ORDER BY chat_id")
+_CHATS_OF = text("SELECT DISTINCT chat_id FROM messages WHERE sender_id = ANY(:senders) ORDER BY chat_id")
+# What was sent or came until then: a sender's clock may run ahead of ours.
+_UNTIL = "least(sent_at, received_at) <= :until"
 _EXTERNAL_IDS = text("""
     SELECT external_id FROM messages WHERE id = ANY(:ids) AND (CAST(:after AS timestamptz) IS NULL
         OR sent_at > :after OR metadata ? 'original_sent_at')
 """)
-
-
-def external_ids(connection: Connection, ids: Sequence[int], after: datetime | None) -> list[str]:
-    """The platform's ids of these messages; with `after` of those alone that said that they were sent later."""
-    return list(connection.scalars(_EXTERNAL_IDS, {"ids": list(ids), "after": after}))
-
-
-def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
-    """Forget the edits that waited in a chat then."""
-    connection.execute(_DROP_PENDING_OF_CHAT, {"chat": chat_id, "until": until})
-
-
+_DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
 # Sessions that these people took part in and whose messages are not all there.
 _PRUNED = """
     status <> 'merged' AND participants && CAST(:names AS text[])
@@ -91,115 +34,41 @@ _PRUNED = """
                 AND NOT EXISTS (SELECT 1 FROM arrivals a
                     WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id))
 """
-
-
-def chats_with_pruned_sessions(connection: Connection, names: Sequence[str]) -> list[str]:
-    """The chats that have sessions with these people and without all their messages."""
-    return list(
-        connection.scalars(
-            text(f"SELECT DISTINCT chat_id FROM conversation_sessions s WHERE {_PRUNED} ORDER BY chat_id"),
-            {"names": list(names)},
-        )
-    )
-
-
+_CHATS_WITH_PRUNED_SESSIONS = text(
+    f"SELECT DISTINCT chat_id FROM conversation_sessions s WHERE {_PRUNED} ORDER BY chat_id"
+)
 _PRUNED_SESSIONS_WITH = text(f"""
     SELECT {COLUMNS} FROM conversation_sessions s WHERE chat_id = :chat AND {_PRUNED}
     ORDER BY id LIMIT :limit FOR NO KEY UPDATE
 """)
-
-
-def pruned_sessions_with(
-    connection: Connection, chat_id: str, names: Sequence[str], limit: int
-) -> list[Session]:
-    """Sessions of a chat with these people and without all their messages, locked, at most so many."""
-    rows = connection.execute(_PRUNED_SESSIONS_WITH, {"chat": chat_id, "names": list(names), "limit": limit})
-    return [as_session(row) for row in rows]
-
-
 _UNNAME_MERGED = text("""
     UPDATE conversation_sessions SET participants = '{}'
     WHERE status = 'merged' AND participants && CAST(:names AS text[])
 """)
-
-
-def unname_merged(connection: Connection, names: Sequence[str]) -> None:
-    """Let pointers to joined sessions name none of these people."""
-    connection.execute(_UNNAME_MERGED, {"names": list(names)})
-
-
 # Which memories go with a subject; `IS NULL` of both is a tenant's.
 _MEMORIES = """
     created_at <= :until AND (CAST(:senders AS text[]) IS NULL OR user_id = ANY(:senders))
         AND (CAST(:chat AS text) IS NULL OR learned_in = :chat)
 """
-
 _DELETE_MEMORIES = text(f"""
     DELETE FROM memories WHERE id IN (SELECT id FROM memories WHERE {_MEMORIES} ORDER BY id LIMIT :limit)
     RETURNING id, scope, user_id, agent_id, content_hash
 """)
-
-
-def delete_memories(
-    connection: Connection,
-    tenant_id: str,
-    until: datetime,
-    *,
-    senders: Sequence[str] | None,
-    chat_id: str | None,
-    limit: int,
-) -> Sequence[Row[Any]]:
-    """Delete a person's, a chat's or all memories with their vectors and work, at most so many.
-
-    Rows of `(id, scope, user_id, agent_id, content_hash)`: what their tombstones are made of.
-    """
-    gone = connection.execute(
-        _DELETE_MEMORIES, {"until": until, "senders": senders, "chat": chat_id, "limit": limit}
-    ).all()
-    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{row.id}" for row in gone])
-    return gone
-
-
 _OLD_SESSIONS = text("""
     SELECT id FROM conversation_sessions WHERE chat_id = :chat AND ended_at <= :until
     ORDER BY id LIMIT :limit
 """)
-
-
-def old_sessions(connection: Connection, chat_id: str, until: datetime, limit: int) -> list[int]:
-    """Sessions of a chat that ended by then, though their messages were pruned before."""
-    return list(connection.scalars(_OLD_SESSIONS, {"chat": chat_id, "until": until, "limit": limit}))
-
-
 _DELETE_CHAT = text("""
     DELETE FROM chats c WHERE chat_id = :chat AND NOT EXISTS (
         SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id AND m.chat_id = c.chat_id)
 """)
-
-
-def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
-    """Delete a chat that has no message left, and what names it; 0 when somebody has gone on talking there."""
-    gone = connection.execute(_DELETE_CHAT, {"chat": chat_id}).rowcount
-    if gone:
-        given = {"tenant": tenant_id, "chat": chat_id}
-        connection.execute(_DELETE_BACKFILLS, given)
-        jobs.drop(connection, tenant_id, [INGEST], [chat_id])
-    return gone
-
-
-def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> None:
-    """Delete what is of the tenant and of none of its chats: settings, backfills, figures, work on what is gone."""
-    given = {"tenant": tenant_id, "until": until}
-    for statement in (
-        "UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant",
-        "DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until",
-        "DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until",
-        "DELETE FROM daily_counters WHERE tenant_id = :tenant",
-    ):
-        connection.execute(text(statement), given)
-    jobs.drop_old(connection, tenant_id, BACKFILL, until)
-
-
+_DELETE_BACKFILLS = text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat")
+_EMPTY_TENANT = (
+    text("UPDATE tenants SET settings = '{}' WHERE tenant_id = :tenant"),
+    text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
+    text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
+    text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
+)
 _PLAN = text("""
     WITH gone AS (
         SELECT chat_id FROM messages WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
@@ -215,10 +84,185 @@ _PLAN = text("""
             AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)) AS queries
     FROM gone
 """)
+_INSERT = text("""
+    INSERT INTO forget_receipts (tenant_id, kind, subject, subject_hash, until)
+    VALUES (:tenant, :kind, :subject, :hash, :until) RETURNING id
+""")
+_RECEIPT = "id, kind, encode(subject_hash, 'hex') AS subject_hash, until, counts, created_at, finished_at"
+_GET_RECEIPT = text(f"SELECT {_RECEIPT} FROM forget_receipts WHERE id = :id")
+_LATEST = text(f"""
+    SELECT {_RECEIPT} FROM forget_receipts WHERE kind = :kind AND subject_hash = :hash
+    ORDER BY id DESC LIMIT 1
+""")
+_LIST_RECEIPTS = text(f"SELECT {_RECEIPT} FROM forget_receipts ORDER BY id DESC LIMIT :limit")
+_RECEIPT_SUBJECT = text("SELECT subject FROM forget_receipts WHERE id = :id")
+_ADD = text("""
+    UPDATE forget_receipts SET
+        counts = (SELECT coalesce(jsonb_object_agg(name, total), '{}') FROM (
+            SELECT key AS name, sum(value::bigint) AS total FROM (
+                SELECT * FROM jsonb_each_text(forget_receipts.counts)
+                UNION ALL SELECT * FROM jsonb_each_text(:counts)) both_counts GROUP BY key) summed),
+        subject = CASE WHEN :done THEN NULL ELSE subject END,
+        finished_at = CASE WHEN :done THEN clock_timestamp() END
+    WHERE id = :id
+""")
+_NAME = text("""
+    UPDATE forget_receipts SET subject = subject || jsonb_build_object('names', CAST(:names AS text[]))
+    WHERE id = :id AND subject IS NOT NULL
+""")
+_DROP_RECEIPT = text("DELETE FROM forget_receipts WHERE id = :id")
+
+
+def names_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the names that a person went by."""
+    return sorted(column(connection, _NAMES_OF, senders=senders))
+
+
+def chats_of(connection: Connection, senders: Sequence[str] | None) -> list[str]:
+    """Return the chats that a person spoke in, or all."""
+    return column(connection, _ALL_CHATS if senders is None else _CHATS_OF, senders=senders)
+
+
+def messages_to_erase(
+    connection: Connection,
+    chat_id: str,
+    until: datetime,
+    *,
+    senders: Sequence[str] | None,
+    external_id: str | None,
+) -> Sequence[Row[Any]]:
+    """Return a chat's messages that are to go, those of one session together: rows of `(id, chars)`."""
+    which = {"external_id = :external": external_id, "sender_id = ANY(:senders)": senders}
+    narrowed = " AND ".join(condition for condition, value in which.items() if value is not None)
+    statement = text(f"""
+        SELECT id, length(content) AS chars FROM messages
+        WHERE chat_id = :chat AND {"true" if external_id else _UNTIL} AND {narrowed or "true"}
+        ORDER BY session_key, sent_at, id
+    """)
+    return run(connection, statement, chat=chat_id, until=until, senders=senders, external=external_id).all()
+
+
+def external_ids(connection: Connection, ids: Sequence[int], after: datetime | None) -> list[str]:
+    """Return the platform's ids of these messages; with `after`, of those whose sender claimed a later time."""
+    return column(connection, _EXTERNAL_IDS, ids=ids, after=after)
+
+
+def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
+    """Delete the edits that waited in a chat at that time."""
+    run(connection, _DROP_PENDING_OF_CHAT, chat=chat_id, until=until)
+
+
+def chats_with_pruned_sessions(connection: Connection, names: Sequence[str]) -> list[str]:
+    """Return the chats that have sessions with these people and without all their messages."""
+    return column(connection, _CHATS_WITH_PRUNED_SESSIONS, names=names)
+
+
+def pruned_sessions_with(
+    connection: Connection, chat_id: str, names: Sequence[str], limit: int
+) -> list[Session]:
+    """Lock and return sessions of a chat with these people and without all their messages."""
+    rows = run(connection, _PRUNED_SESSIONS_WITH, chat=chat_id, names=names, limit=limit)
+    return [as_session(row) for row in rows]
+
+
+def unname_merged(connection: Connection, names: Sequence[str]) -> None:
+    """Remove the participants of merged sessions that name any of these people."""
+    run(connection, _UNNAME_MERGED, names=names)
+
+
+def delete_memories(
+    connection: Connection,
+    tenant_id: str,
+    until: datetime,
+    *,
+    senders: Sequence[str] | None,
+    chat_id: str | None,
+    limit: int,
+) -> Sequence[Row[Any]]:
+    """Delete up to `limit` memories of a person, a chat or all; return what suppression hashes are made of."""
+    gone = run(connection, _DELETE_MEMORIES, until=until, senders=senders, chat=chat_id, limit=limit).all()
+    jobs.drop(connection, tenant_id, [EMBED], [f"memory:{row.id}" for row in gone])
+    return gone
+
+
+def old_sessions(connection: Connection, chat_id: str, until: datetime, limit: int) -> list[int]:
+    """Return sessions of a chat that ended by then, though their messages were pruned before."""
+    return column(connection, _OLD_SESSIONS, chat=chat_id, until=until, limit=limit)
+
+
+def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
+    """Delete a chat without messages, and what names it; return 0 if somebody has gone on talking there."""
+    gone = run(connection, _DELETE_CHAT, chat=chat_id).rowcount
+    if gone:
+        run(connection, _DELETE_BACKFILLS, tenant=tenant_id, chat=chat_id)
+        jobs.drop(connection, tenant_id, [INGEST], [chat_id])
+    return gone
+
+
+def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> None:
+    """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, jobs."""
+    for statement in _EMPTY_TENANT:
+        run(connection, statement, tenant=tenant_id, until=until)
+    jobs.drop_old(connection, tenant_id, BACKFILL, until)
 
 
 def plan(
     connection: Connection, *, chat_id: str | None, senders: Sequence[str] | None, external_id: str | None
 ) -> Row[Any]:
-    """How many messages, chats, memories and queries a forgetting would take: a row with these names."""
-    return connection.execute(_PLAN, {"chat": chat_id, "senders": senders, "external": external_id}).one()
+    """Count the messages, chats, memories and queries that a forgetting would take."""
+    return run(connection, _PLAN, chat=chat_id, senders=senders, external=external_id).one()
+
+
+def insert_receipt(
+    connection: Connection,
+    tenant_id: str,
+    kind: str,
+    subject: Mapping[str, Any],
+    subject_hash: bytes,
+    until: datetime,
+) -> int:
+    """Begin a receipt; return its id."""
+    given = {"kind": kind, "subject": subject, "hash": subject_hash, "until": until}
+    return number(connection, _INSERT, tenant=tenant_id, **given)
+
+
+def _one(rows: Iterable[Row[Any]]) -> Receipt | None:
+    return next((Receipt(**row._mapping) for row in rows), None)
+
+
+def get_receipt(connection: Connection, receipt_id: int) -> Receipt | None:
+    """Return a receipt, or None if the tenant has none of that id."""
+    return _one(run(connection, _GET_RECEIPT, id=receipt_id))
+
+
+def latest_receipt(connection: Connection, kind: str, subject_hash: bytes) -> Receipt | None:
+    """Return the newest receipt of a kind for a subject."""
+    return _one(run(connection, _LATEST, kind=kind, hash=subject_hash))
+
+
+def list_receipts(connection: Connection, limit: int) -> list[Receipt]:
+    """Return the newest receipts."""
+    return [Receipt(**row._mapping) for row in run(connection, _LIST_RECEIPTS, limit=limit)]
+
+
+def receipt_subject(connection: Connection, receipt_id: int) -> dict[str, Any] | None:
+    """Return what a receipt is about, as long as it is not forgotten."""
+    found: dict[str, Any] | None = connection.scalar(_RECEIPT_SUBJECT, {"id": receipt_id})
+    return found
+
+
+def add_counts(
+    connection: Connection, receipt_id: int, counts: Mapping[str, int], *, done: bool = False
+) -> None:
+    """Add to a receipt's counts; with `done`, forget whom it was about."""
+    run(connection, _ADD, id=receipt_id, counts=counts, done=done)
+
+
+def keep_names(connection: Connection, receipt_id: int, names: Sequence[str]) -> None:
+    """Keep the names that a person went by with a receipt's subject, as long as that is not forgotten."""
+    run(connection, _NAME, id=receipt_id, names=names)
+
+
+def drop_receipt(connection: Connection, receipt_id: int) -> None:
+    """Delete a receipt that nobody was given."""
+    run(connection, _DROP_RECEIPT, id=receipt_id)

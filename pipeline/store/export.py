@@ -6,66 +6,27 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store.derived import items_of
+from pipeline.store.statements import column, run
 from schemas.sessions import THREAD
 
 _MESSAGE_IDS_OF = text("SELECT id FROM messages WHERE sender_id = :sender AND chat_id = :chat ORDER BY id")
-_MEMORY_IDS_OF = text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id")
-_QUERY_IDS_OF = text(
-    "SELECT context_id FROM query_log WHERE user_id = ANY(:senders) ORDER BY asked_at, context_id"
-)
-
-
-def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list[int]:
-    """The ids of what a sender has said in a chat, in their order."""
-    return list(connection.scalars(_MESSAGE_IDS_OF, {"sender": sender_id, "chat": chat_id}))
-
-
 _MESSAGES = text(f"""
     SELECT id, chat_id, external_id, sender_id, sender_name, role, content, sent_at, received_at, edited_at,
         CASE WHEN starts_with(session_key, '{THREAD}') THEN '' ELSE session_key END AS session_key,
         agent_id, reply_to, thread, metadata
     FROM messages WHERE id = ANY(:ids) ORDER BY id
 """)
-
-
-def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """These messages as they are exported, in the order of their ids."""
-    return connection.execute(_MESSAGES, {"ids": list(ids)}).all()
-
-
-def memory_ids_of(connection: Connection, senders: Sequence[str]) -> list[UUID]:
-    """The ids of what is remembered of a person."""
-    return list(connection.scalars(_MEMORY_IDS_OF, {"senders": list(senders)}))
-
-
+_MEMORY_IDS_OF = text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id")
 _MEMORY_IDS_MADE_OF = text("""
     SELECT id FROM memories
     WHERE id = ANY(ARRAY(SELECT memories_with(NULL, CAST(:items AS text[]), '{}')))
         AND source_message_ids && CAST(:messages AS bigint[])
 """)
-
-
-def memory_ids_made_of(connection: Connection, message_ids: Sequence[int]) -> list[UUID]:
-    """The ids of memories that were made of these messages."""
-    return list(
-        connection.scalars(
-            _MEMORY_IDS_MADE_OF,
-            {"items": [f"message:{each}" for each in message_ids], "messages": list(message_ids)},
-        )
-    )
-
-
 _MEMORIES = text("""
     SELECT id, scope, type, content, importance, source, learned_in, created_at, expires_at, metadata
     FROM memories WHERE id = ANY(:ids) ORDER BY id
 """)
-
-
-def memories(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
-    """These memories as they are exported, in the order of their ids."""
-    return connection.execute(_MEMORIES, {"ids": list(ids)}).all()
-
-
 _SESSION_IDS_OF = text("""
     SELECT id FROM conversation_sessions s
     WHERE status <> 'merged' AND participants && CAST(:names AS text[])
@@ -76,36 +37,60 @@ _SESSION_IDS_OF = text("""
                 AND m.session_key = s.session_key AND m.sent_at BETWEEN s.started_at AND s.ended_at))
     ORDER BY started_at, id
 """)
-
-
-def session_ids_of(connection: Connection, senders: Sequence[str], names: Sequence[str]) -> list[int]:
-    """The ids of sessions that hold a person's messages, or did before they were pruned and still name them."""
-    return list(connection.scalars(_SESSION_IDS_OF, {"senders": list(senders), "names": list(names)}))
-
-
 _SESSIONS = text("""
     SELECT id, chat_id, session_key, started_at, ended_at, message_count, status, summary_text, topic_tags,
         decisions, open_questions, action_items
     FROM conversation_sessions WHERE id = ANY(:ids) ORDER BY started_at, id
 """)
-
-
-def sessions(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
-    """These sessions as they are exported, by their times."""
-    return connection.execute(_SESSIONS, {"ids": list(ids)}).all()
-
-
-def query_ids_of(connection: Connection, senders: Sequence[str]) -> list[str]:
-    """The ids of what a person has asked, in the order of asking."""
-    return list(connection.scalars(_QUERY_IDS_OF, {"senders": list(senders)}))
-
-
+_QUERY_IDS_OF = text(
+    "SELECT context_id FROM query_log WHERE user_id = ANY(:senders) ORDER BY asked_at, context_id"
+)
 _QUERIES = text("""
     SELECT context_id, chat_id, user_id, asked_at, query, answer, answered_at FROM query_log
     WHERE context_id = ANY(:ids) ORDER BY asked_at, context_id
 """)
 
 
+def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list[int]:
+    """Return the ids of a sender's messages in a chat, in order."""
+    return column(connection, _MESSAGE_IDS_OF, sender=sender_id, chat=chat_id)
+
+
+def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """Return messages as they are exported, in the order of their ids."""
+    return run(connection, _MESSAGES, ids=ids).all()
+
+
+def memory_ids_of(connection: Connection, senders: Sequence[str]) -> list[UUID]:
+    """Return the ids of a person's memories."""
+    return column(connection, _MEMORY_IDS_OF, senders=senders)
+
+
+def memory_ids_made_of(connection: Connection, message_ids: Sequence[int]) -> list[UUID]:
+    """Return the ids of memories made of these messages."""
+    return column(connection, _MEMORY_IDS_MADE_OF, items=items_of(message_ids, []), messages=message_ids)
+
+
+def memories(connection: Connection, ids: Sequence[UUID]) -> Sequence[Row[Any]]:
+    """Return memories as they are exported, in the order of their ids."""
+    return run(connection, _MEMORIES, ids=ids).all()
+
+
+def session_ids_of(connection: Connection, senders: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Return the ids of sessions that hold a person's messages, or that did and still name them."""
+    return column(connection, _SESSION_IDS_OF, senders=senders, names=names)
+
+
+def sessions(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """Return sessions as they are exported, by their times."""
+    return run(connection, _SESSIONS, ids=ids).all()
+
+
+def query_ids_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the ids of a person's questions, in the order of asking."""
+    return column(connection, _QUERY_IDS_OF, senders=senders)
+
+
 def queries(connection: Connection, ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """These questions as they are exported, in the order of asking."""
-    return connection.execute(_QUERIES, {"ids": list(ids)}).all()
+    """Return questions as they are exported, in the order of asking."""
+    return run(connection, _QUERIES, ids=ids).all()

@@ -1,13 +1,25 @@
-"""Which messages of a chat a search may find, as conditions of its statements."""
+"""Where a search looks and which messages it may find, as conditions of its statements."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
-from sqlalchemy.sql.elements import BindParameter
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Where to look: one chat, all of it or one session key."""
+
+    chat_id: str
+    language: str
+    session_key: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Return the parameters of the statements below."""
+        return {"chat": self.chat_id, "key": self.session_key, "language": self.language}
+
+
+IN_SCOPE = "chat_id = :chat AND (CAST(:key AS text) IS NULL OR session_key = :key)"
 
 
 class Inside(NamedTuple):
@@ -19,7 +31,7 @@ class Inside(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter:
+class MessageFilter:
     """What a message must be like; None asks for nothing, and what is empty matches nothing."""
 
     sender_ids: Collection[str] | None = None
@@ -34,39 +46,32 @@ class Filter:
 
     @property
     def is_open(self) -> bool:
-        """Whether it lets every message through."""
-        return self == Filter()
+        """Tell whether it lets every message through."""
+        return self == MessageFilter()
 
     def conditions(self) -> str:
-        """For a WHERE over `messages`; only what is asked for, so that the planner sees which index serves."""
-        return " AND ".join(["chat_id = :chat", *(sql for sql, _ in self._asked())])
+        """Return the SQL of what is asked for only, so that the planner sees which index serves."""
+        nothing = ["false"] if self.metadata is not None and not self.metadata else []
+        return " AND ".join(["chat_id = :chat", *(_CONDITIONS[name] for name in self._asked()), *nothing])
 
     def given(self) -> dict[str, Any]:
-        """The parameters of the conditions; `:chat` is the statement's own."""
-        return {name: value for _, given in self._asked() for name, value in given.items()}
+        """Return the parameters of the conditions; `:chat` is the statement's own."""
+        inside = zip(("f_thread", "f_start", "f_end"), self.session or (), strict=False)
+        return {f"f_{name}": value for name, value in self._asked().items() if name != "session"} | dict(
+            inside
+        )
 
-    def parameters(self) -> list[BindParameter[Any]]:
-        """The parameters whose type SQLAlchemy must be told."""
-        return [bindparam("f_metadata", type_=JSONB)] if self.metadata else []
+    def _asked(self) -> dict[str, Any]:
+        return {name: value for name in _CONDITIONS if (value := getattr(self, name)) is not None}
 
-    def _asked(self) -> list[tuple[str, dict[str, Any]]]:
-        asked: list[tuple[str, dict[str, Any]]] = []
-        if self.sender_ids is not None:
-            asked.append(("sender_id = ANY(:f_senders)", {"f_senders": list(self.sender_ids)}))
-        if self.agent_id is not None:
-            asked.append(("agent_id = :f_agent", {"f_agent": self.agent_id}))
-        if self.session_key is not None:
-            asked.append(("session_key = :f_key", {"f_key": self.session_key}))
-        if self.session is not None:
-            inside = dict(zip(("f_thread", "f_start", "f_end"), self.session, strict=True))
-            asked.append(("session_key = :f_thread AND sent_at BETWEEN :f_start AND :f_end", inside))
-        if self.roles is not None:
-            asked.append(("role = ANY(:f_roles)", {"f_roles": list(self.roles)}))
-        if self.since is not None:
-            asked.append(("sent_at >= :f_since", {"f_since": self.since}))
-        if self.until is not None:
-            asked.append(("sent_at < :f_until", {"f_until": self.until}))
-        if self.metadata is not None:
-            holds = ("metadata @> :f_metadata", {"f_metadata": dict(self.metadata)})
-            asked.append(holds if self.metadata else ("false", {}))
-        return asked
+
+_CONDITIONS = {
+    "sender_ids": "sender_id = ANY(:f_sender_ids)",
+    "agent_id": "agent_id = :f_agent_id",
+    "session_key": "session_key = :f_session_key",
+    "session": "session_key = :f_thread AND sent_at BETWEEN :f_start AND :f_end",
+    "roles": "role = ANY(:f_roles)",
+    "since": "sent_at >= :f_since",
+    "until": "sent_at < :f_until",
+    "metadata": "metadata @> :f_metadata",
+}

@@ -1,46 +1,31 @@
-"""SQL that enqueues, finishes, retries and deletes jobs; `claims` has the statements that claim them."""
+"""SQL of jobs: enqueue, finish, retry, give up; `claims` has the claim."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import NamedTuple
 
 from sqlalchemy import Connection, text
 
+from pipeline.store.statements import arrays, holds, number, run
 from schemas.kinds import FENCED_BY_CHANGE, INGEST, Kind
 
 LIVE, LATER = 0, 1
-"""Priorities: live messages, and imports and backfills. The lower number is claimed first."""
+"""Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job that a change asks for."""
-
-    kind: str
-    key: str
-    # its chat: within a tenant chats take turns; empty: none
-    lane: str = ""
-    priority: int = LIVE
-    # seconds until it is due
-    delay_seconds: float = 0
-    # the id of the request that asks for it
-    trace_id: str | None = None
-
-
-_RAISE = text(f"""
+_ENQUEUE = text(f"""
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at, trace_id)
     SELECT :tenant, kind, key, CASE lane WHEN '' THEN 0 ELSE hashtext(lane) & 32767 END, priority,
         now() + make_interval(secs => delay), trace
     FROM unnest(CAST(:kinds AS text[]), CAST(:keys AS text[]), CAST(:lanes AS text[]),
         CAST(:priorities AS smallint[]), CAST(:delays AS float8[]), CAST(:traces AS text[]))
-        AS owed (kind, key, lane, priority, delay, trace)
+        AS asked (kind, key, lane, priority, delay, trace)
     ORDER BY kind, key
     ON CONFLICT (tenant_id, kind, key) DO UPDATE SET
         wanted = jobs.wanted + 1,
         priority = CASE WHEN jobs.due_at IS NULL THEN excluded.priority
                         ELSE least(jobs.priority, excluded.priority) END,
-        -- whoever knows the chat says so
+        -- not every caller knows the chat
         lane = CASE excluded.lane WHEN 0 THEN jobs.lane ELSE excluded.lane END,
         pending_since = CASE WHEN jobs.due_at IS NULL THEN now() ELSE jobs.pending_since END,
         -- a dead row is revived by a change, but not `ingest`: its chat goes on once the operator has looked
@@ -50,60 +35,6 @@ _RAISE = text(f"""
         dead_at = CASE WHEN jobs.kind = '{INGEST}' THEN jobs.dead_at END,
         trace_id = coalesce(excluded.trace_id, jobs.trace_id)
 """)
-
-AGAIN = _RAISE.text[_RAISE.text.index("ON CONFLICT") :]
-"""The ON CONFLICT clause of enqueuing, for statements that enqueue what they have just stored."""
-
-
-def raise_all(connection: Connection, tenant_id: str, owed: Iterable[Job]) -> None:
-    """Enqueue jobs, in the transaction of the change that asks for them."""
-    # of several with one key the last one counts
-    unique = list({(one.kind, one.key): one for one in owed}.values())
-    if not unique:
-        return
-    connection.execute(
-        _RAISE,
-        {
-            "tenant": tenant_id,
-            "kinds": [one.kind for one in unique],
-            "keys": [one.key for one in unique],
-            "lanes": [one.lane for one in unique],
-            "priorities": [one.priority for one in unique],
-            "delays": [float(one.delay_seconds) for one in unique],
-            "traces": [one.trace_id for one in unique],
-        },
-    )
-
-
-def raise_wanted(
-    connection: Connection,
-    tenant_id: str,
-    kind: str,
-    keys: Iterable[str],
-    *,
-    lane: str = "",
-    priority: int = LIVE,
-    delay_seconds: float = 0,
-    trace_id: str | None = None,
-) -> None:
-    """Enqueue jobs of one kind, of one chat or none: see `raise_all`."""
-    raise_all(
-        connection,
-        tenant_id,
-        (
-            Job(
-                kind=kind,
-                key=key,
-                lane=lane,
-                priority=priority,
-                delay_seconds=delay_seconds,
-                trace_id=trace_id,
-            )
-            for key in keys
-        ),
-    )
-
-
 # Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
 # comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep makes due again.
 _FINISH = text(f"""
@@ -128,6 +59,85 @@ _FINISH = text(f"""
     )
     SELECT count(*) FROM mine
 """)
+_LOCK_CLAIM = text("""
+    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
+        AND claimed IS NOT NULL
+    FOR NO KEY UPDATE
+""")
+_MARK_DEAD = text("""
+    UPDATE jobs SET claimed = NULL, last_error = :error,
+        due_at = CASE WHEN wanted > claimed THEN now() END,
+        dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
+    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+""")
+_STILL_CLAIMED = text("""
+    SELECT jobs.tenant_id, jobs.key
+    FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
+        AS mine (tenant_id, key, token) USING (tenant_id, key, token)
+    WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
+""")
+_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
+_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
+_CLEAR_ERRORS = text("""
+    UPDATE jobs SET last_error = NULL
+    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
+""")
+_FENCE = text("""
+    WITH locked AS MATERIALIZED (
+        SELECT kind, key FROM jobs
+        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
+        ORDER BY kind, key FOR UPDATE
+    )
+    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
+    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
+""")
+_STATE = text("""
+    SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
+""")
+
+
+class NewJob(NamedTuple):
+    """A job that a change asks for."""
+
+    kind: str
+    key: str
+    # the chat that it is about: within a tenant chats take turns; empty: none
+    lane: str = ""
+    priority: int = LIVE
+    # seconds until it is due
+    delay_seconds: float = 0
+    # the request that asks
+    trace_id: str | None = None
+
+
+AGAIN = _ENQUEUE.text[_ENQUEUE.text.index("ON CONFLICT") :]
+"""What raising does with a row that is there, for statements that raise what they have just stored."""
+
+
+def enqueue_all(connection: Connection, tenant_id: str, new_jobs: Iterable[NewJob]) -> None:
+    """Enqueue jobs in the transaction of the change that asks for them."""
+    # of several of one key the last one counts
+    unique = {job[:2]: job._replace(delay_seconds=float(job.delay_seconds)) for job in new_jobs}
+    if unique:
+        given = arrays("kinds keys lanes priorities delays traces", unique.values())
+        run(connection, _ENQUEUE, tenant=tenant_id, **given)
+
+
+def enqueue(
+    connection: Connection,
+    tenant_id: str,
+    kind: str,
+    keys: Iterable[str],
+    *,
+    lane: str = "",
+    priority: int = LIVE,
+    delay_seconds: float = 0,
+    trace_id: str | None = None,
+) -> None:
+    """Enqueue jobs of one kind, about one chat or none: see `enqueue_all`."""
+    enqueue_all(
+        connection, tenant_id, (NewJob(kind, key, lane, priority, delay_seconds, trace_id) for key in keys)
+    )
 
 
 def finish(
@@ -139,28 +149,19 @@ def finish(
     *,
     again_in: float | None = None,
 ) -> int:
-    """Finish claims that are still ours, as the last statement; return how many were.
+    """End claims that are still ours, as the last statement; return how many were.
 
-    A row goes unless something newer is wanted; with `again_in` it is due again after so many seconds.
+    A job is deleted unless something newer is wanted; with `again_in` it is due again after so many seconds.
     """
-    given = {"tenant": tenant_id, "kind": kind, "keys": keys, "tokens": tokens, "again": again_in}
-    return int(connection.execute(_FINISH, given).scalar_one())
+    return number(connection, _FINISH, tenant=tenant_id, kind=kind, keys=keys, tokens=tokens, again=again_in)
 
 
-_KEEP = text("""
-    SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
-        AND claimed IS NOT NULL
-    FOR NO KEY UPDATE
-""")
+def lock_claim(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
+    """Lock a claimed job against the next claim; False: it is no longer ours."""
+    return holds(connection, _LOCK_CLAIM, tenant=tenant_id, kind=kind, key=key, token=token)
 
 
-def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
-    """Lock a claimed row against other claims; return False if it is no longer ours."""
-    found = connection.execute(_KEEP, {"tenant": tenant_id, "kind": kind, "key": key, "token": token})
-    return found.one_or_none() is not None
-
-
-# What cannot become a dead letter: something newer is wanted, which has all its attempts. Not so `ingest`: new messages
+# What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
 # do not help a chat that cannot be placed.
 ANEW = f"wanted > claimed AND kind <> '{INGEST}'"
 
@@ -178,11 +179,6 @@ _RETRY = text(f"""
 """)
 
 
-def _named(rows: Sequence[tuple[str, str, int]]) -> dict[str, list[Any]]:
-    tenants, keys, tokens = zip(*rows, strict=True) if rows else ((), (), ())
-    return {"tenants": list(tenants), "keys": list(keys), "tokens": list(tokens)}
-
-
 def release(
     connection: Connection,
     kind: str,
@@ -194,105 +190,64 @@ def release(
     dead: bool,
     max_attempts: int,
 ) -> None:
-    """Release claimed rows `(tenant, key, token)` without a result: they are retried or become dead letters."""
-    connection.execute(
-        _RETRY,
-        {
-            "kind": kind,
-            **_named(rows),
-            "error": error,
-            "delay": delay_seconds,
-            "counts": counts,
-            "dead": dead,
-            "max_attempts": max_attempts,
-        },
+    """Release claimed jobs `(tenant, key, token)` without a result, to be tried again or given up."""
+    given = {
+        "error": error,
+        "delay": delay_seconds,
+        "counts": counts,
+        "dead": dead,
+        "max_attempts": max_attempts,
+    }
+    run(connection, _RETRY, kind=kind, **arrays("tenants keys tokens", rows), **given)
+
+
+def mark_dead(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
+    """Give up a claimed job, unless it is wanted anew meanwhile; False: it is no longer ours."""
+    return (
+        run(connection, _MARK_DEAD, tenant=tenant_id, kind=kind, key=key, token=token, error=error).rowcount
+        == 1
     )
 
 
-_BURY = text("""
-    UPDATE jobs SET claimed = NULL, last_error = :error,
-        due_at = CASE WHEN wanted > claimed THEN now() END,
-        dead_at = CASE WHEN wanted > claimed THEN NULL ELSE now() END
-    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
-""")
-
-
-def bury(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
-    """Make a claimed row a dead letter, unless it is wanted anew; return False if it is no longer ours."""
-    found = connection.execute(
-        _BURY, {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "error": error}
-    )
-    return found.rowcount == 1
-
-
-_HELD = text("""
-    SELECT jobs.tenant_id, jobs.key
-    FROM jobs JOIN unnest(CAST(:tenants AS text[]), CAST(:keys AS text[]), CAST(:tokens AS bigint[]))
-        AS mine (tenant_id, key, token) USING (tenant_id, key, token)
-    WHERE jobs.kind = :kind AND jobs.claimed IS NOT NULL
-""")
-
-
-def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]) -> set[tuple[str, str]]:
-    """Return `(tenant, key)` of those of these rows `(tenant, key, token)` that are still claimed under that token."""
-    found = connection.execute(_HELD, {"kind": kind, **_named(rows)})
+def still_claimed(
+    connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]
+) -> set[tuple[str, str]]:
+    """Return `(tenant, key)` of the jobs `(tenant, key, token)` that are still claimed under that token."""
+    found = run(connection, _STILL_CLAIMED, kind=kind, **arrays("tenants keys tokens", rows))
     return {(tenant, key) for tenant, key in found}
-
-
-_DROP = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys)")
-_DROP_OLD = text("DELETE FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND pending_since <= :until")
 
 
 def drop(connection: Connection, tenant_id: str, kinds: Iterable[Kind | str], keys: Iterable[str]) -> int:
     """Delete jobs whose object is gone, so that results in flight are discarded; return how many."""
-    given = {"tenant": tenant_id, "kinds": [str(kind) for kind in kinds], "keys": list(keys)}
-    return connection.execute(_DROP, given).rowcount
+    return run(
+        connection, _DROP, tenant=tenant_id, kinds=[str(kind) for kind in kinds], keys=list(keys)
+    ).rowcount
 
 
 def drop_old(connection: Connection, tenant_id: str, kind: Kind, until: datetime) -> None:
     """Delete a tenant's jobs of one kind that were pending by then."""
-    connection.execute(_DROP_OLD, {"tenant": tenant_id, "kind": str(kind), "until": until})
-
-
-_CLEAR_ERRORS = text("""
-    UPDATE jobs SET last_error = NULL
-    WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND last_error IS NOT NULL
-""")
-_FENCE = text("""
-    WITH locked AS MATERIALIZED (
-        SELECT kind, key FROM jobs
-        WHERE tenant_id = :tenant AND kind = ANY(:kinds) AND key = ANY(:keys) AND claimed IS NOT NULL
-        ORDER BY kind, key FOR UPDATE
-    )
-    UPDATE jobs w SET token = nextval('job_token'), claimed = NULL, due_at = now()
-    FROM locked WHERE w.tenant_id = :tenant AND w.kind = locked.kind AND w.key = locked.key
-""")
+    run(connection, _DROP_OLD, tenant=tenant_id, kind=str(kind), until=until)
 
 
 def clear_errors(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
     """Delete the errors of jobs whose object has changed: a model's words may quote what it was sent."""
-    connection.execute(_CLEAR_ERRORS, _of_changed(tenant_id, keys))
+    run(connection, _CLEAR_ERRORS, **_of_changed(tenant_id, keys))
 
 
 def fence(connection: Connection, tenant_id: str, keys: Iterable[str]) -> None:
     """Discard results in flight of objects that have changed; their jobs may be claimed at once."""
-    connection.execute(_FENCE, _of_changed(tenant_id, keys))
+    run(connection, _FENCE, **_of_changed(tenant_id, keys))
 
 
 def _of_changed(tenant_id: str, keys: Iterable[str]) -> dict[str, object]:
     return {"tenant": tenant_id, "kinds": [str(kind) for kind in FENCED_BY_CHANGE], "keys": list(keys)}
 
 
-_STATE = text("""
-    SELECT due_at, dead_at, last_error FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key
-""")
-
-
 def state(connection: Connection, tenant_id: str, kind: str, key: str) -> tuple[str, str | None]:
-    """Return whether a job is `owed` (pending), `dead` or neither (`none`), and its last error."""
-    row = connection.execute(_STATE, {"tenant": tenant_id, "kind": kind, "key": key}).one_or_none()
+    """Return whether a job is `pending`, `dead` or neither (`none`), and its last error."""
+    row = run(connection, _STATE, tenant=tenant_id, kind=kind, key=key).one_or_none()
     if row is None:
         return "none", None
     if row.dead_at is not None:
         return "dead", row.last_error
-    return ("none" if row.due_at is None else "owed"), row.last_error
+    return ("none" if row.due_at is None else "pending"), row.last_error

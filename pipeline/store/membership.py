@@ -1,11 +1,12 @@
-"""SQL of who is in a chat: whoever has spoken there, as a trigger notes, or whom the bot has named.
-
-An empty sender is somebody whose name is not kept: with such a one there nobody knows who listens.
-"""
+"""SQL of who is in a chat, and in which other chats all of them are."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
+
+from pipeline.store.statements import column, number, run
 
 UNKNOWN = ""
 
@@ -13,56 +14,20 @@ _NOTE_UNKNOWN = text("""
     INSERT INTO chat_members (tenant_id, chat_id, sender_id)
     SELECT :tenant, chat_id, :unknown FROM chats WHERE chat_id = :chat ON CONFLICT DO NOTHING
 """)
-
-_DELETE_CHAT_MEMBERS = text(
-    "DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)"
-)
-_OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
-_CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
-
-
-def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
-    """Note that somebody is in a chat whose name is not kept; nothing where there is no such chat."""
-    connection.execute(_NOTE_UNKNOWN, {"tenant": tenant_id, "chat": chat_id, "unknown": UNKNOWN})
-
-
+_DROP_OTHERS = text("DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)")
 _REPLACE = text("""
     INSERT INTO chat_members (tenant_id, chat_id, sender_id)
     SELECT :tenant, :chat, sender FROM unnest(CAST(:senders AS text[])) AS sender ORDER BY sender
     ON CONFLICT DO NOTHING
 """)
-
-
-def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
-    """Let exactly these be in a chat, whoever was before; `UNKNOWN` may be among them."""
-    given = {"tenant": tenant_id, "chat": chat_id, "senders": list(senders)}
-    connection.execute(_DELETE_CHAT_MEMBERS, given)
-    connection.execute(_REPLACE, given)
-
-
-def of_chat(connection: Connection, chat_id: str) -> list[str]:
-    """The senders that are in a chat."""
-    return list(connection.scalars(_OF_CHAT, {"chat": chat_id}))
-
-
-def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
-    """The chats that these senders are in."""
-    return list(connection.scalars(_CHATS_OF, {"senders": list(senders)}))
-
-
+_OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
+_CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
 _CHATS_TO_UNNAME = text("""
     SELECT DISTINCT chat_id FROM chat_members c WHERE sender_id = ANY(:senders)
         AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.tenant_id = c.tenant_id
             AND m.chat_id = c.chat_id AND m.sender_id = c.sender_id)
     ORDER BY chat_id
 """)
-
-
-def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:
-    """The chats that name these senders though no message of theirs is left there."""
-    return list(connection.scalars(_CHATS_TO_UNNAME, {"senders": list(senders)}))
-
-
 _UNNAME = text("""
     WITH gone AS (
         DELETE FROM chat_members c WHERE sender_id <> :unknown AND chat_id = :chat
@@ -76,17 +41,113 @@ _UNNAME = text("""
     )
     SELECT count(*) FROM gone
 """)
+# Of those who are here somebody with few chats is taken, and each of these chats is left at the first who is not
+# there. Without `OFFSET 0` Postgres reads all members of all chats instead.
+_PRESENT = text("""
+    WITH policy AS (
+        SELECT settings->>'audience' AS audience FROM tenants
+    ), asker AS (
+        SELECT coalesce((SELECT user_id FROM user_senders WHERE sender_id = :user), :user) AS person
+        WHERE CAST(:user AS text) IS NOT NULL
+    ), members AS MATERIALIZED (
+        SELECT DISTINCT coalesce(s.user_id, m.sender_id) AS person
+        FROM chat_members m LEFT JOIN user_senders s ON s.sender_id = m.sender_id
+        WHERE m.chat_id = :chat AND m.sender_id <> ''
+    ), present AS MATERIALIZED (
+        SELECT person FROM members UNION SELECT person FROM asker
+    ), ids AS MATERIALIZED (
+        SELECT person, person AS sender_id FROM present
+        UNION ALL SELECT p.person, s.sender_id FROM present p JOIN user_senders s ON s.user_id = p.person
+    ), unnamed AS (
+        SELECT EXISTS (SELECT 1 FROM chat_members WHERE chat_id = :chat AND sender_id = '') AS there
+    ), start AS MATERIALIZED (
+        SELECT i.person FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
+        WHERE i.person IN (SELECT person FROM present LIMIT 8)
+        GROUP BY i.person ORDER BY count(*), i.person LIMIT 1
+    ), candidates AS MATERIALIZED (
+        SELECT DISTINCT m.chat_id FROM ids i JOIN chat_members m ON m.sender_id = i.sender_id
+        WHERE i.person = (SELECT person FROM start) AND m.chat_id <> :chat
+            AND coalesce((SELECT audience FROM policy), 'strict') = 'strict'
+    ), places AS (
+        SELECT c.chat_id, c.kind, EXISTS (SELECT 1 FROM chat_members m
+                WHERE m.chat_id = c.chat_id AND m.sender_id <> ''
+                    AND m.sender_id NOT IN (SELECT sender_id FROM ids)) AS others,
+            ARRAY(SELECT i.person FROM ids i
+                JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = i.sender_id) AS persons
+        FROM chats c WHERE c.chat_id IN (SELECT chat_id FROM candidates) AND NOT EXISTS (
+            SELECT 1 FROM present p
+            WHERE NOT EXISTS (SELECT 1 FROM chat_members m
+                    WHERE m.chat_id = c.chat_id AND m.sender_id = p.person OFFSET 0)
+                AND NOT EXISTS (SELECT 1 FROM user_senders s
+                    JOIN chat_members m ON m.chat_id = c.chat_id AND m.sender_id = s.sender_id
+                    WHERE s.user_id = p.person OFFSET 0)
+            OFFSET 0)
+    )
+    SELECT (SELECT audience FROM policy) AS policy,
+        (SELECT person FROM asker) AS asker,
+        ARRAY(SELECT sender_id FROM ids WHERE person = (SELECT person FROM asker)) AS asker_ids,
+        ARRAY(SELECT person FROM members) AS members,
+        (SELECT there FROM unnamed) AS unnamed,
+        (SELECT coalesce(jsonb_agg(to_jsonb(places)), '[]') FROM places) AS places
+""")
+
+
+def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
+    """Record that somebody whose name is not kept is in a chat, if the chat exists."""
+    run(connection, _NOTE_UNKNOWN, tenant=tenant_id, chat=chat_id, unknown=UNKNOWN)
+
+
+def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
+    """Replace the members of a chat; `UNKNOWN` may be among them."""
+    for statement in (_DROP_OTHERS, _REPLACE):
+        run(connection, statement, tenant=tenant_id, chat=chat_id, senders=senders)
+
+
+def of_chat(connection: Connection, chat_id: str) -> list[str]:
+    """Return the senders that are in a chat."""
+    return column(connection, _OF_CHAT, chat=chat_id)
+
+
+def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the chats that these senders are in."""
+    return column(connection, _CHATS_OF, senders=senders)
+
+
+def chats_to_unname(connection: Connection, senders: Sequence[str]) -> list[str]:
+    """Return the chats that name these senders though no message of theirs is left there."""
+    return column(connection, _CHATS_TO_UNNAME, senders=senders)
 
 
 def unname(connection: Connection, chat_id: str, senders: Sequence[str] | None = None) -> int:
-    """Name no more whom no message of a chat is left of, among these senders or all; how many rows that took.
+    """Remove members, among these senders or all, of whom no message of a chat is left; return how many.
 
-    They may be there still, so that the chat notes somebody unknown instead. To be called while nothing is accepted
+    They may be there still, so that the chat records somebody unknown instead. To be called while nothing is accepted
     in the chat.
     """
-    return int(
-        connection.execute(
-            _UNNAME,
-            {"unknown": UNKNOWN, "senders": senders if senders is None else list(senders), "chat": chat_id},
-        ).scalar_one()
-    )
+    return number(connection, _UNNAME, unknown=UNKNOWN, senders=senders, chat=chat_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visible:
+    """The chats whose memories may be shown in one place."""
+
+    everywhere: bool
+    chats: frozenset[str]
+
+    def shows(self, learned_in: str | None) -> bool:
+        """Whether what was learned there may be shown; None was learned in no chat, and is anybody's."""
+        return learned_in is None or self.everywhere or learned_in in self.chats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What may be shown to whom."""
+
+    visible: Visible
+    # every id of the person who asks; none when nobody is named
+    asker_ids: list[str]
+
+
+def present(connection: Connection, chat_id: str, user_id: str | None) -> Row[Any]:
+    """Return who is in a chat beside the asker, by any of their ids, and the other chats with all of them."""
+    return run(connection, _PRESENT, chat=chat_id, user=user_id or None).one()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
+from pipeline.store.statements import column, number, run
 from schemas.kinds import INGEST
 from schemas.sessions import Message, RepliedTo, Stamp
 
@@ -22,28 +23,6 @@ _NUMBER = """
 """
 ORDER = f"sent_at, position, {_NUMBER}, id"
 NEWEST_FIRST = f"sent_at DESC, position DESC, {_NUMBER} DESC, id DESC"
-
-
-class Arrival(NamedTuple):
-    """What placing needs to know of a message."""
-
-    message_id: int
-    chat_id: str
-    # 0: live, 1: of an import
-    priority: int
-    session_key: str
-    sent_at: datetime
-    speaker: str
-    token_count: int
-    lexeme_count: int
-    # whether there is anything to embed
-    has_text: bool
-
-    @property
-    def key(self) -> str:
-        """What it is called as a piece of work."""
-        return f"message:{self.message_id}"
-
 
 # Of each chat the first by the index, dealt round so that no chat takes the room of the others.
 _ARRIVALS = text("""
@@ -64,21 +43,6 @@ _ARRIVALS = text("""
     FROM dealt JOIN messages m ON m.id = dealt.message_id
     ORDER BY m.sent_at
 """)
-
-
-def arrivals(
-    connection: Connection, chat_ids: Sequence[str], limit: int
-) -> tuple[list[Arrival], frozenset[str]]:
-    """`(arrivals, chats)`: messages of these chats that wait for their place, and the chats where more do.
-
-    At most `limit` in all, of each chat the live ones first and then as they were accepted; by their time.
-    """
-    rows = connection.execute(_ARRIVALS, {"chats": list(chat_ids), "limit": limit}).all()
-    found = [Arrival(*row[:-1]) for row in rows]
-    taken = Counter(arrival.chat_id for arrival in found)
-    return found, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
-
-
 _ARRIVAL = text("""
     SELECT m.id, m.chat_id, a.priority, m.session_key, m.sent_at,
         coalesce(nullif(m.sender_name, ''), m.sender_id), m.token_count, length(m.tsv),
@@ -86,35 +50,11 @@ _ARRIVAL = text("""
     FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
     WHERE a.message_id = :id AND a.quarantined_at IS NULL
 """)
-
-
-def arrival(connection: Connection, message_id: int) -> list[Arrival]:
-    """This one message, if it waits for its place."""
-    rows = connection.execute(_ARRIVAL, {"id": message_id})
-    return [Arrival(*row) for row in rows]
-
-
 _FORGET_ARRIVALS = text("DELETE FROM arrivals WHERE message_id = ANY(:ids)")
-
-
-def forget_arrivals(connection: Connection, message_ids: Sequence[int]) -> None:
-    """Delete exactly these arrivals: they are placed."""
-    connection.execute(_FORGET_ARRIVALS, {"ids": list(message_ids)})
-
-
 _QUARANTINE = text("""
     UPDATE arrivals SET quarantined_at = now(), error = :error, trace_id = :trace
     WHERE chat_id = :chat AND message_id = :id
 """)
-
-
-def quarantine(
-    connection: Connection, chat_id: str, message_id: int, error: str, trace_id: str | None
-) -> None:
-    """Let an arrival stand aside: nothing places it until it is released."""
-    connection.execute(_QUARANTINE, {"chat": chat_id, "id": message_id, "error": error, "trace": trace_id})
-
-
 _WAITING = text(f"""
     SELECT count(*) FROM (
         SELECT 1 FROM arrivals
@@ -123,17 +63,6 @@ _WAITING = text(f"""
         LIMIT :limit
     ) w
 """)
-
-
-def waiting(connection: Connection, tenant_id: str, limit: int) -> int:
-    """How many accepted messages wait for their place, counted up to `limit`.
-
-    Not those in quarantine, nor those of chats that have been given up: they wait for an operator, and what the
-    workers can place goes on.
-    """
-    return int(connection.execute(_WAITING, {"tenant": tenant_id, "limit": limit}).scalar_one())
-
-
 _TIMES = text("""
     SELECT sent_at, coalesce(nullif(sender_name, ''), sender_id), token_count
     FROM messages m
@@ -141,20 +70,78 @@ _TIMES = text("""
         AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
     ORDER BY sent_at
 """)
+_WITHIN = f"""SELECT {COLUMNS} FROM messages
+    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end"""
+_IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
+_BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
+_BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
+_SOME_EXTERNAL_IDS = text(
+    "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
+)
+
+
+class Arrival(NamedTuple):
+    """A message that waits for its place."""
+
+    message_id: int
+    chat_id: str
+    # 0: live, 1: of an import
+    priority: int
+    session_key: str
+    sent_at: datetime
+    speaker: str
+    token_count: int
+    lexeme_count: int
+    # whether there is anything to embed
+    has_text: bool
+
+    @property
+    def key(self) -> str:
+        """The key of its jobs."""
+        return f"message:{self.message_id}"
+
+
+def arrivals(
+    connection: Connection, chat_ids: Sequence[str], limit: int
+) -> tuple[list[Arrival], frozenset[str]]:
+    """Return `(arrivals, chats)`: up to `limit` messages of these chats without a place, and the chats with more.
+
+    Of each chat the live ones first and then as they were accepted; all by their time.
+    """
+    rows = run(connection, _ARRIVALS, chats=chat_ids, limit=limit).all()
+    found = [Arrival(*row[:-1]) for row in rows]
+    taken = Counter(arrival.chat_id for arrival in found)
+    return found, frozenset(row.chat_id for row in rows if row.known > taken[row.chat_id])
+
+
+def arrival(connection: Connection, message_id: int) -> list[Arrival]:
+    """Return one message if it waits for its place."""
+    return [Arrival(*row) for row in run(connection, _ARRIVAL, id=message_id)]
+
+
+def forget_arrivals(connection: Connection, message_ids: Sequence[int]) -> None:
+    """Delete exactly these arrivals: they are placed."""
+    run(connection, _FORGET_ARRIVALS, ids=message_ids)
+
+
+def quarantine(
+    connection: Connection, chat_id: str, message_id: int, error: str, trace_id: str | None
+) -> None:
+    """Set an arrival aside: nothing places it until it is released."""
+    run(connection, _QUARANTINE, chat=chat_id, id=message_id, error=error, trace=trace_id)
+
+
+def waiting(connection: Connection, tenant_id: str, limit: int) -> int:
+    """Count accepted messages that workers can place, up to `limit`: not quarantined ones, nor those of dead jobs."""
+    return number(connection, _WAITING, tenant=tenant_id, limit=limit)
 
 
 def times(
     connection: Connection, chat_id: str, session_key: str, start: datetime, end: datetime
 ) -> list[tuple[datetime, str, int]]:
-    """`(time, speaker, tokens)` of every placed message in a range, by time."""
-    rows = connection.execute(_TIMES, {"chat": chat_id, "key": session_key, "start": start, "end": end})
+    """Return `(time, speaker, tokens)` of every placed message in a range, by time."""
+    rows = run(connection, _TIMES, chat=chat_id, key=session_key, start=start, end=end)
     return [(at, speaker, tokens) for at, speaker, tokens in rows]
-
-
-_WITHIN = f"""SELECT {COLUMNS} FROM messages
-    WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end"""
-_IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
-_BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
 
 
 def in_range(
@@ -167,39 +154,29 @@ def in_range(
     limit: int,
     after: Stamp | None = None,
 ) -> list[Message]:
-    """A session's messages in order, at most `limit`; with `after`, those alone that stand behind it."""
+    """Return a session's messages in order, up to `limit`; with `after`, those that come after it."""
     given = {"chat": chat_id, "key": session_key, "start": start, "end": end, "limit": limit}
     if after is not None:
         given |= dict(zip(("start", "position", "number", "id"), after, strict=True))
-    rows = connection.execute(_IN_RANGE if after is None else _BEHIND, given)
-    return [as_message(row) for row in rows]
-
-
-_BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
+    return [as_message(row) for row in run(connection, _IN_RANGE if after is None else _BEHIND, **given)]
 
 
 def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:
-    """These messages, in no order; ids that are not there are left out."""
-    rows = connection.execute(_BY_ID, {"ids": list(ids)})
-    return [as_message(row) for row in rows]
+    """Return these messages in no order, without those that do not exist."""
+    return [as_message(row) for row in run(connection, _BY_ID, ids=list(ids))]
 
 
 def answered(message: str) -> str:
-    """The columns of `RepliedTo` as JSON, of what a row of `messages` answers; null when it answers nothing there."""
+    """Return SQL of `RepliedTo` as JSON, of the message that a row of `messages` answers, or null."""
     return f"""CASE WHEN {message}.reply_to IS NOT NULL THEN (
         SELECT jsonb_build_array(r.id, coalesce(nullif(r.sender_name, ''), r.sender_id), left(r.content, 200))
         FROM messages r WHERE r.tenant_id = {message}.tenant_id AND r.chat_id = {message}.chat_id
             AND r.external_id = {message}.reply_to) END"""
 
 
-_SOME_EXTERNAL_IDS = text(
-    "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
-)
-
-
 def some_external_ids(connection: Connection, chat_id: str, limit: int) -> list[str]:
-    """The platform's ids of the latest messages of a chat."""
-    return list(connection.scalars(_SOME_EXTERNAL_IDS, {"chat": chat_id, "limit": limit}))
+    """Return the platform's ids of the latest messages of a chat."""
+    return column(connection, _SOME_EXTERNAL_IDS, chat=chat_id, limit=limit)
 
 
 # Two statements: each has an index that ends in the time.
@@ -209,18 +186,13 @@ _RECENT_OF_KEY = text(f"{_OF_CHAT} AND session_key = :key ORDER BY {NEWEST_FIRST
 
 
 def recent(connection: Connection, chat_id: str, limit: int, session_key: str | None = None) -> list[Message]:
-    """The chat's newest messages, newest first; of one session key when given."""
-    given = {"chat": chat_id, "limit": limit}
-    rows = (
-        connection.execute(_RECENT, given)
-        if session_key is None
-        else connection.execute(_RECENT_OF_KEY, given | {"key": session_key})
-    )
-    return [as_message(row) for row in rows]
+    """Return the chat's newest messages, newest first; of one session key if given."""
+    statement = _RECENT if session_key is None else _RECENT_OF_KEY
+    return [as_message(row) for row in run(connection, statement, chat=chat_id, limit=limit, key=session_key)]
 
 
 def as_message(row: Row[Any]) -> Message:
-    """A row of `COLUMNS` as a value."""
+    """Return a row of `COLUMNS` as a value."""
     found = dict(row._mapping)
     if found.get("answered"):
         found["answered"] = RepliedTo(*found["answered"])

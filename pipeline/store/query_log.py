@@ -1,14 +1,14 @@
 """SQL of the query log: what was asked and shown, what was answered, and what forgetting takes out of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.sql import bindparam
+
+from pipeline.store.statements import run
 
 COLUMNS = (
     "context_id, chat_id, user_id, agent_id, session_key, profile, asked_at, query, shown, tokens, chars, "
@@ -20,103 +20,34 @@ _INSERT = text("""
         shown, tokens, chars, used_tokens, budget, latency_ms, degraded, redacted_at)
     VALUES (:tenant, :context_id, :chat_id, :user_id, :agent_id, :session_key, :profile, :asked_at, :query,
         :shown, :tokens, :chars, :used_tokens, :budget, :latency_ms, :degraded, :redacted_at)
-""").bindparams(*(bindparam(name, type_=JSONB) for name in ("shown", "tokens", "chars")))
-
-
-def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
-    """Record a context that is being served."""
-    connection.execute(_INSERT, {**row, "tenant": tenant_id})
-
-
+""")
 _GET = text(f"SELECT {COLUMNS} FROM query_log WHERE context_id = :id")
 _GET_LOCKED = text(f"{_GET.text} FOR UPDATE")
-
-
-def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
-    """A row by its context's id."""
-    return connection.execute(_GET_LOCKED if locked else _GET, {"id": context_id}).one_or_none()
-
-
 _LISTING = text(f"""
     SELECT {COLUMNS} FROM query_log WHERE (CAST(:chat AS text) IS NULL OR chat_id = :chat)
         AND (CAST(:after AS text) IS NULL OR (asked_at, context_id) < (
             SELECT last.asked_at, last.context_id FROM query_log last WHERE last.context_id = :after))
     ORDER BY asked_at DESC, context_id DESC LIMIT :limit
 """)
-
-
-def listing(
-    connection: Connection, chat_id: str | None, limit: int, after: str | None = None
-) -> Sequence[Row[Any]]:
-    """The newest rows, of one chat or of all; those that come after one in that order."""
-    return connection.execute(_LISTING, {"chat": chat_id, "limit": limit, "after": after}).all()
-
-
-_LATELY = text("""
+_LATEST = text("""
     SELECT now(), asked.query, asked.asked_at FROM (SELECT 1) AS always LEFT JOIN LATERAL (
         SELECT query, asked_at FROM query_log WHERE chat_id = :chat
         ORDER BY asked_at DESC LIMIT :limit) AS asked ON true
 """)
-
-
-def lately(connection: Connection, chat_id: str, limit: int) -> tuple[datetime, list[tuple[str, datetime]]]:
-    """The database's time, and what was asked last in a chat, with when: by the index `query_log_chat`, in one trip."""
-    rows = connection.execute(_LATELY, {"chat": chat_id, "limit": limit}).all()
-    return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
-
-
 _SET_ANSWER = text("""
     UPDATE query_log SET answer = :answer, used = :used, answered_at = now() WHERE context_id = :id
-""").bindparams(bindparam("used", type_=JSONB(none_as_null=True)))
-
-
-def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
-    """Keep what was answered."""
-    connection.execute(
-        _SET_ANSWER, {"id": context_id, "answer": answer, "used": list(used) if used is not None else None}
-    )
-
-
+""")
 _SET_MEMORY = text("UPDATE query_log SET memory_id = :memory WHERE context_id = :id")
-
-
-def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None:
-    """Note which memory question and answer were kept as."""
-    connection.execute(_SET_MEMORY, {"id": context_id, "memory": memory_id})
-
-
 _HOLD_MESSAGES = text(
     "SELECT id FROM messages WHERE id = ANY(:ids) ORDER BY chat_id, external_id FOR KEY SHARE"
 )
 _HOLD_MEMORIES = text(
     "SELECT id FROM memories WHERE id = ANY(CAST(:ids AS uuid[])) ORDER BY id FOR NO KEY UPDATE"
 )
-
-
-def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[str]) -> int:
-    """Keep these messages and memories from being deleted until the transaction ends; how many there are."""
-    held = connection.execute(_HOLD_MESSAGES, {"ids": list(messages)}).all()
-    remembered = connection.execute(_HOLD_MEMORIES, {"ids": list(memory_ids)}).all()
-    return len(held) + len(remembered)
-
-
 # What goes of a row that something was taken out of: the answer, as it may repeat what was shown. Its figures stay.
 _REDACT = """
     answer = NULL, used = NULL, answered_at = NULL, memory_id = NULL, redacted_at = coalesce(redacted_at, now())
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Redacted:
-    """What was taken out of the log."""
-
-    rows: int
-    # rows that nothing was taken out of before
-    fresh: int
-    # what question and answer of these rows were kept as
-    memories: frozenset[UUID]
-
-
 _REDACT_ITEMS = text(f"""
     WITH given AS MATERIALIZED (
         SELECT DISTINCT quotable(content) AS said FROM unnest(CAST(:texts AS text[])) AS content
@@ -143,6 +74,70 @@ _REDACT_ITEMS = text(f"""
     )
     SELECT fresh, memory_id FROM locked
 """)
+_REDACT_ASKERS = text(f"""
+    UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}
+    WHERE user_id = ANY(:users) AND asked_at <= :until
+""")
+_DELETE = text("""
+    DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
+""")
+
+
+def insert(connection: Connection, tenant_id: str, row: Mapping[str, Any]) -> None:
+    """Record a context that is being served."""
+    run(connection, _INSERT, **{**row, "tenant": tenant_id})
+
+
+def get(connection: Connection, context_id: str, *, locked: bool = False) -> Row[Any] | None:
+    """Return a row by its context's id."""
+    return run(connection, _GET_LOCKED if locked else _GET, id=context_id).one_or_none()
+
+
+def listing(
+    connection: Connection, chat_id: str | None, limit: int, after: str | None = None
+) -> Sequence[Row[Any]]:
+    """Return the newest rows, of one chat or of all; with `after`, those that follow it."""
+    return run(connection, _LISTING, chat=chat_id, limit=limit, after=after).all()
+
+
+def latest_queries(
+    connection: Connection, chat_id: str, limit: int
+) -> tuple[datetime, list[tuple[str, datetime]]]:
+    """Return the database's time and a chat's last questions, each with when, in one trip by `query_log_chat`."""
+    rows = run(connection, _LATEST, chat=chat_id, limit=limit).all()
+    return rows[0][0], [(row[1], row[2]) for row in rows if row[1] is not None]
+
+
+def set_answer(connection: Connection, context_id: str, answer: str, used: Sequence[str] | None) -> None:
+    """Record the answer."""
+    run(
+        connection,
+        _SET_ANSWER,
+        id=context_id,
+        answer=answer,
+        used=None if used is None else Jsonb(list(used)),
+    )
+
+
+def set_memory(connection: Connection, context_id: str, memory_id: UUID) -> None:
+    """Record the memory that question and answer were kept as."""
+    run(connection, _SET_MEMORY, id=context_id, memory=memory_id)
+
+
+def hold(connection: Connection, messages: Sequence[int], memory_ids: Sequence[str]) -> int:
+    """Keep messages and memories from being deleted until the transaction ends; return how many exist."""
+    held = run(connection, _HOLD_MESSAGES, ids=messages).all()
+    return len(held) + len(run(connection, _HOLD_MEMORIES, ids=memory_ids).all())
+
+
+class Redacted(NamedTuple):
+    """What was taken out of the log."""
+
+    rows: int
+    # rows that nothing was taken out of before
+    fresh: int
+    # what question and answer of these rows were kept as
+    memories: frozenset[UUID]
 
 
 def redact(
@@ -152,37 +147,21 @@ def redact(
     texts: Sequence[str],
     limit: int | None = None,
 ) -> Redacted:
-    """Take items, by `kind:id`, out of what contexts showed, and out of a chat's rows the questions that say a text.
+    """Remove items, by `kind:id`, from what contexts showed, and from a chat's rows the questions that say a text.
 
-    At most of `limit` rows. The answers go with either. A bot asks with the very message that it reacts to, or with
+    Of at most `limit` rows; the answers go with either. A bot asks with the very message that it reacts to, or with
     a part of it, and need not say who wrote it.
     """
-    rows = connection.execute(
-        _REDACT_ITEMS, {"items": list(items), "chat": chat_id, "texts": list(texts), "limit": limit}
-    ).all()
-    return Redacted(
-        rows=len(rows),
-        fresh=sum(row.fresh for row in rows),
-        memories=frozenset(row.memory_id for row in rows if row.memory_id is not None),
-    )
-
-
-_REDACT_ASKERS = text(f"""
-    UPDATE query_log SET query = NULL, user_id = NULL, shown = '{{}}', {_REDACT}
-    WHERE user_id = ANY(:users) AND asked_at <= :until
-""")
+    rows = run(connection, _REDACT_ITEMS, items=items, chat=chat_id, texts=texts, limit=limit).all()
+    made = frozenset(row.memory_id for row in rows if row.memory_id is not None)
+    return Redacted(rows=len(rows), fresh=sum(row.fresh for row in rows), memories=made)
 
 
 def redact_askers(connection: Connection, user_ids: Sequence[str], until: datetime) -> int:
-    """Take out what these users asked until then, what they were shown and answered; the figures stay. How many."""
-    return connection.execute(_REDACT_ASKERS, {"users": list(user_ids), "until": until}).rowcount
-
-
-_DELETE = text("""
-    DELETE FROM query_log WHERE asked_at <= :until AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
-""")
+    """Remove what these users asked until then, were shown and answered, but the figures; return how many."""
+    return run(connection, _REDACT_ASKERS, users=user_ids, until=until).rowcount
 
 
 def delete(connection: Connection, until: datetime, chat_id: str | None = None) -> int:
-    """Delete a chat's rows, or all, that were asked until then; how many."""
-    return connection.execute(_DELETE, {"until": until, "chat": chat_id}).rowcount
+    """Delete a chat's rows, or all, that were asked until then; return how many."""
+    return run(connection, _DELETE, until=until, chat=chat_id).rowcount

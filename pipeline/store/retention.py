@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, text
 
+from pipeline.store.statements import number, run
 from schemas.kinds import EMBED
 
 # Each statement finds at most :batch rows of one tenant; `WITH doomed AS (…)` serves counting and deleting.
@@ -85,46 +86,7 @@ _KEYS = {
     "session_closes": ("tenant_id", "chat_id", "session_key", "closed_at"),
     "daily_counters": ("tenant_id", "day", "name", "slot"),
 }
-
 _LOCK_CHATS = text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE")
-
-
-def count(connection: Connection, doomed: str, **given: object) -> int:
-    """How many rows one of the statements finds, up to its batch."""
-    return int(connection.scalar(text(f"SELECT count(*) FROM ({doomed}) doomed"), given) or 0)
-
-
-def delete(connection: Connection, table: str, doomed: str, **given: object) -> int:
-    """Delete the rows that one of the statements finds; their vectors go with them."""
-    same = " AND ".join(f"t.{name} = doomed.{name}" for name in _KEYS.get(table, ("id",)))
-    statement = text(f"DELETE FROM {table} t USING ({doomed}) doomed WHERE {same}")
-    return connection.execute(statement, given).rowcount
-
-
-def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
-    """Add the figures that the statement finds to those of their day's slot 0; how many rows went."""
-    return int(
-        connection.scalar(
-            text(f"""
-                WITH gone AS (
-                    DELETE FROM daily_counters t USING ({doomed}) doomed
-                    WHERE t.tenant_id = doomed.tenant_id AND t.day = doomed.day AND t.name = doomed.name
-                        AND t.slot = doomed.slot
-                    RETURNING t.tenant_id, t.day, t.name, t.value
-                ), folded AS (
-                    INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-                    SELECT tenant_id, day, name, 0, sum(value) FROM gone GROUP BY tenant_id, day, name
-                    ON CONFLICT (tenant_id, day, name, slot) DO UPDATE
-                        SET value = daily_counters.value + excluded.value
-                )
-                SELECT count(*) FROM gone
-            """),
-            given,
-        )
-        or 0
-    )
-
-
 _DELETE_MESSAGES = text(f"""
     WITH gone AS (
         DELETE FROM messages t WHERE t.id = ANY(:ids) AND NOT EXISTS (SELECT 1 FROM arrivals a
@@ -143,13 +105,42 @@ _DELETE_MESSAGES = text(f"""
 """)
 
 
-def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
-    """Delete raw messages, and take them out of their chats' counters.
+def count(connection: Connection, doomed: str, **given: object) -> int:
+    """Count the rows that one of the statements finds, up to its batch."""
+    return number(connection, text(f"SELECT count(*) FROM ({doomed}) doomed"), **given)
 
-    Sessions and summaries keep what they say of them, revisions are not raised: the past has not changed.
-    Messages that are not yet placed are left for the next time. Chats are locked before their messages, as by whoever
-    edits, erases or places.
+
+def delete(connection: Connection, table: str, doomed: str, **given: object) -> int:
+    """Delete the rows that one of the statements finds; their vectors go with them."""
+    same = " AND ".join(f"t.{name} = doomed.{name}" for name in _KEYS.get(table, ("id",)))
+    statement = text(f"DELETE FROM {table} t USING ({doomed}) doomed WHERE {same}")
+    return run(connection, statement, **given).rowcount
+
+
+def fold_counters(connection: Connection, doomed: str, **given: object) -> int:
+    """Add the figures that the statement finds to those of their day's slot 0; return how many rows went."""
+    statement = text(f"""
+        WITH gone AS (
+            DELETE FROM daily_counters t USING ({doomed}) doomed
+            WHERE t.tenant_id = doomed.tenant_id AND t.day = doomed.day AND t.name = doomed.name
+                AND t.slot = doomed.slot
+            RETURNING t.tenant_id, t.day, t.name, t.value
+        ), folded AS (
+            INSERT INTO daily_counters (tenant_id, day, name, slot, value)
+            SELECT tenant_id, day, name, 0, sum(value) FROM gone GROUP BY tenant_id, day, name
+            ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
+        )
+        SELECT count(*) FROM gone
+    """)
+    return number(connection, statement, **given)
+
+
+def delete_messages(connection: Connection, doomed: str, **given: object) -> int:
+    """Delete placed raw messages, and subtract them from their chats' counters.
+
+    Sessions and summaries keep what they say of them, and revisions are not raised: the past has not changed. Chats
+    are locked before their messages, as everywhere.
     """
-    found = connection.execute(text(doomed), given).all()
-    connection.execute(_LOCK_CHATS, {"chats": sorted({row.chat_id for row in found})})
-    return int(connection.scalar(_DELETE_MESSAGES, {"ids": [row.id for row in found]}) or 0)
+    found = run(connection, text(doomed), **given).all()
+    run(connection, _LOCK_CHATS, chats=sorted({row.chat_id for row in found}))
+    return number(connection, _DELETE_MESSAGES, ids=[row.id for row in found])

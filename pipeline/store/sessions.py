@@ -1,25 +1,19 @@
-"""SQL of sessions: ranges of messages, and the markers that close them."""
+"""SQL of sessions: when they end, the markers that close them, their summaries."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Row, text
 
-from schemas.sessions import THREAD, Session
+from pipeline.store.statements import arrays, column, run
+from schemas.sessions import THREAD, Session, Summary
 
 COLUMNS = "id, chat_id, session_key, started_at, ended_at, message_count, participants, status, revision"
 
-
-def as_session(row: Row[Any]) -> Session:
-    """A row that has at least `COLUMNS`, as a value."""
-    fields = {name: row._mapping[name] for name in COLUMNS.split(", ")}
-    return Session(**{**fields, "participants": tuple(row.participants)})
-
-
 # What `schemas.sessions.is_named` denies.
 _UNNAMED = f"(session_key = '' OR starts_with(session_key, '{THREAD}'))"
-
 # A session is closed when another of its key came after it, when a marker says so, or when it has been quiet
 # for longer than the gap.
 _CLOSE = text(f"""
@@ -36,16 +30,6 @@ _CLOSE = text(f"""
         ORDER BY s.id FOR NO KEY UPDATE))
     RETURNING {COLUMNS}
 """)
-
-
-def close_ended(
-    connection: Connection, chat_ids: Sequence[str], gap: timedelta, ttl: timedelta
-) -> list[Session]:
-    """Close the sessions of these chats that have come to their end; those that were closed now."""
-    rows = connection.execute(_CLOSE, {"chats": list(chat_ids), "gap": gap, "ttl": ttl})
-    return [as_session(row) for row in rows]
-
-
 _IDLE_CHATS = text(f"""
     SELECT DISTINCT tenant_id, chat_id FROM (
         SELECT tenant_id, chat_id FROM conversation_sessions
@@ -53,39 +37,11 @@ _IDLE_CHATS = text(f"""
             THEN CAST(:gap AS interval) ELSE CAST(:ttl AS interval) END
         ORDER BY ended_at LIMIT :limit) idle
 """)
-
-
-def idle_chats(connection: Connection, gap: timedelta, ttl: timedelta, limit: int) -> list[tuple[str, str]]:
-    """`(tenant, chat)` whose open session has been quiet for longer than its gap (maintenance)."""
-    rows = connection.execute(_IDLE_CHATS, {"gap": gap, "ttl": ttl, "limit": limit})
-    return [(tenant, chat) for tenant, chat in rows]
-
-
 _ADD_CLOSES = text("""
     INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
     VALUES (:tenant, :chat, :key, :at) ON CONFLICT DO NOTHING
 """)
-
-
-def add_closes(
-    connection: Connection, tenant_id: str, chat_id: str, closes: Sequence[tuple[str, datetime]]
-) -> None:
-    """Keep the markers `(session key, sender time)` at which sessions were closed on request."""
-    for session_key, at in sorted(set(closes)):
-        connection.execute(_ADD_CLOSES, {"tenant": tenant_id, "chat": chat_id, "key": session_key, "at": at})
-
-
-_KEYS = text("""
-    SELECT DISTINCT session_key FROM messages WHERE chat_id = :chat ORDER BY session_key
-""")
-
-
-def keys(connection: Connection, chat_id: str) -> list[str]:
-    """The session keys of a chat; the empty one is that of messages without."""
-    rows = connection.execute(_KEYS, {"chat": chat_id})
-    return [row[0] for row in rows]
-
-
+_KEYS = text("SELECT DISTINCT session_key FROM messages WHERE chat_id = :chat ORDER BY session_key")
 _NEWLY_CUT = text(f"""
     WITH fresh AS (
         UPDATE session_closes SET seen = true WHERE chat_id = ANY(:chats) AND NOT seen
@@ -100,37 +56,12 @@ _NEWLY_CUT = text(f"""
         WHERE fresh.closed_at < around.ended_at))
     ORDER BY id FOR NO KEY UPDATE
 """)
-
-
-def newly_cut(connection: Connection, chat_ids: Sequence[str]) -> list[Session]:
-    """The chats' sessions that markers not seen before lie in, locked; the markers count as seen from now."""
-    rows = connection.execute(_NEWLY_CUT, {"chats": list(chat_ids)})
-    return [as_session(row) for row in rows]
-
-
 _CLOSES = text("""
     SELECT chat_id, session_key, closed_at
     FROM unnest(CAST(:chats AS text[]), CAST(:keys AS text[])) AS place (chat_id, session_key)
         JOIN session_closes USING (chat_id, session_key)
     ORDER BY closed_at
 """)
-
-
-def closes(
-    connection: Connection, places: Collection[tuple[str, str]]
-) -> dict[tuple[str, str], list[datetime]]:
-    """By `(chat, session key)` the times at which sessions were closed on request, ascending."""
-    found: dict[tuple[str, str], list[datetime]] = {place: [] for place in places}
-    named = [place for place in places if place[1]]
-    if named:
-        rows = connection.execute(
-            _CLOSES, {"chats": [chat for chat, _ in named], "keys": [key for _, key in named]}
-        )
-        for chat_id, session_key, at in rows:
-            found[chat_id, session_key].append(at)
-    return found
-
-
 _FIND = text("""
     WITH RECURSIVE chain AS (
         SELECT id, merged_into FROM conversation_sessions WHERE id = :id
@@ -138,13 +69,6 @@ _FIND = text("""
     )
     SELECT s.* FROM conversation_sessions s JOIN chain USING (id) WHERE s.status <> 'merged'
 """)
-
-
-def find(connection: Connection, session_id: int) -> Row[Any] | None:
-    """A session with its summary; a merged one leads to the one it went into."""
-    return connection.execute(_FIND, {"id": session_id}).one_or_none()
-
-
 _LISTING = text("""
     SELECT id, chat_id, session_key, started_at, ended_at, message_count, participants, status, topic_tags,
         summary_text, summary_model
@@ -155,26 +79,6 @@ _LISTING = text("""
             SELECT last.ended_at, last.id FROM conversation_sessions last WHERE last.id = :after))
     ORDER BY ended_at DESC, id DESC LIMIT :limit
 """)
-
-
-def listing(
-    connection: Connection,
-    chat_id: str | None,
-    *,
-    limit: int,
-    status: str | None = None,
-    after: int | None = None,
-) -> Sequence[Row[Any]]:
-    """The newest sessions of one chat or of all, without merged ones; those that come after one in that order."""
-    return connection.execute(
-        _LISTING, {"chat": chat_id, "limit": limit, "status": status, "after": after}
-    ).all()
-
-
-NAMES_WITHIN = 1000
-"""Newest messages of a chat in which the name of whoever asks is looked for: most have just said something there."""
-
-
 _PEOPLE = text("""
     WITH circles AS (
         SELECT participants, min(started_at) AS began FROM conversation_sessions
@@ -196,15 +100,153 @@ _PEOPLE = text("""
             WHERE sender_id = ANY((SELECT ids FROM ids)::text[]) AND sender_name <> ''
             ORDER BY sent_at DESC LIMIT 1), asker.person) FROM asker) AS asker
 """)
+_WANTING_ROLLUP = text("""
+    SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'
+        AND (message_count - coalesce(summary_message_count, 0) >= :messages
+            OR token_count - coalesce(summary_token_count, 0) >= :tokens)
+    ORDER BY id
+""")
+_SAVE = text("""
+    UPDATE conversation_sessions SET summary_text = :summary, topic_tags = :topics, decisions = :decisions,
+        open_questions = :open_questions, action_items = :action_items, entities = :entities,
+        search_text = :search_text, summary_model = :model, summary_version = :version,
+        summary_revision = :revision, summary_message_count = :message_count,
+        summary_token_count = :token_count, summary_ended_at = :ended_at, summary_created_at = now(),
+        failure_reason = CASE WHEN revision = :revision THEN NULL ELSE failure_reason END,
+        status = CASE WHEN status = 'open' OR revision <> :revision THEN status ELSE 'summarized' END
+    WHERE id = :id AND inner_revision = :inner_revision AND status <> 'merged'
+""")
+_SET_STATUS = text("""
+    UPDATE conversation_sessions SET status = :status, failure_reason = :reason
+    WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
+""")
+_CARDS = text("""
+    SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
+    FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
+""")
+_OUTDATE = text("UPDATE conversation_sessions SET summary_revision = NULL WHERE id = ANY(:ids)")
+
+
+def as_session(row: Row[Any]) -> Session:
+    """Return a row that has at least `COLUMNS` as a value."""
+    fields = {name: row._mapping[name] for name in COLUMNS.split(", ")}
+    return Session(**{**fields, "participants": tuple(row.participants)})
+
+
+def close_ended(
+    connection: Connection, chat_ids: Sequence[str], gap: timedelta, ttl: timedelta
+) -> list[Session]:
+    """Close the sessions of these chats that have come to their end; return those closed now."""
+    return [as_session(row) for row in run(connection, _CLOSE, chats=chat_ids, gap=gap, ttl=ttl)]
+
+
+def idle_chats(connection: Connection, gap: timedelta, ttl: timedelta, limit: int) -> list[tuple[str, str]]:
+    """Return `(tenant, chat)` whose open session has been quiet for longer than its gap (maintenance)."""
+    return [(tenant, chat) for tenant, chat in run(connection, _IDLE_CHATS, gap=gap, ttl=ttl, limit=limit)]
+
+
+def add_closes(
+    connection: Connection, tenant_id: str, chat_id: str, closes: Sequence[tuple[str, datetime]]
+) -> None:
+    """Keep the markers `(session key, sender time)` at which sessions were closed on request."""
+    for session_key, at in sorted(set(closes)):
+        run(connection, _ADD_CLOSES, tenant=tenant_id, chat=chat_id, key=session_key, at=at)
+
+
+def keys(connection: Connection, chat_id: str) -> list[str]:
+    """Return the session keys of a chat; the empty one is that of messages without."""
+    return column(connection, _KEYS, chat=chat_id)
+
+
+def newly_cut(connection: Connection, chat_ids: Sequence[str]) -> list[Session]:
+    """Lock and return the chats' sessions around markers not seen before; the markers count as seen from now."""
+    return [as_session(row) for row in run(connection, _NEWLY_CUT, chats=chat_ids)]
+
+
+def closes(
+    connection: Connection, places: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], list[datetime]]:
+    """Return the times at which sessions were closed on request, ascending, by `(chat, session key)`."""
+    found: dict[tuple[str, str], list[datetime]] = {place: [] for place in places}
+    named = [place for place in places if place[1]]
+    for chat_id, session_key, at in run(connection, _CLOSES, **arrays("chats keys", named)) if named else ():
+        found[chat_id, session_key].append(at)
+    return found
+
+
+def find(connection: Connection, session_id: int) -> Row[Any] | None:
+    """Return a session with its summary, or the one that it was merged into."""
+    return run(connection, _FIND, id=session_id).one_or_none()
+
+
+def listing(
+    connection: Connection,
+    chat_id: str | None,
+    *,
+    limit: int,
+    status: str | None = None,
+    after: int | None = None,
+) -> Sequence[Row[Any]]:
+    """Return the newest sessions of one chat or of all, without merged ones; with `after`, those that follow it."""
+    return run(connection, _LISTING, chat=chat_id, limit=limit, status=status, after=after).all()
+
+
+NAMES_WITHIN = 1000
+"""The newest messages of a chat, in which the asker's name is looked for: most have just said something there."""
 
 
 def people(
     connection: Connection, chat_id: str, asker: str | None = None
 ) -> tuple[list[str], datetime | None, str | None]:
-    """The names of all who spoke in a chat, when it began, and what to call whoever asks, by any of their ids.
+    """Return the names of all who spoke in a chat, when it began, and what to call the asker.
 
     That is the newest name that they have there, under whichever id; else the user whom the id is linked to; else
     the id.
     """
-    row = connection.execute(_PEOPLE, {"chat": chat_id, "asker": asker or None, "within": NAMES_WITHIN}).one()
+    row = run(connection, _PEOPLE, chat=chat_id, asker=asker or None, within=NAMES_WITHIN).one()
     return list(row.names or []), row.began, row.asker
+
+
+def wanting_rollup(
+    connection: Connection, chat_ids: Collection[str], messages: int, tokens: int
+) -> dict[int, str]:
+    """Return each open session that has grown that much since it was summarized, with its chat."""
+    rows = run(connection, _WANTING_ROLLUP, chats=list(chat_ids), messages=messages, tokens=tokens)
+    return {row.id: row.chat_id for row in rows}
+
+
+_READ = ("id", "revision", "inner_revision", "message_count", "token_count", "ended_at")
+
+
+def save_summary(
+    connection: Connection, read: Row[Any], summary: Summary, *, model: str, version: int
+) -> bool:
+    """Store the summary of a session as it was `read`; tell whether it was stored.
+
+    A session that has grown since keeps the summary of what was read, and wants another one. Nothing is stored when
+    the session was merged or cut, or a text of it edited: the summary would speak of what is not there any more.
+    """
+    given = {
+        name: Jsonb(said) if isinstance(said, list) else said for name, said in summary.model_dump().items()
+    }
+    given |= {name: getattr(read, name) for name in _READ}
+    made = {"search_text": summary.search_text(), "model": model, "version": version}
+    return run(connection, _SAVE, **given, **made).rowcount == 1
+
+
+def set_status(
+    connection: Connection, session_id: int, revision: int, status: str, reason: str | None = None
+) -> bool:
+    """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
+    given = {"id": session_id, "revision": revision, "status": status, "reason": reason}
+    return run(connection, _SET_STATUS, **given).rowcount == 1
+
+
+def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:
+    """Return what a context shows of these sessions."""
+    return run(connection, _CARDS, ids=session_ids).all()
+
+
+def outdate_summaries(connection: Connection, session_ids: Sequence[int]) -> None:
+    """Mark the summaries of these sessions as outdated, though nothing has changed."""
+    run(connection, _OUTDATE, ids=session_ids)

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store import vectors
+from pipeline.store.statements import run
 from schemas.kinds import EMBED, INGEST, SUMMARIZE
 
 _SERVER = text("""
@@ -14,14 +15,6 @@ _SERVER = text("""
         (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
         pg_database_size(current_database())
 """)
-
-
-def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
-    """`(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
-    row = connection.execute(_SERVER).one()
-    return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
-
-
 _COUNTS = text("""
     SELECT count(*) AS chats, coalesce(sum(message_count), 0)::bigint AS placed,
         (SELECT count(*) FROM arrivals WHERE quarantined_at IS NULL) AS waiting,
@@ -29,26 +22,11 @@ _COUNTS = text("""
         (SELECT count(*) FROM memories) AS memories
     FROM chats WHERE moved_to IS NULL
 """)
-
-
-def counts(connection: Connection) -> Row[Any]:
-    """One tenant's `chats`, `placed`, `waiting` and `quarantined` messages, and `memories`."""
-    return connection.execute(_COUNTS).one()
-
-
 _SESSIONS_BY_STATUS = text("""
     SELECT status, count(*) FROM conversation_sessions
     WHERE status <> 'merged' AND (CAST(:chat AS text) IS NULL OR chat_id = :chat)
     GROUP BY status ORDER BY status
 """)
-
-
-def sessions_by_status(connection: Connection, chat_id: str | None = None) -> dict[str, int]:
-    """How many sessions of a chat, or of all, are in each status; without merged ones."""
-    rows = connection.execute(_SESSIONS_BY_STATUS, {"chat": chat_id})
-    return {str(status): int(count) for status, count in rows}
-
-
 _VECTORS_BY_SPACE = text("""
     SELECT e.name AS space, e.status,
         (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
@@ -56,66 +34,23 @@ _VECTORS_BY_SPACE = text("""
         (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
     FROM embedding_spaces e ORDER BY e.id
 """)
-
-
-def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
-    """`(space, status, messages, sessions, memories)`: one tenant's vectors; nothing without pgvector."""
-    if not vectors.exist(connection):
-        return []
-    return connection.execute(_VECTORS_BY_SPACE).all()
-
-
 _OLDEST_UNPLACED_SECONDS = text("""
     SELECT extract(epoch FROM now() - min(m.received_at))
     FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
     WHERE a.quarantined_at IS NULL
 """)
-
-
-def oldest_unplaced_seconds(connection: Connection) -> float | None:
-    """How long the tenant's longest waiting message has been accepted without a place; None: none waits."""
-    seconds = connection.scalar(_OLDEST_UNPLACED_SECONDS)
-    return None if seconds is None else float(seconds)
-
-
 _DEAD_LETTERS = text("""
     SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM jobs
     WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
 """)
-
-
-def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
-    """The work that was given up last, over what the role may see."""
-    return connection.execute(_DEAD_LETTERS, {"limit": limit}).all()
-
-
 _SPEAKERS = text("""
     SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
     FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
 """)
-
-
-def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:
-    """`(speaker, sender_id, messages)` of those who said most in a chat."""
-    return connection.execute(_SPEAKERS, {"chat": chat_id, "limit": limit}).all()
-
-
 _TIMES_OF_OTHERS = text("""
     SELECT min(sent_at), max(sent_at) FROM messages
     WHERE chat_id = :chat AND starts_with(external_id, :prefix) = :with_prefix
 """)
-
-
-def times_of_others(
-    connection: Connection, chat_id: str, prefix: str, *, with_prefix: bool
-) -> tuple[datetime, datetime] | None:
-    """`(first, last)` time of the chat's messages whose id has this prefix, or has it not; None: there are none."""
-    row = connection.execute(
-        _TIMES_OF_OTHERS, {"chat": chat_id, "prefix": prefix, "with_prefix": with_prefix}
-    ).one()
-    return None if row[0] is None else (row[0], row[1])
-
-
 _TIMES = text("""
     SELECT named.chat_id, c.time_zone, c.language,
         (SELECT min(sent_at) FROM messages m
@@ -125,25 +60,18 @@ _TIMES = text("""
     FROM chats named JOIN chats c ON c.chat_id = coalesce(named.moved_to, named.chat_id)
     WHERE named.chat_id = ANY(:chats)
 """)
-
-
-def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
-    """`(chat_id, time_zone, language, first_at, last_at)` of these chats and all their messages, where they are now."""
-    return connection.execute(_TIMES, {"chats": list(chat_ids)}).all()
-
-
-# One statement, so that work which moves from one kind to the next meanwhile is seen exactly once. From the work
-# to what it is about, by that one's key: the other way round the planner has been seen to compare all with all.
+# One statement, so that jobs which move from one kind to the next meanwhile are seen exactly once. From the job
+# to its object, by that one's key: the other way round the planner has been seen to compare all with all.
 _PROGRESS = f"""
     WITH mine AS (SELECT content <> '' AS has_text FROM messages WHERE chat_id = ANY(:chats)),
     cut AS (SELECT status FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status <> 'merged'),
-    open_work AS (
+    open_jobs AS (
         SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NOT NULL
         UNION ALL
         SELECT * FROM jobs WHERE kind = ANY(:kinds) AND due_at IS NULL AND dead_at IS NOT NULL
     ),
-    owed AS (
-        SELECT w.due_at, w.dead_at, w.last_error FROM open_work w WHERE CASE
+    pending AS (
+        SELECT w.due_at, w.dead_at, w.last_error FROM open_jobs w WHERE CASE
             WHEN w.kind = '{INGEST}' THEN w.key = ANY(:chats)
             WHEN starts_with(w.key, 'session:') THEN EXISTS (
                 SELECT 1 FROM conversation_sessions s WHERE s.tenant_id = w.tenant_id
@@ -159,9 +87,9 @@ _PROGRESS = f"""
         {{embedded}} AS embedded,
         (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
         (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
-        (SELECT count(*) FROM owed WHERE due_at IS NOT NULL) AS owed,
-        (SELECT count(*) FROM owed WHERE dead_at IS NOT NULL) AS dead,
-        (SELECT last_error FROM owed WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
+        (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS owed,
+        (SELECT count(*) FROM pending WHERE dead_at IS NOT NULL) AS dead,
+        (SELECT last_error FROM pending WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
 """
 _EMBEDDED = """
     (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
@@ -169,16 +97,60 @@ _EMBEDDED = """
 """
 
 
-def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
-    """How far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`.
+def server(connection: Connection) -> tuple[datetime, str, str | None, int]:
+    """Return `(time, version of Postgres, version of pgvector or None, bytes of this database)`."""
+    row = run(connection, _SERVER).one()
+    return row[0], str(row[1]).partition(" ")[0], row[2], int(row[3])
 
-    Without pgvector embedding stays owed until it appears, so it does not count.
-    """
+
+def counts(connection: Connection) -> Row[Any]:
+    """Return one tenant's `chats`, `placed`, `waiting` and `quarantined` messages, and `memories`."""
+    return run(connection, _COUNTS).one()
+
+
+def sessions_by_status(connection: Connection, chat_id: str | None = None) -> dict[str, int]:
+    """Count the sessions of a chat, or of all, by status, without merged ones."""
+    return {str(status): int(count) for status, count in run(connection, _SESSIONS_BY_STATUS, chat=chat_id)}
+
+
+def vectors_by_space(connection: Connection) -> Sequence[Row[Any]]:
+    """Return one tenant's vectors: `(space, status, messages, sessions, memories)`; nothing without pgvector."""
+    return run(connection, _VECTORS_BY_SPACE).all() if vectors.exist(connection) else []
+
+
+def oldest_unplaced_seconds(connection: Connection) -> float | None:
+    """Return how long the tenant's longest waiting message has been accepted, or None if none waits."""
+    seconds = connection.scalar(_OLDEST_UNPLACED_SECONDS)
+    return None if seconds is None else float(seconds)
+
+
+def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
+    """Return the latest dead letters, of all that the role may see."""
+    return run(connection, _DEAD_LETTERS, limit=limit).all()
+
+
+def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:
+    """Return `(speaker, sender_id, messages)` of those who said most in a chat."""
+    return run(connection, _SPEAKERS, chat=chat_id, limit=limit).all()
+
+
+def times_of_others(
+    connection: Connection, chat_id: str, prefix: str, *, with_prefix: bool
+) -> tuple[datetime, datetime] | None:
+    """Return `(first, last)` time of the chat's messages with, or without, this prefix of their id, or None."""
+    row = run(connection, _TIMES_OF_OTHERS, chat=chat_id, prefix=prefix, with_prefix=with_prefix).one()
+    return None if row[0] is None else (row[0], row[1])
+
+
+def times(connection: Connection, chat_ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Return `(chat_id, time_zone, language, first_at, last_at)` of these chats, where they are now."""
+    return run(connection, _TIMES, chats=chat_ids).all()
+
+
+def progress(connection: Connection, chat_ids: Sequence[str]) -> Row[Any]:
+    """Return how far these chats' messages are on their way into memory; see `pipeline.operations.status.Progress`."""
+    # without pgvector embedding stays pending until it appears, so it does not count
     able = vectors.exist(connection)
-    return connection.execute(
-        text(_PROGRESS.format(embedded=_EMBEDDED if able else "0")),
-        {
-            "chats": list(chat_ids),
-            "kinds": [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))],
-        },
-    ).one()
+    kinds = [str(kind) for kind in (INGEST, SUMMARIZE, *([EMBED] if able else []))]
+    statement = text(_PROGRESS.format(embedded=_EMBEDDED if able else "0"))
+    return run(connection, statement, chats=chat_ids, kinds=kinds).one()

@@ -1,4 +1,4 @@
-"""SQL of tombstones: a tenant's key, the lock between accepting and forgetting, and what must not come back."""
+"""SQL of the suppression list: a tenant's key, the lock between accepting and forgetting, what must not come back."""
 
 import secrets
 from collections.abc import Collection, Iterable
@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import tenants
+from pipeline.store import chats
+from pipeline.store.statements import column, run
 
 # Any constant will do; with the tenant's name it makes one advisory lock for each tenant.
 FORGETTING = 0x62666F72
@@ -24,6 +25,17 @@ _LOCKS = {
     ),
     (True, True): text(f"SELECT {_SHARED}, pg_advisory_xact_lock(hashtextextended(:chat, {_TENANT}))"),
 }
+_KEY = text("SELECT key FROM tenant_keys")
+_CREATE_KEY = text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING")
+_PUT = text("""
+    INSERT INTO tombstones (tenant_id, hash, kind, until)
+    SELECT :tenant, hash, :kind, :until FROM unnest(CAST(:hashes AS bytea[])) AS hash ORDER BY hash
+    ON CONFLICT (tenant_id, hash) DO UPDATE SET
+        until = CASE WHEN tombstones.until IS NULL OR excluded.until IS NULL THEN NULL
+                     ELSE greatest(tombstones.until, excluded.until) END
+""")
+_REMOVE = text("DELETE FROM tombstones WHERE hash = :hash")
+_LISTED = text("SELECT hash, until FROM tombstones WHERE hash = ANY(:hashes)")
 
 
 def lock(connection: Connection, tenant_id: str, chat_id: str | None = None, *, alone: bool = False) -> None:
@@ -33,61 +45,38 @@ def lock(connection: Connection, tenant_id: str, chat_id: str | None = None, *, 
     in one chat waits for none of the others. Waits, for as long as the longest batch that is being accepted; first
     statement of its transaction.
     """
-    statement = _LOCKS[chat_id is not None, alone]
-    connection.execute(
-        statement, {"tenant": tenant_id, "chat": chat_id} if chat_id else {"tenant": tenant_id}
+    run(
+        connection,
+        _LOCKS[chat_id is not None, alone],
+        tenant=tenant_id,
+        **({"chat": chat_id} if chat_id else {}),
     )
 
 
-_KEY = text("SELECT key FROM tenant_keys")
-
-
 def key(connection: Connection) -> bytes | None:
-    """The tenant's key; None: there is no tombstone yet."""
-    found = connection.scalar(_KEY)
-    return bytes(found) if found is not None else None
-
-
-_CREATE_KEY = text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING")
+    """Return the tenant's key, or None before there is any entry."""
+    return next((bytes(found) for found in column(connection, _KEY)), None)
 
 
 def ensure_key(connection: Connection, tenant_id: str) -> bytes:
-    """The tenant's key, made when there is none."""
-    tenants.ensure(connection, tenant_id)
-    connection.execute(_CREATE_KEY, {"tenant": tenant_id, "key": secrets.token_bytes(KEY_BYTES)})
-    return bytes(connection.execute(_KEY).scalar_one())
-
-
-_PUT = text("""
-    INSERT INTO tombstones (tenant_id, hash, kind, until)
-    SELECT :tenant, hash, :kind, :until FROM unnest(CAST(:hashes AS bytea[])) AS hash ORDER BY hash
-    ON CONFLICT (tenant_id, hash) DO UPDATE SET
-        until = CASE WHEN tombstones.until IS NULL OR excluded.until IS NULL THEN NULL
-                     ELSE greatest(tombstones.until, excluded.until) END
-""")
+    """Return the tenant's key, made if there is none."""
+    chats.ensure_tenant(connection, tenant_id)
+    run(connection, _CREATE_KEY, tenant=tenant_id, key=secrets.token_bytes(KEY_BYTES))
+    return bytes(run(connection, _KEY).scalar_one())
 
 
 def put(
     connection: Connection, tenant_id: str, kind: str, hashes: Iterable[bytes], until: datetime | None
 ) -> None:
-    """Set up tombstones; one that stands already reaches as far as either."""
-    connection.execute(
-        _PUT, {"tenant": tenant_id, "kind": kind, "until": until, "hashes": sorted(set(hashes))}
-    )
+    """Add entries to the suppression list; an existing one is extended to the later end."""
+    run(connection, _PUT, tenant=tenant_id, kind=kind, until=until, hashes=sorted(set(hashes)))
 
 
-_REMOVE = text("DELETE FROM tombstones WHERE hash = :hash")
+def remove(connection: Connection, entry: bytes) -> None:
+    """Remove an entry."""
+    run(connection, _REMOVE, hash=entry)
 
 
-def remove(connection: Connection, stone: bytes) -> None:
-    """Take a tombstone away."""
-    connection.execute(_REMOVE, {"hash": stone})
-
-
-_AMONG = text("SELECT hash, until FROM tombstones WHERE hash = ANY(:hashes)")
-
-
-def among(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, Row[Any]]:
-    """Those of these hashes that a tombstone stands for, each with its `until`."""
-    rows = connection.execute(_AMONG, {"hashes": list(hashes)})
-    return {bytes(row.hash): row for row in rows}
+def listed(connection: Connection, hashes: Collection[bytes]) -> dict[bytes, Row[Any]]:
+    """Return those of these hashes that are on the suppression list, each with its `until`."""
+    return {bytes(row.hash): row for row in run(connection, _LISTED, hashes=list(hashes))}

@@ -1,7 +1,7 @@
 """SQL of vector search: exact inside a scope, and by the HNSW index where a chat is large and there is one.
 
 Exact search takes time in proportion to the chat's vectors, the index takes 3 ms from every vector that is written,
-whoever's it is. So there is none until `backscroll doctor` has found a chat that it is worth to.
+of any tenant. So there is none until `backscroll doctor` has found a chat that is worth it.
 """
 
 from collections.abc import Sequence
@@ -11,18 +11,25 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from pipeline.store import spaces
-from pipeline.store.scope import Scope
+from pipeline.store import vectors
+from pipeline.store.filters import Scope
+from pipeline.store.statements import run
 from pipeline.store.vectors import distance, in_space, literal
 from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
 
-# Above so many vectors in scope, and only if they are more than a tenth of all in the space, HNSW is faster.
+# HNSW is faster above this many vectors in scope, if they are more than a tenth of all in the space.
 EXACT_UP_TO = 20_000
 TIMES_AS_MANY = 10
-# So many times as many vectors as are wanted are looked at on the way through the index (`hnsw.ef_search`) …
+# Vectors looked at on the way through the index (`hnsw.ef_search`), as a multiple of those wanted …
 EFFORT = 2
-# … and no fewer than so many: for the ten nearest twenty would miss too many of them.
+# … and at least this many: for the ten nearest twenty would miss too many of them.
 LEAST_EFFORT = 100
+
+# Vectors of other chats and tenants are passed over, and the search goes on until it has enough of this one.
+_SEARCH_ON = text("""
+    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :effort, true)
+""")
+_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +46,7 @@ class VectorHits:
 
 @lru_cache(maxsize=16)
 def _by_index(space: EmbeddingSpace) -> TextClause:
-    away, inside = distance(space.dimensions), f"{in_space(space)} AND chat_id = :chat"
+    away, inside = distance(space), f"{in_space(space)} AND chat_id = :chat"
     return text(f"""
         WITH near AS MATERIALIZED (
             SELECT message_id, {away} AS distance FROM message_vectors WHERE {inside}
@@ -61,7 +68,7 @@ def _exact(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
     keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
     return text(f"""
         WITH scope AS MATERIALIZED (
-            SELECT message_id, {distance(space.dimensions)} AS distance FROM message_vectors
+            SELECT message_id, {distance(space)} AS distance FROM message_vectors
             WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
         SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM scope), (SELECT count(*) FROM scope)
         FROM scope ORDER BY distance, message_id DESC LIMIT :limit
@@ -71,28 +78,14 @@ def _exact(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
 def nearest(
     connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, messages: int, limit: int
 ) -> VectorHits:
-    """The `limit` messages of a scope whose vectors are nearest to the query's; `messages`: how many the chat has."""
-    given = {
-        **scope.given(),
-        "query": literal(query),
-        "limit": limit,
-        "effort": str(max(EFFORT * limit, LEAST_EFFORT)),
-    }
+    """Return the `limit` messages of a scope nearest to the query; `messages`: how many the chat has."""
+    given = {**scope.given(), "query": literal(query), "limit": limit}
     of_key = scope.session_key is not None
-    if (
-        not of_key
-        and is_worth_an_index(messages, everywhere(connection))
-        and spaces.is_indexed(connection, space)
-    ):
-        connection.execute(_SEARCH_ON, given)
-        return _hits(connection.execute(_by_index(space), given).all(), "hnsw")
-    return _hits(connection.execute(_exact(space, of_key=of_key), given).all(), "exact")
-
-
-# Vectors of other chats and tenants are passed over, and the search goes on until it has enough of this one.
-_SEARCH_ON = text("""
-    SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', :effort, true)
-""")
+    worth_it = not of_key and is_worth_an_index(messages, everywhere(connection))
+    if worth_it and vectors.is_indexed(connection, space):
+        run(connection, _SEARCH_ON, effort=str(max(EFFORT * limit, LEAST_EFFORT)))
+        return _hits(run(connection, _by_index(space), **given).all(), "hnsw")
+    return _hits(run(connection, _exact(space, of_key=of_key), **given).all(), "exact")
 
 
 def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: VectorSearch) -> VectorHits:
@@ -105,7 +98,7 @@ def _hits(rows: Sequence[Row[*tuple[Any, ...]]], search: VectorSearch) -> Vector
 
 
 def is_worth_an_index(messages: float, everywhere: float) -> bool:
-    """Whether an index beats comparing with all of a chat's messages: of many, and a good part of all vectors.
+    """Tell whether an index beats comparing with all of a chat's messages: of many, and a good part of all vectors.
 
     >>> is_worth_an_index(20_000, 20_000), is_worth_an_index(20_001, 20_001), is_worth_an_index(30_000, 300_000)
     (False, True, False)
@@ -113,13 +106,9 @@ def is_worth_an_index(messages: float, everywhere: float) -> bool:
     return messages > EXACT_UP_TO and messages * TIMES_AS_MANY > everywhere
 
 
-_EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'::regclass")
-
-
 def everywhere(connection: Connection) -> float:
-    """About how many vectors of messages there are, of all tenants and spaces."""
-    counted = connection.scalar(_EVERYWHERE)
-    return max(float(counted or 0), 0.0)
+    """Estimate how many vectors of messages there are, of all tenants and spaces."""
+    return max(float(connection.scalar(_EVERYWHERE) or 0), 0.0)
 
 
 @lru_cache(maxsize=16)
@@ -128,7 +117,7 @@ def _of_sessions(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
     # materialized, so that each is compared once
     return text(f"""
         WITH near AS MATERIALIZED (
-            SELECT session_id, {distance(space.dimensions)} AS distance
+            SELECT session_id, {distance(space)} AS distance
             FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
         SELECT session_id, 1 - distance FROM near ORDER BY distance, session_id LIMIT :limit
     """)
@@ -137,7 +126,7 @@ def _of_sessions(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
 def session_cosines(
     connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, limit: int | None = None
 ) -> dict[int, float]:
-    """The cosine of every summarized session of the scope to the query, nearest first; of the `limit` nearest."""
+    """Return the cosine to the query of the scope's summarized sessions, nearest first."""
     statement = _of_sessions(space, of_key=scope.session_key is not None)
-    rows = connection.execute(statement, {**scope.given(), "query": literal(query), "limit": limit}).all()
+    rows = run(connection, statement, **scope.given(), query=literal(query), limit=limit).all()
     return {row[0]: float(row[1]) for row in rows}

@@ -1,21 +1,22 @@
-"""SQL that writes vectors and reads them by their message; reading them by likeness stands in `nearest`."""
+"""SQL of vectors: the spaces that they belong to, writing them, and reading them by their owners."""
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import pack
+from typing import Any
 
 from psycopg import adapters
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, Row, TextClause, text
 
+from pipeline.store.statements import arrays, holds, run
 from schemas.vectors import EmbeddingSpace, Vector
 
 _EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
-
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
 )
@@ -23,31 +24,46 @@ _OF_MESSAGES = text(
     "SELECT message_id, embedding::text FROM message_vectors WHERE space_id = :s AND message_id = ANY(:ids)"
 )
 _DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
+_COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
+_ACTIVE_SPACE = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")
+_SEARCHED_SPACE = text(f"""
+    SELECT {_COLUMNS} FROM embedding_spaces
+    WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL
+""")
+_WRITTEN_SPACES = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY id")
+_REGISTER = text("""
+    INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status)
+    SELECT :name, :provider, :model, :dimensions, :query_prefix, :document_prefix,
+        CASE WHEN EXISTS (SELECT 1 FROM embedding_spaces WHERE status = 'active')
+            THEN 'building' ELSE 'active' END
+    ON CONFLICT (name) DO NOTHING
+""")
+_BY_NAME = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name")
+_IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
 def exist(connection: Connection) -> bool:
-    """Whether the vector tables are there (they need pgvector)."""
-    return bool(connection.scalar(_EXIST))
+    """Tell whether the vector tables exist (they need pgvector)."""
+    return holds(connection, _EXIST)
 
 
 def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
-    """Which of these texts some message of the tenant has a vector for in the space."""
-    rows = connection.execute(_KNOWN_HASHES, {"space": space_id, "hashes": list(hashes)})
-    return {bytes(row[0]) for row in rows}
+    """Return the hashes of texts that some message of the tenant has a vector for in the space."""
+    return {bytes(row[0]) for row in run(connection, _KNOWN_HASHES, space=space_id, hashes=hashes)}
 
 
 def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
-    """The vectors of those of these messages that have one."""
-    rows = connection.execute(_OF_MESSAGES, {"s": space.id, "ids": list(ids)})
+    """Return the vectors of those of these messages that have one."""
+    rows = run(connection, _OF_MESSAGES, s=space.id, ids=ids)
     return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
 
 
-def distance(dimensions: int, embedding: str = "embedding", given: str = ":query") -> str:
+def distance(space: EmbeddingSpace, embedding: str = "embedding", given: str = ":query") -> str:
     """Return SQL of the cosine distance of a column to a parameter; 1 minus it is the cosine.
 
     The number of dimensions is part of the statement: as a parameter it would lose the index.
     """
-    size = int(dimensions)
+    size = int(space.dimensions)
     return f"{embedding}::halfvec({size}) <=> CAST({given} AS halfvec({size}))"
 
 
@@ -57,7 +73,7 @@ def in_space(space: EmbeddingSpace, row: str = "") -> str:
 
 
 def literal(vector: Vector) -> str:
-    """A vector in pgvector's own notation; that of a question is asked for by one statement after the other.
+    """Return a vector in pgvector's own notation; the last ones are kept, as several statements ask for each.
 
     >>> literal([0.5, -1.0])
     '[0.5,-1.0]'
@@ -81,7 +97,7 @@ class _ArrayDumper(Dumper):
     oid = adapters.types["float4"].array_oid
 
     def dump(self, obj: "array[float]") -> bytes:
-        """One dimension without nulls from 1 on; each float after its length, big-endian."""
+        """Return one dimension without nulls from 1 on; each float after its length, big-endian."""
         items = array("I", [4]) * (2 * len(obj))
         items[1::2] = array("I", obj.tobytes())
         if sys.byteorder == "little":
@@ -93,7 +109,7 @@ adapters.register_dumper(array, _ArrayDumper)
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorTable:
+class VectorOwner:
     """Where the vectors of one kind of owner lie, and what is copied from the owner so that no scan needs a join."""
 
     table: str
@@ -105,7 +121,7 @@ class VectorTable:
     live: str = "true"
 
     def statement(self) -> TextClause:
-        """Write vectors of owners that are still there; one without an embedding copies its twin's."""
+        """Return SQL that writes vectors of owners that still exist; one without an embedding copies its twin's."""
         copied = "".join(f", {name}" for name in self.copied)
         given = "".join(f", o.{name}" for name in self.copied)
         renewed = ", ".join(
@@ -127,15 +143,15 @@ class VectorTable:
         """)
 
 
-TABLES = {
-    "message": VectorTable(
+OWNERS = {
+    "message": VectorOwner(
         table="message_vectors",
         owner="message_id",
         source="messages",
         id_type="bigint",
         copied=("chat_id", "sent_at"),
     ),
-    "session": VectorTable(
+    "session": VectorOwner(
         table="session_vectors",
         owner="session_id",
         source="conversation_sessions",
@@ -143,7 +159,7 @@ TABLES = {
         copied=("chat_id",),
         live="o.status <> 'merged'",
     ),
-    "memory": VectorTable(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
+    "memory": VectorOwner(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
 }
 
 
@@ -154,29 +170,74 @@ def put(
     space_id: int,
     rows: Sequence[tuple[str, bytes, Vector | None]],
 ) -> None:
-    """Write vectors `(owner's id, content hash, vector)` of one kind of owner.
+    """Write vectors `(owner's id, content hash, vector)` of one kind of owner, without owners that are gone.
 
-    Without a vector that of another owner with the same text is copied. Owners that are gone are left out.
+    Without a vector, that of another owner with the same text is copied.
     """
-    values, starts = array("f"), list[int | None]()
+    values, starts, size = array("f"), list[int | None](), 0
     for _, _, vector in rows:
         starts.append(None if vector is None else len(values))
         values.extend(vector or ())
-    connection.execute(
-        TABLES[kind].statement(),
-        {
-            "tenant": tenant_id,
-            "space": space_id,
-            "ids": [row[0] for row in rows],
-            "hashes": [row[1] for row in rows],
-            "values": values,
-            "size": next((len(vector) for _, _, vector in rows if vector is not None), 0),
-            "starts": starts,
-        },
-    )
+        size = len(vector or ()) or size
+    given = {"values": values, "starts": starts, "size": size, **arrays("ids hashes", rows)}
+    run(connection, OWNERS[kind].statement(), tenant=tenant_id, space=space_id, **given)
 
 
 def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:
-    """Delete the vectors of sessions that are gone into others."""
+    """Delete the vectors of sessions that were merged into others."""
     if exist(connection):
-        connection.execute(_DROP_SESSIONS, {"ids": list(session_ids)})
+        run(connection, _DROP_SESSIONS, ids=session_ids)
+
+
+def _one(rows: Iterable[Row[Any]]) -> EmbeddingSpace | None:
+    return next((EmbeddingSpace(**row._mapping) for row in rows), None)
+
+
+def active_space(connection: Connection) -> EmbeddingSpace | None:
+    """Return the space that searches compare in, or None before there is one."""
+    return _one(run(connection, _ACTIVE_SPACE))
+
+
+def searched_space(connection: Connection) -> EmbeddingSpace | None:
+    """Return the active space if the vector tables exist, which they do not without pgvector."""
+    return _one(run(connection, _SEARCHED_SPACE))
+
+
+def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
+    """Return the spaces that new vectors go into: the active one and those being built."""
+    return [EmbeddingSpace(**row._mapping) for row in run(connection, _WRITTEN_SPACES)]
+
+
+_DESCRIBED = {"name", "provider", "model", "dimensions", "query_prefix", "document_prefix"}
+
+
+def register_space(connection: Connection, space: EmbeddingSpace) -> EmbeddingSpace:
+    """Return the space as stored; create it if it is new: active if there is none yet, else building (owner)."""
+    run(connection, _REGISTER, **{name: getattr(space, name) for name in _DESCRIBED})
+    return EmbeddingSpace(**run(connection, _BY_NAME, name=space.name).one()._mapping)
+
+
+def index_of(space: EmbeddingSpace) -> str:
+    """Return the name of the HNSW index of the space's messages."""
+    return f"message_vectors_space_{int(space.id or 0)}"
+
+
+def is_indexed(connection: Connection, space: EmbeddingSpace) -> bool | None:
+    """Tell whether that index can be used; None: there is none."""
+    valid: bool | None = connection.scalar(_IS_INDEXED, {"name": index_of(space)})
+    return valid
+
+
+def build_index(connection: Connection, space: EmbeddingSpace) -> None:
+    """Build that index concurrently (owner, in autocommit); space and size are part of its definition."""
+    statement = text(f"""
+        CREATE INDEX CONCURRENTLY {index_of(space)} ON message_vectors
+        USING hnsw ((embedding::halfvec({int(space.dimensions)})) halfvec_cosine_ops)
+        WITH (m = 16, ef_construction = 64) WHERE space_id = {int(space.id or 0)}
+    """)
+    run(connection, statement)
+
+
+def drop_index(connection: Connection, space: EmbeddingSpace) -> None:
+    """Drop that index concurrently (owner, in autocommit)."""
+    run(connection, text(f"DROP INDEX CONCURRENTLY IF EXISTS {index_of(space)}"))

@@ -17,8 +17,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import place
 from pipeline.ingest.policy import Rules
 from pipeline.operations import lookup
-from pipeline.store.database import Database
-from pipeline.store.retry import persistently
+from pipeline.store.database import Database, persistently
 from schemas.errors import DatabaseUnavailable, Retryable
 from schemas.listing import ChatSummary
 from schemas.settings import Settings

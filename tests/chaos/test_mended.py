@@ -54,7 +54,7 @@ def test_what_postgres_interrupted_is_tried_again_soon_and_what_a_provider_did_a
 
     with database.tenant(TENANT) as connection:
         connection.execute(text("INSERT INTO tenants (tenant_id) VALUES (:tenant)"), {"tenant": TENANT})
-        jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
+        jobs.enqueue(connection, TENANT, "embed", ["message:1"])
     runner.run(database, "embed", interrupted, policy)
     with database.tenant(TENANT) as connection:
         row = connection.execute(

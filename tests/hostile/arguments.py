@@ -29,9 +29,9 @@ from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.model import Scored, Statistics
 from pipeline.retrieval import candidates, message_ranking, prepare, request
 from pipeline.store import backfills, checks, jobs, retention
+from pipeline.store.membership import Seen
 from pipeline.store.messages import Arrival
-from pipeline.store.ranges import NewSession, Shape, Window
-from pipeline.store.visibility import Seen
+from pipeline.store.ranges import Begun, Shape, Window
 from schemas.backfills import BackfillRequest
 from schemas.context import AnswerIn, Context
 from schemas.documents import DocumentFilter, DocumentIn
@@ -183,7 +183,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         )
     ],
     "begun": lambda a: [
-        NewSession(
+        Begun(
             chat_id=a.chat_id,
             session_key=a.name("session_closes", "session_key"),
             language="english",
@@ -225,10 +225,10 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "ingest.reimport.find_renamed.names": lambda _: frozenset(),
     "tally": lambda a: Tally(chats={each: ChatTally(chat_id=each) for each in a.names("chats", "chat_id")}),
     "memories.documents.keep.chunks": lambda a: [a.text or "?"],
-    "store.documents.put.chunks": lambda a: [
+    "store.memories.put_chunks.chunks": lambda a: [
         (uuid4(), a.known.one("memories", "content_hash"), a.text or "?")
     ],
-    "store.documents.drop.keep": lambda _: [],
+    "store.memories.drop_document.keep": lambda _: [],
     "given: schemas.documents.DocumentFilter": lambda _: DocumentFilter(),
     "importance": lambda _: 1.0,
     # memories and vectors
@@ -239,7 +239,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.vectors.known_hashes.hashes": lambda a: [
         bytes(each) for each in a.known.all("message_vectors", "content_hash")
     ],
-    "stone": lambda a: bytes(a.known.one("tombstones", "hash")),
+    "entry": lambda a: bytes(a.known.one("tombstones", "hash")),
     "space": lambda a: a.space,
     "space: schemas.vectors.EmbeddingSpace | None": lambda a: None if a.theme.empty else a.space,
     "space_id": lambda _: 1,
@@ -258,21 +258,21 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     ),
     "users": lambda a: None if a.theme.empty else a.names("users", "user_id"),
     "visible": lambda a: Visible(everywhere=True, chats=frozenset({a.chat_id})),
-    "seen: pipeline.store.visibility.Seen": lambda a: Seen(
+    "seen: pipeline.store.membership.Seen": lambda a: Seen(
         visible=Visible(everywhere=True, chats=frozenset({a.chat_id})),
         asker_ids=a.names("messages", "sender_id"),
     ),
-    "store.tenants.set_setting.name": lambda a: a.text,
+    "store.chats.set_tenant_setting.name": lambda a: a.text,
     "value": lambda a: a.text,
     "claim": lambda a: a.claims[0],
     "ingest.poison.place_each.put": lambda _: lambda _connection, _arrival: set(),
     # refused payloads
     **{
-        f"store.refused.{function}.key": lambda a: a.name("refused_payloads", "key")
-        for function in ("keep", "read", "take")
+        f"store.quarantine.{function}.key": lambda a: a.name("refused_payloads", "key")
+        for function in ("keep_payload", "read_payload", "take_payload")
     },
     "payload: str": lambda a: a.text,
-    "store.refused.forget.names": lambda a: [a.names("messages", "sender_id")],
+    "store.quarantine.forget_payloads.names": lambda a: [a.names("messages", "sender_id")],
     "suspect": lambda a: f"message:{a.known.one('arrivals', 'message_id')}",
     "suspects": lambda a: [f"message:{each}" for each in a.ids("arrivals", "message_id")],
     "jobs.dead_letters.replay.enqueue": lambda _: lambda _payload, _trace_id: None,
@@ -345,7 +345,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "doomed": lambda _: retention.MESSAGES_BY_AGE,
     "given: object": lambda _: {"before": FAR_AHEAD, "batch": 1000},
     "table": lambda _: "messages",
-    "statement": lambda a: checks.unowed(a.connection, summaries=True)["embed"] if a.connection else "",
+    "statement": lambda a: checks.missing_jobs(a.connection, summaries=True)["embed"] if a.connection else "",
     # what comes from the settings
     "settings": lambda a: a.stage.settings,
     "rules": lambda a: Rules.of(a.stage.settings),

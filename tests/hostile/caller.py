@@ -14,9 +14,9 @@ from pipeline.ranking.model import Weights
 from pipeline.retrieval import prepare
 from pipeline.retrieval.profiles import PROFILES
 from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch, for_context
-from pipeline.store import filters, spaces
+from pipeline.store import filters, vectors
 from pipeline.store.chats import Chat
-from pipeline.store.scope import Scope
+from pipeline.store.filters import Scope
 from pipeline.text.exact_match import Verbatim
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
@@ -181,7 +181,7 @@ class Caller:
     @property
     def space(self) -> Any:
         assert self.connection is not None
-        return spaces.active(self.connection)
+        return vectors.active_space(self.connection)
 
     @property
     def scope(self) -> Scope:
@@ -189,10 +189,10 @@ class Caller:
         return Scope(chat_id=self.chat_id, language="english", session_key=key)
 
     @property
-    def filter(self) -> filters.Filter:
+    def filter(self) -> filters.MessageFilter:
         if self.theme.empty:
-            return filters.Filter()
-        return filters.Filter(
+            return filters.MessageFilter()
+        return filters.MessageFilter(
             sender_ids=self.names("messages", "sender_id"),
             agent_id=None if self.theme.text is None else self.theme.text,
             metadata=None if self.theme.text is None else {"note": self.theme.text},

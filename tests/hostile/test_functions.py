@@ -35,10 +35,14 @@ EXEMPT = {
     "store.accepting.begin": "says which tenant is served, as `Database.tenant` does; ingest.accept.accept is walked",
     "operations.sweep.sweep": "looks over all tenants as maintenance; its statements are walked",
     "operations.doctor.collect.mend_indexes": "the owner's",
-    "store.spaces.build_index": "the owner's",
-    "store.spaces.drop_index": "the owner's",
-    "store.spaces.register": "the owner's",
+    "store.vectors.build_index": "the owner's",
+    "store.vectors.drop_index": "the owner's",
+    "store.vectors.register_space": "the owner's",
     "store.checks.rebuild": "the owner's",
+    **{
+        f"store.statements.{each}": "runs its caller's statement"
+        for each in ("run", "column", "number", "holds")
+    },
 }
 # What a hostile call may end with, and no row of another tenant told by it.
 REFUSALS = (BackscrollError, SQLAlchemyError, psycopg.Error, ValidationError, ValueError)

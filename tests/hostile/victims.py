@@ -20,7 +20,7 @@ from pipeline.memories.statements import remember
 from pipeline.operations import backfill
 from pipeline.operations.backfill import Current
 from pipeline.people import identities, suppression
-from pipeline.store import jobs, refused, sessions
+from pipeline.store import jobs, quarantine, sessions
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
@@ -111,8 +111,10 @@ def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> Non
     # begun, and not yet done: the receipt still says whom it is about
     forget.start(database, tenant, Subject(kind="message", chat_id=alone, external_id=f"{tenant}-19"))
     with database.tenant(tenant) as connection:
-        jobs.raise_wanted(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
-        refused.keep(connection, tenant, f"{tenant}-payload", json.dumps({"text": word}), "odd", None)
+        jobs.enqueue(connection, tenant, "summarize", ["session:0"], trace_id=f"{tenant}-request")
+        quarantine.keep_payload(
+            connection, tenant, f"{tenant}-payload", json.dumps({"text": word}), "odd", None
+        )
 
 
 def plant(superuser_url: str) -> None:

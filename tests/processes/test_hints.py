@@ -68,7 +68,7 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
             text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
         )
         for kind, rows in owed.items():
-            jobs.raise_wanted(connection, TENANT, kind, [f"{kind}:{n}" for n in range(rows)])
+            jobs.enqueue(connection, TENANT, kind, [f"{kind}:{n}" for n in range(rows)])
     with redis_client.Redis.from_url(broker.url) as client:
         client.flushdb()
         for kind, waiting in hinted.items():
@@ -107,7 +107,7 @@ def test_what_somebody_else_put_into_the_queue_stops_no_sweep(
         connection.execute(
             text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
         )
-        jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
+        jobs.enqueue(connection, TENANT, "embed", ["message:1"])
     with redis_client.Redis.from_url(broker.url) as client:
         client.rpush(queue, foreign)
         app.send_task("backscroll.sweep", queue=queue)
@@ -138,7 +138,7 @@ def test_sweeps_that_have_piled_up_are_left_but_for_the_last_ones(
         connection.execute(
             text("INSERT INTO tenants (tenant_id) VALUES (:t) ON CONFLICT DO NOTHING"), {"t": TENANT}
         )
-        jobs.raise_wanted(connection, TENANT, "embed", ["message:1"])
+        jobs.enqueue(connection, TENANT, "embed", ["message:1"])
     queue = queues.SWEEP.full_name
     with redis_client.Redis.from_url(broker.url) as client:
         # Given more sweeps than one outage needs

@@ -14,7 +14,7 @@ from celery.worker.request import Request
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.ingest import accept as pipeline_ingest
-from pipeline.store import refused, suspects, tenants
+from pipeline.store import chats, quarantine
 from pipeline.store.database import Database
 from schemas.errors import InvalidInput, Retryable, SettingsError
 from schemas.messages import clean_text
@@ -113,13 +113,13 @@ def _after_outages(act: Callable[[], T]) -> T:
 def _begin(database: Database, tenant_id: str, suspect: str) -> int:
     """Count a try of a payload that may end its process; how many there were, with this one."""
     with database.tenant(tenant_id) as connection:
-        tenants.ensure(connection, tenant_id)
-        return suspects.note(connection, tenant_id, suspect)
+        chats.ensure_tenant(connection, tenant_id)
+        return quarantine.count_try(connection, tenant_id, suspect)
 
 
 def _acquit(database: Database, tenant_id: str, suspect: str) -> None:
     with database.tenant(tenant_id) as connection:
-        suspects.acquit(connection, tenant_id, suspect)
+        quarantine.clear_tries(connection, tenant_id, suspect)
 
 
 def _refuse(
@@ -147,7 +147,7 @@ def _refuse(
 
     def keep() -> None:
         with database.tenant(tenant_id) as connection:
-            refused.keep(connection, tenant_id, key, text, error, current_request_id())
+            quarantine.keep_payload(connection, tenant_id, key, text, error, current_request_id())
         if suspect is not None:
             _acquit(database, *suspect)
 

@@ -77,10 +77,10 @@ def tenant_(
 @command(app, "backscroll forget receipts --json")
 def receipts(call: Call) -> None:
     """List the newest receipts: how much was forgotten and when, not whom."""
-    from pipeline.store import receipts as store
+    from pipeline.store import erasure as store
 
     with call.transaction() as (_, connection):
-        found = store.listing(connection, LISTED)
+        found = store.list_receipts(connection, LISTED)
     cells = [
         (
             each.id,

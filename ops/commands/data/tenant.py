@@ -32,10 +32,10 @@ def audience(
     learned in a direct chat; for tenants that are one team. `chat`: nobody.
     """
     from pipeline.people.visibility import policy_of
-    from pipeline.store import tenants
+    from pipeline.store import chats
 
     with call.transaction() as (settings, connection):
         if policy is not None:
-            tenants.set_setting(connection, settings.tenant, "audience", policy)
-        found = policy_of(tenants.settings(connection).get("audience"))
+            chats.set_tenant_setting(connection, settings.tenant, "audience", policy)
+        found = policy_of(chats.tenant_settings(connection).get("audience"))
     call.answer({"tenant": settings.tenant, "audience": found}, f"{found}: {MEANING[found]}")

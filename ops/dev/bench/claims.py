@@ -15,7 +15,7 @@ from ops.dev.observe import Say, count, timed
 from pipeline.store import jobs
 from pipeline.store.claims import Turn, claim
 from pipeline.store.database import Database
-from pipeline.store.jobs import Job
+from pipeline.store.jobs import NewJob
 from workers.queues import EMBED
 
 KIND = "embed"
@@ -88,9 +88,9 @@ class ClaimedDatabase:
 
     def add(self, tenant: str, chats: Mapping[str, str]) -> None:
         """Let keys, each of a chat, become due as the pipeline does it."""
-        added = (Job(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
+        added = (NewJob(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
         with self._database.tenant(tenant) as connection:
-            jobs.raise_all(connection, tenant, added)
+            jobs.enqueue_all(connection, tenant, added)
 
 
 def measure(say: Say) -> Sequence[Figure]:

@@ -17,9 +17,8 @@ from ops.dev.bench.talk import VOCABULARY, WordMeans, conversation, question_wor
 from ops.dev.observe import Say, count, timed
 from ops.dev.shipped import Shipped
 from pipeline.retrieval.search import search
-from pipeline.store import sessions, spaces, text_search, vector_search
-from pipeline.store.filters import Filter, Inside
-from pipeline.store.scope import Scope
+from pipeline.store import sessions, text_search, vector_search, vectors
+from pipeline.store.filters import Inside, MessageFilter, Scope
 from pipeline.store.vectors import literal
 from schemas.messages import ChatIn
 from schemas.search import SearchQuery
@@ -189,7 +188,7 @@ def _narrow(backscroll: Shipped, chats: int, questions: int) -> dict[str, float]
     rng = random.Random(2)  # noqa: S311
     narrowed, everywhere = [], []
     with backscroll.database.tenant(backscroll.tenant) as connection:
-        space = spaces.active(connection)
+        space = vectors.active_space(connection)
     if space is None:
         raise RuntimeError("there is no active space")
     for _ in range(questions):
@@ -209,7 +208,7 @@ def _inside_the_best_sessions(
         for session in vector_search.session_cosines(connection, scope, space, vector, limit=NARROWED_TO):
             row = sessions.find(connection, session)
             if row is not None:
-                inside = Filter(session=Inside(row.session_key, row.started_at, row.ended_at))
+                inside = MessageFilter(session=Inside(row.session_key, row.started_at, row.ended_at))
                 hits += text_search.nearest(connection, chat, inside, space, vector, limit=NEAREST)
     return sorted(hits, key=lambda hit: -hit[1])[:NEAREST]
 

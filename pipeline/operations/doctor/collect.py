@@ -16,11 +16,11 @@ from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations.doctor.embedding import Spaces
 from pipeline.operations.doctor.postgres import Server
 from pipeline.operations.doctor.stored import Tenant, Work
-from pipeline.store import chats, checks, jobs, messages, sessions, spaces, vector_search, vectors
+from pipeline.store import chats, checks, jobs, messages, sessions, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
+from pipeline.store.chats import tenant_ids
 from pipeline.store.database import Database
-from pipeline.store.jobs import Job
-from pipeline.store.tenants import every
+from pipeline.store.jobs import NewJob
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
 
@@ -40,7 +40,7 @@ def tenants(database: Database, tenant_id: str | None) -> list[str]:
     if tenant_id is not None:
         return [tenant_id]
     with database.maintenance() as connection:
-        return every(connection)
+        return tenant_ids(connection)
 
 
 def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:
@@ -76,7 +76,7 @@ def skew_seconds(database: Database) -> float:
     """Return the database's clock minus this machine's, halving the trip."""
     with database.unscoped() as connection:
         before = datetime.now(UTC)
-        there = checks.now(connection)
+        there = chats.clock(connection)
         after = datetime.now(UTC)
     return (there - (before + (after - before) / 2)).total_seconds()
 
@@ -84,7 +84,7 @@ def skew_seconds(database: Database) -> float:
 def written_spaces(database: Database) -> list[EmbeddingSpace]:
     """Return the stored spaces that new vectors go into; none without vector tables."""
     with database.tenant("") as connection:
-        return spaces.written(connection) if vectors.exist(connection) else []
+        return vectors.written_spaces(connection) if vectors.exist(connection) else []
 
 
 def embedding(
@@ -104,8 +104,8 @@ def embedding(
         if not vectors.exist(connection):
             return None
         statuses = dict(checks.space_statuses(connection))
-        written = spaces.written(connection)
-        indexed = {space.id: spaces.is_indexed(connection, space) is not None for space in written}
+        written = vectors.written_spaces(connection)
+        indexed = {space.id: vectors.is_indexed(connection, space) is not None for space in written}
         everywhere = vector_search.everywhere(connection)
     largest = 0
     for tenant_id in tenant_ids:
@@ -127,8 +127,8 @@ def embedding(
         # a model that nobody has loaded yet has not told its dimensions
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
-        missing_indexes=[spaces.index_of(s) for s in written if is_worth_it and not indexed[s.id]],
-        unread_indexes=[spaces.index_of(s) for s in written if is_unread and indexed[s.id]],
+        missing_indexes=[vectors.index_of(s) for s in written if is_worth_it and not indexed[s.id]],
+        unread_indexes=[vectors.index_of(s) for s in written if is_unread and indexed[s.id]],
         retired_vectors=retired,
         model_problem=model_problem,
     )
@@ -137,7 +137,7 @@ def embedding(
 def owed(database: Database, tenant_id: str | None) -> list[Work]:
     """Return late jobs and dead letters by kind: of a tenant, or of all (maintenance) for None."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
-        return [Work(**row._mapping) for row in checks.work(connection)]
+        return [Work(**row._mapping) for row in checks.jobs_by_kind(connection)]
 
 
 def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]:
@@ -155,7 +155,7 @@ def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]
                     differing.append(chat_id)
         with database.tenant(tenant_id) as connection:
             lacking = {
-                kind: checks.count_unowed(connection, statement)
+                kind: checks.count_missing_jobs(connection, statement)
                 for kind, statement in _unowed(connection, rules).items()
             }
             orphans = checks.orphans(connection) if vectors.exist(connection) else 0
@@ -180,13 +180,13 @@ def mend(database: Database, tenant: Tenant, rules: Rules) -> list[str]:
 
 def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequence[str]) -> Iterator[str]:
     """Build missing, drop unread and rebuild invalid indexes (owner, in autocommit); yields what was done."""
-    for space in spaces.written(connection):
-        name = spaces.index_of(space)
+    for space in vectors.written_spaces(connection):
+        name = vectors.index_of(space)
         if name in missing:
-            spaces.build_index(connection, space)
+            vectors.build_index(connection, space)
             yield f"built the index {name}"
         elif name in unread:
-            spaces.drop_index(connection, space)
+            vectors.drop_index(connection, space)
             yield f"dropped the index {name}"
     for name in checks.invalid_indexes(connection):
         checks.rebuild(connection, name)
@@ -211,7 +211,7 @@ def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
 
 
 def _unowed(connection: Connection, rules: Rules) -> dict[str, str]:
-    return checks.unowed(connection, summaries=rules.summaries) if rules.memory else {}
+    return checks.missing_jobs(connection, summaries=rules.summaries) if rules.memory else {}
 
 
 def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
@@ -238,13 +238,13 @@ def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
         total = 0
         while True:
             with database.tenant(tenant.tenant_id) as connection:
-                found = checks.some_unowed(connection, statement, AT_ONCE)
+                found = checks.some_missing_jobs(connection, statement, AT_ONCE)
                 # what waits for its place is live talk; the rest has been missing for a while
                 priority = jobs.LIVE if kind == "ingest" else jobs.LATER
-                jobs.raise_all(
+                jobs.enqueue_all(
                     connection,
                     tenant.tenant_id,
-                    (Job(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
+                    (NewJob(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
                 )
             total += len(found)
             if len(found) < AT_ONCE:
