@@ -95,7 +95,7 @@ def _failure(progress: status.Progress) -> str | None:
     if progress.dead:
         return f"{progress.dead} jobs are dead ({progress.error})"
     if not progress.complete:
-        return f"{progress.owed} jobs are still pending after {LIMIT_SECONDS:.0f} s"
+        return f"{progress.pending} jobs are still pending after {LIMIT_SECONDS:.0f} s"
     if progress.embedded < progress.to_embed:
         return f"{progress.to_embed - progress.embedded} messages have no vector"
     return None

@@ -292,7 +292,7 @@ class Forgetting:
 
     def _count(self, connection: Connection, erased: edits.Erased) -> None:
         """Add to the receipt, in the transaction that deletes."""
-        names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "work")
+        names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "jobs")
         receipts.add(connection, self.id, {name: getattr(erased, name) for name in names})
         self.follows |= erased.follows
 
