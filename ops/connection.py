@@ -188,7 +188,7 @@ class WakeUps:
             except OperationalError as error:
                 return self._give_up(str(error))
         if self._queue is not None and not self._away:
-            queues.hint(self._queue, kind)
+            queues.wake_up(self._queue, kind)
         return None
 
     def close(self) -> None:

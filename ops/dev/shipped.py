@@ -49,10 +49,10 @@ class Shipped:
     def run(self, kind: str, batch: int | None = None) -> runner.Outcome:
         """Do one batch of a kind of work, as large as the queue's unless told."""
         handlers: dict[str, Callable[[], Handler]] = {
-            "ingest": lambda: self.resources.placer,
-            "summarize": lambda: self.resources.summarizer,
+            "ingest": lambda: self.resources.handler("ingest"),
+            "summarize": lambda: self.resources.handler("summarize"),
             "embed": lambda: self.resources.embed,
-            "forget": lambda: self.resources.forgetter,
+            "forget": lambda: self.resources.handler("forget"),
         }
         policy = self.resources.policy(kind)
         policy = policy if batch is None else replace(policy, batch=batch)

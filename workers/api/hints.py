@@ -59,8 +59,8 @@ class Hinter:
                 return
             for kind, context in pending.items():
                 try:
-                    context.run(queues.hint, self.celery, kind)
+                    context.run(queues.wake_up, self.celery, kind)
                 except Exception as error:
-                    log.error("hint_failed", kind=kind, exc_info=error)  # noqa: TRY400 - one line, no traceback
+                    log.error("wake_up_failed", kind=kind, exc_info=error)  # noqa: TRY400 - one line, no traceback
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, APART_SECONDS)

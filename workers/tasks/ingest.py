@@ -20,7 +20,7 @@ from schemas.errors import InvalidInput, Retryable, SettingsError
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload
 from workers import resources
-from workers.queues import HIDDEN, hint
+from workers.queues import HIDDEN, wake_up
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
@@ -55,7 +55,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
     """
     held = resources.current()
     if not args and not payload:
-        resources.run(self.app, "ingest", held.placer)
+        resources.run(self.app, "ingest")
         return
     refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:
@@ -96,7 +96,7 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         kept_out=accepted.kept_out,
     )
     if accepted.new:
-        hint(self.app, "ingest")
+        wake_up(self.app, "ingest")
 
 
 def _after_outages(act: Callable[[], T]) -> T:

@@ -165,7 +165,7 @@ class _Flood:
                 said = numbered(range(self.sent, self.sent + BATCH))
                 accept.accept(self._database, BIG, ChatIn(chat_id=f"{BIG}:{number}"), said)
                 self.sent += BATCH
-            queues.hint(self._app, "ingest")
+            queues.wake_up(self._app, "ingest")
             due += PROBE_SECONDS
             self._ending.wait(max(0.0, due - time.monotonic()))
 
@@ -188,7 +188,7 @@ def _probe(database: Database, app: Celery, connection: psycopg.Connection, name
         began = time.monotonic()
         (said,) = numbered(range(number, number + 1))
         accept.accept(database, SMALL, ChatIn(chat_id=chat), [said])
-        queues.hint(app, "ingest")
+        queues.wake_up(app, "ingest")
         for statement, times in took.items():
             _await(lambda s=statement, m=said: count(connection, s, [chat, m.external_id]) > 0, pause=0.004)  # type: ignore[misc]
             times.append(1000 * (time.monotonic() - began))
