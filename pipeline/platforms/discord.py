@@ -6,6 +6,7 @@ previews of links that people posted, of which the title is kept. A thread's cha
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import IO, Any
 
@@ -16,17 +17,17 @@ from pipeline.platforms.records import (
     Broken,
     ImportOptions,
     Parsed,
-    Record,
     Skipped,
     Times,
     chat_of,
+    exact_times,
     in_hours,
     media_kind,
     name_of,
+    read_message,
     sentence,
-    with_media,
 )
-from schemas.messages import ChatIn, ChatKind, MessageIn
+from schemas.messages import ChatIn, ChatKind
 
 # The exporter knows the first two by name; the others are Discord's numbers: an answer to a slash command,
 # one to a menu. Everything else (RecipientAdd, GuildMemberJoin, …) nobody wrote.
@@ -43,11 +44,11 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
     names: dict[str, str] = {}
     for found in json_stream.walk(stream, ["messages.item"]):
         match found:
-            case json_stream.Cut(reason=reason):
-                yield Broken(where="the end of what could be read", reason=reason, breaks_off=True)
+            case Broken():
+                yield found
             case json_stream.Scalar(path=path, value=value):
                 header[path] = value
-            case json_stream.Item(index=index, value=value):
+            case json_stream.Element(index=index, value=value):
                 where = f"messages[{index}]"
                 if chat is None:
                     try:
@@ -56,7 +57,7 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                         yield Broken(where=where, reason=f"its channel has no usable id: {sentence(error)}")
                         continue
                     yield chat
-                    yield Times(text=_times(value, chat.time_zone))
+                    yield _times(value, chat.time_zone)
                 names |= _names(value)
                 yield _read(value, where, chat, names)
 
@@ -73,31 +74,24 @@ def _chat(header: dict[str, Any], options: ImportOptions) -> ChatIn:
     title = f"{guild} #{name}" if guild and name and channel_type.startswith("Guild") else name
     own = header.get("channel.id")
     chat_id = options.chat_id or (str(own) if own is not None else "")
-    chat = chat_of("discord", chat_id, options, kind=kind, title=title)
-    return chat.model_copy(update={"time_zone": options.zone_name(chat.chat_id)})
+    return chat_of("discord", chat_id, options, kind=kind, title=title)
 
 
-def _times(raw: Any, zone: str | None) -> str:
-    if zone is not None:
-        return f"exact, as the file gives them with an offset; shown by the clock of {zone}"
+def _times(raw: Any, zone: str | None) -> Times:
     try:
         ahead = datetime.fromisoformat(raw["timestamp"]).utcoffset()
     except (KeyError, TypeError, ValueError):
         ahead = None
     exported = f"; whoever exported was at UTC{in_hours(ahead)}" if ahead else ""
-    return (
-        f"exact, as the file gives them with an offset; shown in UTC{exported}: say --tz, as in Europe/Lisbon"
-    )
+    return exact_times("as the file gives them with an offset", zone, exported)
 
 
 def _names(raw: Any) -> dict[str, str]:
     """Return the names of a message's author and of those it mentions, by their ids."""
-    mentions = raw.get("mentions") if isinstance(raw, dict) else None
-    people = (
-        [*(mentions if isinstance(mentions, list) else []), raw.get("author")]
-        if isinstance(raw, dict)
-        else []
-    )
+    if not isinstance(raw, dict):
+        return {}
+    mentions = raw.get("mentions")
+    people = [*(mentions if isinstance(mentions, list) else []), raw.get("author")]
     return {
         str(person["id"]): name
         for person in people
@@ -120,26 +114,23 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parse
     media = [*_attachments(raw.get("attachments")), *_stickers(raw.get("stickers"))]
     by_bot = author.get("isBot") is True
     said = (_text(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
-    content = with_media(_written_out("\n".join(filter(None, said)), names), media)
-    if not content:
-        return Skipped(where=where, reason="message without text")
-    try:
-        message = MessageIn.model_validate(
-            {
-                "external_id": str(raw.get("id") or ""),
-                "sender_id": f"discord:{author['id']}",
-                "sender_name": _name(author),
-                "role": "assistant" if by_bot else "user",
-                "content": content,
-                "sent_at": raw.get("timestamp"),
-                "reply_to": _reply_to(raw.get("reference"), chat),
-                # ids rise with time: they order what is left
-                "metadata": _metadata(raw, media),
-            }
-        )
-    except ValidationError as error:
-        return Broken(where=where, reason=sentence(error).replace("sent_at", "timestamp"))
-    return Record(chat_id=chat.chat_id, message=message, where=where)
+    found = read_message(
+        where,
+        chat.chat_id,
+        text=_written_out("\n".join(filter(None, said)), names),
+        media=media,
+        metadata={"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {},
+        # ids rise with time: they order what is left
+        external_id=str(raw.get("id") or ""),
+        sender_id=f"discord:{author['id']}",
+        sender_name=_name(author),
+        role="assistant" if by_bot else "user",
+        sent_at=raw.get("timestamp"),
+        reply_to=_reply_to(raw.get("reference"), chat),
+    )
+    if isinstance(found, Broken):
+        return replace(found, reason=found.reason.replace("sent_at", "timestamp"))
+    return found
 
 
 _PERSON = re.compile(r"<@!?(\d{1,25})>")
@@ -200,10 +191,3 @@ def _stickers(raw: object) -> list[dict[str, str]]:
     return [
         {"kind": "sticker", "name": name_of(item.get("name"))} for item in items if isinstance(item, dict)
     ]
-
-
-def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"media": media} if media else {}
-    if raw.get("timestampEdited"):
-        metadata["edited_at"] = str(raw["timestampEdited"])
-    return metadata

@@ -1,14 +1,26 @@
-"""Detect an export's format by its first characters."""
+"""The formats of exports: the parser of each, and how to detect one by its first characters."""
 
 import json
 import re
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, Literal, get_args
 
-from pipeline.platforms import whatsapp_time
+from pipeline.platforms import discord, jsonlines, telegram, whatsapp, whatsapp_time
+from pipeline.platforms.records import ImportOptions, Parsed
 from schemas.errors import InvalidInput
 
 Format = Literal["whatsapp", "telegram", "slack", "discord", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+
+OF_BYTES: dict[Format, Callable[[IO[bytes], ImportOptions], Iterator[Parsed]]] = {
+    "telegram": telegram.parse,
+    "discord": discord.parse,
+}
+OF_LINES: dict[Format, Callable[[Iterable[str], ImportOptions], Iterator[Parsed]]] = {
+    "whatsapp": whatsapp.parse,
+    "jsonl": jsonlines.parse,
+}
+"""Parsers of formats that are one file; Slack's export is a folder of many, see `slack.parse`."""
 
 HEAD_CHARS = 64 * 1024
 """How much of a file's beginning tells what it is."""

@@ -1,4 +1,4 @@
-"""Stream large JSON documents item by item, in the memory of one message."""
+"""Stream large JSON documents element by element, in the memory of one message."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -7,9 +7,11 @@ from typing import IO, Any
 import ijson  # type: ignore[import-untyped]
 from ijson.common import ObjectBuilder  # type: ignore[import-untyped]
 
+from pipeline.platforms.records import Broken
+
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class Element:
     """One whole element of a requested list."""
 
     # ijson's path of the list's elements, `messages.item`
@@ -34,29 +36,23 @@ class Opened:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The place where the document ends, or stops being JSON."""
-
-    reason: str
-
-
-def walk(stream: IO[bytes], lists: Collection[str]) -> Iterator[Item | Scalar | Opened | Cut]:
+def walk(stream: IO[bytes], lists: Collection[str]) -> Iterator[Element | Scalar | Opened | Broken]:
     """Yield the elements of the lists (ijson paths such as `messages.item`) and what is around them, in order.
 
-    Never raises because of what the stream holds: a document that breaks off ends in `Cut`.
+    Never raises because of what the stream holds: a document that breaks off ends in `Broken`.
     """
     # its errors have no common root: a byte that is no UTF-8 is a UnicodeDecodeError in some backends
     try:
         yield from _walk(ijson.parse(stream), frozenset(lists))
     except (ijson.JSONError, UnicodeDecodeError, ValueError, OverflowError) as error:
         reason = " ".join(str(error).split())[:200] or "it is no JSON"
-        yield Cut(
-            reason=f"the file breaks off or is damaged here ({reason}); what comes after it is not read"
-        )
+        lost = f"the file breaks off or is damaged here ({reason}); what comes after it is not read"
+        yield Broken(where="the end of what could be read", reason=lost, breaks_off=True)
 
 
-def _walk(events: Iterator[tuple[str, str, Any]], lists: frozenset[str]) -> Iterator[Item | Scalar | Opened]:
+def _walk(
+    events: Iterator[tuple[str, str, Any]], lists: frozenset[str]
+) -> Iterator[Element | Scalar | Opened]:
     indexes = dict.fromkeys(lists, 0)
     # an element's list begins again with every object around it: `chats.list.item.messages` in each chat
     list_of = {path.removesuffix(".item"): path for path in lists}
@@ -64,8 +60,8 @@ def _walk(events: Iterator[tuple[str, str, Any]], lists: frozenset[str]) -> Iter
         if event == "start_array" and path in list_of:
             indexes[list_of[path]] = 0
         elif path in lists and event in _BEGINNINGS:
-            item = _build(path, event, value, events) if event in _CONTAINERS else value
-            yield Item(path=path, index=indexes[path], value=item)
+            built = _build(path, event, value, events) if event in _CONTAINERS else value
+            yield Element(path=path, index=indexes[path], value=built)
             indexes[path] += 1
         elif event in _SCALARS:
             yield Scalar(path=path, value=value)

@@ -35,7 +35,7 @@ _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """Parse chats and messages from the lines of the file, skipping blank lines."""
-    reader = _Reader(options)
+    reader = _JsonLinesReader(options)
     cut: Broken | None = None
     for number, raw in enumerate(lines, start=1):
         line = raw.strip().removeprefix("\ufeff")
@@ -62,7 +62,7 @@ class NotJson(ValueError):
     """A line is not JSON; the message says where."""
 
 
-class _Reader:
+class _JsonLinesReader:
     """The chats so far, for messages that do not name theirs."""
 
     def __init__(self, options: ImportOptions) -> None:

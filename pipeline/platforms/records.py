@@ -1,7 +1,7 @@
 """Values that parsers of exports take and yield."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Literal
@@ -95,7 +95,7 @@ class Broken:
 
     where: str
     reason: str
-    # what comes after it is lost, too: the file breaks off or is damaged
+    # the rest is lost, too: the file breaks off or is damaged
     breaks_off: bool = False
 
 
@@ -186,9 +186,39 @@ def chat_of(
         platform=platform,
         kind=options.kind or kind,
         title=(title or options.title or "")[:MAX_TITLE_CHARS] or None,
-        time_zone=options.time_zone,
+        time_zone=options.zone_name(with_platform(platform, chat_id)),
         language=options.language,
     )
+
+
+def read_message(
+    where: str,
+    chat_id: str,
+    *,
+    text: str,
+    media: Sequence[dict[str, Any]],
+    metadata: Mapping[str, Any],
+    by_clock: bool = False,
+    aliases: tuple[str, ...] = (),
+    **fields: Any,
+) -> Record | Skipped | Broken:
+    """Return the message with this text and these attachments, as far as it is one; `fields` as in `MessageIn`."""
+    if not (content := with_media(text, media)):
+        return Skipped(where=where, reason="message without text")
+    kept = {"media": list(media), **metadata} if media else metadata
+    try:
+        message = MessageIn.model_validate({**fields, "content": content, "metadata": kept})
+    except ValidationError as error:
+        return Broken(where=where, reason=sentence(error))
+    return Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock, aliases=aliases)
+
+
+def exact_times(
+    source: str, zone: str | None, exported: str = "", advice: str = ": say --tz, as in Europe/Lisbon"
+) -> Times:
+    """Say that times are exact, where they come from, and by which clock they are shown."""
+    shown = f"by the clock of {zone}" if zone is not None else f"in UTC{exported}{advice}"
+    return Times(text=f"exact, {source}; shown {shown}")
 
 
 def with_platform(platform: str, identifier: str) -> str:

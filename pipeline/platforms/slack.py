@@ -20,17 +20,17 @@ from pipeline.platforms.records import (
     MediaKind,
     Notice,
     Parsed,
-    Record,
     Skipped,
     Times,
     chat_of,
+    exact_times,
     media_kind,
     name_of,
+    read_message,
     sentence,
-    with_media,
 )
 from schemas.errors import InvalidInput
-from schemas.messages import ChatIn, ChatKind, MessageIn
+from schemas.messages import ChatIn, ChatKind
 
 # the lists of conversations, and what kind of chat they hold
 _INDEXES: dict[str, ChatKind] = {
@@ -100,7 +100,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
         for folder in _folders(raw, kind, names_of)
     )
     chat: ChatIn | None = None
-    current, told = "", False
+    current, times_said = "", False
     for name in days:
         folder = name[len(root) :].partition("/")[0]
         if folder != current:
@@ -112,9 +112,9 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
                 yield Broken(where=folder, reason=f"the channel has no usable id: {sentence(error)}")
             if chat is not None:
                 yield chat
-                if not told:
-                    yield Times(text=_times(chat.time_zone, zones))
-                    told = True
+                if not times_said:
+                    yield _times(chat.time_zone, zones)
+                    times_said = True
             if chat is not None and folder not in folders:
                 yield Notice(
                     text=f"No list of channels names the folder {folder}; its name serves as the id."
@@ -123,12 +123,10 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
             yield from _day(name, read, chat, names_of, bots)
 
 
-def _times(zone: str | None, zones: Counter[str]) -> str:
-    if zone is not None:
-        return f"exact, from Slack's own; shown by the clock of {zone}"
+def _times(zone: str | None, zones: Counter[str]) -> Times:
     (common, count), *_ = zones.most_common(1) or [("Europe/Lisbon", 0)]
     people = f"{count} of {zones.total()} people are in {common}: say --tz {common}" if count else ""
-    return f"exact, from Slack's own; shown in UTC; {people or 'say --tz, as in Europe/Lisbon'}"
+    return exact_times("from Slack's own", zone, advice=f"; {people or 'say --tz, as in Europe/Lisbon'}")
 
 
 def _day(
@@ -158,9 +156,9 @@ def _key(raw: Any) -> str | None:
 
 def _person_name(person: dict[str, Any]) -> str:
     profile = person.get("profile")
-    told = profile if isinstance(profile, dict) else {}
+    shown = profile if isinstance(profile, dict) else {}
     return name_of(
-        told.get("display_name"), told.get("real_name"), person.get("real_name"), person.get("name")
+        shown.get("display_name"), shown.get("real_name"), person.get("real_name"), person.get("name")
     )
 
 
@@ -179,8 +177,7 @@ def _folders(
 
 def _chat(folder: str, folders: dict[str, tuple[str, ChatKind, str]], options: ImportOptions) -> ChatIn:
     key, kind, title = folders.get(folder, (folder, "group", f"#{folder}"))
-    chat = chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
-    return chat.model_copy(update={"time_zone": options.zone_name(chat.chat_id)})
+    return chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
 
 
 def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
@@ -195,32 +192,31 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
         return Broken(where=where, reason=f"ts {ts!r} is no time of Slack's, such as 1700000000.000100")
     if not (sender := name_of(user, bot, raw.get("username"))):
         return Broken(where=where, reason="user and bot_id are missing")
-    files = _files(raw)
     by_app = bool(bot) or user in bots
-    content = with_media(slack_text.plain(_text(raw, by_app=by_app), names), files)
-    if not content:
-        return Skipped(where=where, reason="message without text")
     try:
         # added up in whole numbers: the last digits order the messages of one instant
         since = timedelta(
             seconds=int(found["seconds"]), microseconds=int((found["micros"] or "").ljust(6, "0"))
         )
-        message = MessageIn(
-            external_id=ts,
-            sender_id=f"slack:{sender}",
-            sender_name=_sender_name(raw, names),
-            role="assistant" if by_app else "user",
-            content=content,
-            sent_at=_EPOCH + since,
-            # the message that a thread began with
-            reply_to=thread if isinstance(thread := raw.get("thread_ts"), str) and thread != ts else None,
-            metadata=_metadata(raw, files),
-        )
-    except ValidationError as error:
-        return Broken(where=where, reason=sentence(error))
+        sent_at = _EPOCH + since
     except OverflowError:
         return Broken(where=where, reason=f"ts {ts!r} is not a time that a calendar knows")
-    return Record(chat_id=chat.chat_id, message=message, where=where)
+    edited = raw.get("edited")
+    edited_ts = edited.get("ts") if isinstance(edited, dict) else None
+    return read_message(
+        where,
+        chat.chat_id,
+        text=slack_text.plain(_text(raw, by_app=by_app), names),
+        media=_files(raw),
+        metadata={"edited_ts": edited_ts} if isinstance(edited_ts, str) else {},
+        external_id=ts,
+        sender_id=f"slack:{sender}",
+        sender_name=_sender_name(raw, names),
+        role="assistant" if by_app else "user",
+        sent_at=sent_at,
+        # the message that a thread began with
+        reply_to=thread if isinstance(thread := raw.get("thread_ts"), str) and thread != ts else None,
+    )
 
 
 def _text(raw: dict[str, Any], *, by_app: bool) -> str:
@@ -246,11 +242,11 @@ def _trimmed(value: object) -> str:
 
 def _sender_name(raw: dict[str, Any], names: dict[str, str]) -> str:
     profile, bot = raw.get("user_profile"), raw.get("bot_profile")
-    told = profile if isinstance(profile, dict) else {}
+    shown = profile if isinstance(profile, dict) else {}
     return name_of(
         names.get(str(raw.get("user"))),
-        told.get("display_name"),
-        told.get("real_name"),
+        shown.get("display_name"),
+        shown.get("real_name"),
         raw.get("username"),
         bot.get("name") if isinstance(bot, dict) else None,
     )
@@ -272,11 +268,3 @@ def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
 def _file(name: str) -> dict[str, str]:
     kind: MediaKind = media_kind(name) if name else "media"
     return {"kind": kind, "name": name} if name else {"kind": kind}
-
-
-def _metadata(raw: dict[str, Any], files: list[dict[str, str]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"media": files} if files else {}
-    edited = raw.get("edited")
-    if isinstance(edited, dict) and isinstance(edited.get("ts"), str):
-        metadata["edited_ts"] = edited["ts"]
-    return metadata

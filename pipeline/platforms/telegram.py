@@ -20,16 +20,16 @@ from pipeline.platforms.records import (
     ImportOptions,
     Notice,
     Parsed,
-    Record,
     Skipped,
     Times,
     chat_of,
+    exact_times,
     in_hours,
     name_of,
+    read_message,
     sentence,
-    with_media,
 )
-from schemas.messages import ChatIn, ChatKind, MessageIn
+from schemas.messages import ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
 _LISTS = {
@@ -59,12 +59,12 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
     `options.chat_id` names the chat of a single-chat export; in an export of all chats it is not used.
     """
     header: dict[str, Any] = {}
-    reader: _Reader | None = None
+    reader: _TelegramReader | None = None
     told_times = told_zone = False
     for found in json_stream.walk(stream, _LISTS):
         match found:
-            case json_stream.Cut(reason=reason):
-                yield Broken(where="the end of what could be read", reason=reason, breaks_off=True)
+            case Broken():
+                yield found
             case json_stream.Opened(path=path) if path in _LISTS.values():
                 header, reader = {}, None
                 if path and options.chat_id:
@@ -74,18 +74,18 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                 parent, _, key = path.rpartition(".")
                 if parent in _LISTS.values() and key in {"name", "type", "id"}:
                     header[key] = value
-            case json_stream.Item(path=path, index=index, value=value):
+            case json_stream.Element(path=path, index=index, value=value):
                 where = f"messages[{index}]" if not _LISTS[path] else f"{_title(header)}, messages[{index}]"
                 if reader is None:
                     try:
-                        reader = _Reader(header, options)
+                        reader = _TelegramReader(header, options)
                     except ValidationError as error:
                         yield Broken(where=where, reason=f"its chat has no usable id: {sentence(error)}")
                         continue
                     yield reader.chat
                 if not told_times and isinstance(value, dict) and "date_unixtime" in value:
                     told_times = True
-                    yield Times(text=_times(value, reader.zone))
+                    yield _times(value, reader.zone)
                 if not told_zone and _lacks_instant(value):
                     told_zone = True
                     yield Times(
@@ -106,10 +106,8 @@ def _lacks_instant(raw: object) -> bool:
     return isinstance(raw, dict) and raw.get("type") == "message" and "date_unixtime" not in raw
 
 
-def _times(raw: dict[str, Any], zone: str | None) -> str:
+def _times(raw: dict[str, Any], zone: str | None) -> Times:
     """Describe how the times are read, and the exporter's clock as far as a message shows it."""
-    if zone is not None:
-        return f"exact, from the file's Unix times; shown by the clock of {zone}"
     try:
         ahead = datetime.fromisoformat(raw["date"]) - datetime.fromtimestamp(
             int(raw["date_unixtime"]), UTC
@@ -118,11 +116,11 @@ def _times(raw: dict[str, Any], zone: str | None) -> str:
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
         offset = ""
     # an offset names no zone, and without one nobody knows it in another season
-    return f"exact, from the file's Unix times; shown in UTC{offset}: say --tz, as in Europe/Lisbon"
+    return exact_times("from the file's Unix times", zone, offset)
 
 
-class _Reader:
-    """The messages of one chat to ours."""
+class _TelegramReader:
+    """Reads the messages of one chat."""
 
     def __init__(self, header: dict[str, Any], options: ImportOptions) -> None:
         chat_type = str(header.get("type", ""))
@@ -134,11 +132,10 @@ class _Reader:
         self.chat: ChatIn = chat_of(
             "telegram", options.chat_id or own or chat_type, options, kind=kind, title=title
         )
-        # the topics of a forum, and what stands in them, by message
+        # the topic of each message of a forum
         self._topics: dict[int, int] = {}
         self._bot = f"user{raw_id}" if chat_type == "bot_chat" else None
-        self.zone = options.zone_name(self.chat.chat_id)
-        self.chat = self.chat.model_copy(update={"time_zone": self.zone})
+        self.zone = self.chat.time_zone
 
     def read(self, raw: Any, where: str) -> Parsed:
         if not isinstance(raw, dict):
@@ -150,36 +147,35 @@ class _Reader:
         try:
             reply_to, thread = self._answered(raw)
             text, media = _text(raw), _media(raw)
-            content = with_media(text, media)
-            if not content:
+            if not text and not media:
                 return Skipped(where=where, reason="message without text")
             sender, own_id = raw.get("from_id"), _number(raw, "id")
-            message = MessageIn(
+            return read_message(
+                where,
+                self.chat.chat_id,
+                text=text,
+                media=media,
+                metadata=_metadata(raw),
+                by_clock=_lacks_instant(raw),
                 external_id=str(own_id),
                 sender_id=_sender_id(sender),
                 sender_name=name_of(raw.get("from")),
                 role="assistant" if sender is not None and sender == self._bot else "user",
-                content=content,
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
                 position=own_id % _POSITIONS,
                 reply_to=reply_to,
                 thread=thread,
-                metadata=_metadata(raw, media),
             )
-        except ValidationError as error:
-            return Broken(where=where, reason=sentence(error))
         except KeyError as error:
             return Broken(where=where, reason=f"{error.args[0]} is missing")
         except (TypeError, ValueError, OverflowError, OSError) as error:
             return Broken(where=where, reason=str(error))
-        by_clock = _lacks_instant(raw)
-        return Record(chat_id=self.chat.chat_id, message=message, where=where, by_clock=by_clock)
 
     def _answered(self, raw: dict[str, Any]) -> tuple[str | None, str | None]:
         """Return the `(message, topic)` that a message answers, both as the Bot API names them.
 
-        What stands in a topic answers its first message, the service message that made it, or one that stands there.
+        A message in a topic answers the service message that made it, or another one of the topic.
         """
         answered = raw.get("reply_to_message_id")
         if not isinstance(answered, int) or isinstance(answered, bool) or raw.get("reply_to_peer_id"):
@@ -278,8 +274,8 @@ def _named(kind: str, path: object) -> dict[str, str]:
     return {"kind": kind, "name": name} if name else {"kind": kind}
 
 
-def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"media": media} if media else {}
+def _metadata(raw: dict[str, Any]) -> dict[str, str]:
+    metadata = {}
     if isinstance(author := raw.get("forwarded_from"), str):
         metadata["forwarded_from"] = author
     if isinstance(bot := raw.get("via_bot"), str):

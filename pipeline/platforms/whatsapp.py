@@ -31,11 +31,11 @@ from pipeline.platforms.records import (
     Skipped,
     Times,
     chat_of,
+    read_message,
     sentence,
     unreadable,
-    with_media,
 )
-from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind, MessageIn
+from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 
 # The dates are read from the first lines, so that a file of any size needs little memory; from more of them when these
 # allow two readings, which they rarely do for longer than twelve days.
@@ -103,8 +103,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     if beginning.order is None:
         yield Ambiguous(examples=tuple(whatsapp_time.examples(beginning.starts)))
         return
-    zone = options.zone_name(chat.chat_id)
-    chat = chat.model_copy(update={"time_zone": zone})
+    zone = chat.time_zone
     yield chat
     if beginning.starts and zone is None:
         yield Notice(
@@ -112,7 +111,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         )
     if beginning.starts:
         yield Times(text=_times(beginning.starts, beginning.order, zone))
-    reader = _Reader(chat=chat, zone=ZoneInfo(zone or "UTC"), order=beginning.order)
+    reader = _WhatsAppReader(chat=chat, zone=ZoneInfo(zone or "UTC"), order=beginning.order)
     for entry in _entries(beginning.lines, beginning.styles):
         yield reader.read(entry) if isinstance(entry, _Entry) else entry
     if kind := options.kind or _kind(chat.title or "", reader.senders):
@@ -191,7 +190,7 @@ def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterato
         yield entry
 
 
-class _Reader:
+class _WhatsAppReader:
     """Entries to messages; keeps what came before, for ids, order and the clock."""
 
     def __init__(self, *, chat: ChatIn, zone: ZoneInfo, order: DateOrder) -> None:
@@ -242,33 +241,28 @@ class _Reader:
 
     def _message(
         self, where: str, sender: str, local: datetime, others: list[str], said: whatsapp_text.Said
-    ) -> Record | Broken:
+    ) -> Parsed:
         sent_at = whatsapp_time.instant(local, self._zone, self._latest)
         sender_id = whatsapp_text.sender_id(sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text
         external_id, *aliases = self._ids.names(sender_id, local.isoformat(), identity, others)
-        metadata: dict[str, object] = {}
-        if said.media:
-            metadata["media"] = list(said.media)
-        if said.edited:
-            metadata["edited"] = True
-        try:
-            message = MessageIn(
-                external_id=external_id,
-                sender_id=sender_id,
-                sender_name=sender,
-                content=with_media(said.text, said.media),
-                sent_at=sent_at,
-                position=self._positions.next(sent_at),
-                metadata=metadata,
-            )
-        except ValidationError as error:
-            return Broken(where=where, reason=sentence(error))
-        self._latest = sent_at
-        self.senders[sender_id] = sender
-        # a day whose number is that of its month is one day in either order
-        aliases = [alias for alias in aliases if alias != external_id]
-        return Record(
-            chat_id=self._chat.chat_id, message=message, where=where, by_clock=True, aliases=tuple(aliases)
+        found = read_message(
+            where,
+            self._chat.chat_id,
+            text=said.text,
+            media=said.media,
+            metadata={"edited": True} if said.edited else {},
+            by_clock=True,
+            # a day whose number is that of its month is one day in either order
+            aliases=tuple(alias for alias in aliases if alias != external_id),
+            external_id=external_id,
+            sender_id=sender_id,
+            sender_name=sender,
+            sent_at=sent_at,
+            position=self._positions.next(sent_at),
         )
+        if isinstance(found, Record):
+            self._latest = sent_at
+            self.senders[sender_id] = sender
+        return found

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from pipeline.question.temporal_anchor import Timed
 from pipeline.text import answer_types, calendar, exact_match
+from pipeline.text.answer_types import AnswerType
 from pipeline.text.caches import pattern
 from pipeline.text.exact_match import Verbatim
 
@@ -31,18 +32,8 @@ class Question:
     content: str
     # the participants that it names; none when it names them all
     speakers: frozenset[str]
-    # it asks for a time
-    asks_when: bool
-    # it asks for a number, or for what is mostly written in figures
-    asks_number: bool = False
-    # it asks for a place
-    asks_where: bool = False
-    # it asks for a person
-    asks_who: bool = False
-    # it asks how things stand in the end
-    asks_now: bool = False
-    # it asks what was decided
-    asks_decision: bool = False
+    # what it asks for
+    asks: frozenset[AnswerType]
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
     # the time that it counts from an event, once that was found in the talk
@@ -88,12 +79,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
         text=text,
         content=content if _WORD.search(content) else text,
         speakers=frozenset(named) if len(named) < len(set(speakers)) else frozenset(),
-        asks_when=answer_types.asks_when(text),
-        asks_number=answer_types.asks_number(text),
-        asks_where=answer_types.asks_where(text),
-        asks_who=answer_types.asks_who(text),
-        asks_now=answer_types.asks_now(text),
-        asks_decision=answer_types.asks_decision(text),
+        asks=answer_types.asked(text),
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),

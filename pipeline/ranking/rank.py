@@ -59,16 +59,16 @@ def rank(
         ),
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),
-        "when": part(weights.when, map(answer_types.says_when, texts), wanted=question.asks_when),
-        "number": part(weights.number, map(answer_types.says_number, texts), wanted=question.asks_number),
-        "where": part(weights.where, map(answer_types.says_where, texts), wanted=question.asks_where),
-        "who": part(weights.who, map(answer_types.says_who, texts), wanted=question.asks_who),
-        "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
+        **{
+            kind: part(getattr(weights, kind), map(says, texts), wanted=kind in question.asks)
+            for kind, says in answer_types.SAYS.items()
+        },
+        "latest": part(weights.latest, _newness(ordered), wanted="now" in question.asks),
         "about_self": part(weights.about_self, map(answer_types.about_self, texts)),
         "decision": part(
             weights.decision,
             _decisions(question, ordered, meaning, statistics, weights),
-            wanted=question.asks_decision,
+            wanted="decision" in question.asks,
         ),
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(

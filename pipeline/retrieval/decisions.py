@@ -22,7 +22,7 @@ def with_decisions(
 
     Where every message is a candidate, or no decision is asked for, that is what was retrieved.
     """
-    wanted = asked.question.asks_decision and asked.weights.decision
+    wanted = "decision" in asked.question.asks and asked.weights.decision
     if not wanted or asked.chat.message_count <= WHOLE_UP_TO:
         return retrieved
     ordered = sorted(retrieved.candidates, key=lambda c: (c.session, c.place))

@@ -25,7 +25,7 @@ from workers import queues, resources
 from workers.app import make_app
 from workers.queues import OF_KIND, SPARE_WAKE_UPS
 from workers.resources import Resources
-from workers.tasks.sweep import PILED_UP
+from workers.tasks.sweep import MAX_WAITING_SWEEPS
 
 amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 
@@ -142,7 +142,7 @@ def test_sweeps_that_have_piled_up_are_left_but_for_the_last_ones(
     queue = queues.SWEEP.full_name
     with redis_client.Redis.from_url(broker.url) as client:
         # Given more sweeps than one outage needs
-        for _ in range(PILED_UP + 1):
+        for _ in range(MAX_WAITING_SWEEPS + 1):
             app.send_task("backscroll.sweep", queue=queue)
         # When one of them comes to its turn, then it does nothing, while so many wait behind
         app.tasks["backscroll.sweep"]()
