@@ -11,7 +11,7 @@ _render = structlog.processors.JSONRenderer()
 
 
 class WithoutBodies(logging.Filter):
-    """Cuts Celery's reports of messages that it cannot take to their first line: the rest is the message."""
+    """A filter that cuts Celery's reports of unreadable messages, which quote them, to the first line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record, cut if it is such a report."""
@@ -60,7 +60,7 @@ def configure_logging(level: str = "info") -> None:
 
 
 def write_line(logger: str, level: str, **fields: Any) -> None:
-    """Write a line as a logger of this name does, at a quarter of its cost: for what is logged of each request."""
+    """Write a log line at a quarter of a logger's cost: for what is logged of each request."""
     if logging.getLogger(logger).isEnabledFor(logging.getLevelNamesMapping()[level.upper()]):
         line = structlog.contextvars.get_contextvars() | fields | {"level": level, "logger": logger}
         sys.stderr.write(f"{_render(None, level, _stamp(None, level, line))!s}\n")

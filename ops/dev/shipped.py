@@ -16,7 +16,6 @@ from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Handler
 from pipeline.operations.doctor import collect
 from schemas.context import Context
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
@@ -48,15 +47,9 @@ class Shipped:
 
     def run(self, kind: str, batch: int | None = None) -> runner.Outcome:
         """Do one batch of a kind of work, as large as the queue's unless told."""
-        handlers: dict[str, Callable[[], Handler]] = {
-            "ingest": lambda: self.resources.handler("ingest"),
-            "summarize": lambda: self.resources.handler("summarize"),
-            "embed": lambda: self.resources.embed,
-            "forget": lambda: self.resources.handler("forget"),
-        }
         policy = self.resources.policy(kind)
         policy = policy if batch is None else replace(policy, batch=batch)
-        return runner.run(self.database, kind, handlers[kind](), policy)
+        return runner.run(self.database, kind, self.resources.handler(kind), policy)
 
     def run_all(self, *kinds: str) -> None:
         """Do all work of these kinds, one kind after the other."""

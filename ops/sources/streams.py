@@ -18,8 +18,8 @@ _BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_
 class Utf8(io.RawIOBase):
     """A stream of UTF-8 without byte order mark, over one of UTF-8 or of UTF-16 with one.
 
-    `count` gets the number of bytes of each read below. Raises `InvalidInput` if UTF-16 is damaged or the stream below
-    cannot be read; UTF-8 passes unchecked, so that the reader can report errors by line.
+    `count` gets the bytes of each read below. Raises `InvalidInput` for damaged UTF-16 or an unreadable stream; UTF-8
+    passes unchecked, so that the reader can report errors by line.
     """
 
     def __init__(self, name: str, below: IO[bytes], count: Callable[[int], None]) -> None:

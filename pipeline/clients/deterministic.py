@@ -1,7 +1,6 @@
 """Embed without a model: words hashed into dimensions, the same on every machine and in every language.
 
-Good for tests, for small installations, and as a baseline that a model has to beat: it finds shared words,
-not shared meaning.
+It finds shared words, not shared meaning: for tests, small installations, and as a baseline for models.
 """
 
 import re

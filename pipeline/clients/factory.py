@@ -28,10 +28,9 @@ def default_model(provider: str) -> str:
 
 
 def make_embedder(settings: Settings) -> Embedder:
-    """Make the embedder that the settings name; a local model is loaded at its first use, which takes seconds.
+    """Make the embedder that the settings name, or the best one installed, with the provider's default model.
 
-    Without a provider the best one here is taken, without a model the provider's own. Raises
-    `SettingsError`.
+    A local model is loaded at its first use, which takes seconds. Raises `SettingsError`.
     """
     provider = settings.embedding_provider or default_provider()
     model = settings.embedding_model or default_model(provider)
@@ -53,10 +52,9 @@ def make_embedder(settings: Settings) -> Embedder:
 
 
 def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> EmbeddingSpace:
-    """Find the space of the embedder that the settings name, without loading a model or calling a network.
+    """Return the space of the settings' embedder without loading a model or calling a network. Raises `SettingsError`.
 
-    Of a model that is not known by its name the stored space has the dimensions; without one they are 0. Raises
-    `SettingsError`.
+    An unknown model has the dimensions of its stored space, or 0 without one.
     """
     embedder = make_embedder(settings)
     if not isinstance(embedder, SentenceTransformersEmbedder):
@@ -67,8 +65,5 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
 
 
 def make_reranker(model: str | None) -> Reranker | None:
-    """Make the cross-encoder of this name or folder, loaded at its first use; None without a name.
-
-    Raises `SettingsError`.
-    """
+    """Make the cross-encoder of this name or folder; None without a name. Raises `SettingsError`."""
     return CrossEncoderReranker(model) if model else None

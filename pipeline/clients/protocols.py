@@ -10,12 +10,10 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 
 class Embedder(Protocol):
-    """Texts to vectors of one space.
+    """Texts to vectors of one space; a longer text than it reads is cut at its end.
 
-    Both methods raise `ProviderUnavailable` (it does not answer, or has no memory: try again later),
-    `ProviderFailed` (it answers that it failed, and the input may be why) or `ProviderRejected` (never for
-    this input).
-    A text longer than the embedder reads is cut at its end.
+    Both methods raise `ProviderUnavailable` (no answer, or no memory: try again later), `ProviderFailed` (it failed,
+    and the input may be why) or `ProviderRejected` (never for this input).
     """
 
     @property
@@ -50,10 +48,7 @@ class Reranker(Protocol):
         ...
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return a score from 0 to 1 for each text, in order.
-
-        Raises `ProviderUnavailable` or `ProviderRejected`.
-        """
+        """Return a score from 0 to 1 for each text, in order. Raises `ProviderUnavailable` or `ProviderRejected`."""
         ...
 
 
@@ -68,10 +63,9 @@ class Summarizer(Protocol):
     def summarize(
         self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
     ) -> Summary:
-        """Summarize at least one message, in order of time.
+        """Summarize at least one message, in order of time; dates are those of the chat's `time_zone`.
 
-        `previous` is the summary of what came before them in the same session, and is carried on.
-        `time_zone` is the chat's: dates in the summary are those of its calendar.
-        Raises `ProviderUnavailable` or `ProviderRejected`.
+        `previous` is the summary of the messages before them in the same session, and is carried on. Raises
+        `ProviderUnavailable` or `ProviderRejected`.
         """
         ...

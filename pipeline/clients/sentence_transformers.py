@@ -1,7 +1,7 @@
 """Embed with a model in this process, on the CPU, through the `sentence-transformers` package.
 
-The package and torch take seconds to import and a model takes some hundred megabytes, so both happen at the
-first use, once for each embedder object. A process makes one such object and keeps it, after any fork.
+Importing the package takes seconds and a model some hundred megabytes, so both happen at the first use. A process makes
+one embedder and keeps it, after any fork.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def is_installed() -> bool:
 class SentenceTransformersEmbedder:
     """A local model by its short name, its hub name, or the folder that holds it.
 
-    Safe to share between threads; they take turns, as the model uses all the threads it was given anyway.
+    Threads that share it take turns, as the model uses all the threads it was given anyway.
     """
 
     def __init__(
@@ -75,10 +75,7 @@ class SentenceTransformersEmbedder:
         max_chars: int = 4000,
         threads: int | None = None,
     ) -> None:
-        """Set up without loading the model.
-
-        Raises `SettingsError` when the package is not installed.
-        """
+        """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
                 f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
@@ -164,7 +161,7 @@ class SentenceTransformersEmbedder:
         return [vector.tolist() for vector in vectors]
 
     def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
-        """Encode one text as `_encode` does, without its batches: that saves almost a third of the time."""
+        """Encode one text as `_encode` does, without its batches, which is faster."""
         import torch
 
         from pipeline.clients import bert
@@ -189,7 +186,7 @@ class SentenceTransformersEmbedder:
         return found
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
-        """Return what to raise for an error of the model: out of memory it can do nothing, else the text may be why."""
+        """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
         said = f"The embedding model {self._model_name} failed: {error}"
         # torch says it by a RuntimeError
         if isinstance(error, MemoryError) or "allocate memory" in str(error):

@@ -24,7 +24,7 @@ NAMED = 5
 def find_chat(connection: Connection, chat_id: str | None) -> Chat:
     """Return the chat of this id; without one, the only chat there is.
 
-    Raises `NotFound` that names the chats that are alike, and `InvalidInput` when there are several to choose from.
+    Raises `NotFound` that suggests similar ids, and `InvalidInput` with several to choose from.
     """
     found = chats.followed(connection, chat_id) if chat_id is not None else None
     if found is not None:
@@ -40,10 +40,7 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
 
 
 def only_chat(latest: Sequence[str], total: int) -> str:
-    """Return the id of the only chat there is; `latest` are some of all.
-
-    Raises `NotFound` where there is none, and `InvalidInput` when there are several to choose from.
-    """
+    """Return the id of the only chat; `latest` are some of all. Raises `NotFound` without any, else `InvalidInput`."""
     if not latest:
         raise NotFound("there is no chat yet: bring one in with `backscroll import`, or send messages")
     if total > 1:
@@ -82,7 +79,7 @@ def session_spans(database: Database, tenant_id: str, chat_id: str, limit: int) 
 
 
 def require_user(database: Database, tenant_id: str, any_id: str) -> None:
-    """Raise `NotFound`, which suggests the nearest ids, for a sender or user who was never seen.
+    """Raise `NotFound`, which suggests similar ids, for a sender or user who was never seen.
 
     Seen is who wrote, was named or linked, is remembered, was forgotten, or is not to be remembered.
     """
@@ -97,7 +94,7 @@ def require_user(database: Database, tenant_id: str, any_id: str) -> None:
 
 
 def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
-    """Raise `NotFound`, which suggests the nearest ids, for a chat that was neither seen nor forgotten."""
+    """Raise `NotFound`, which suggests similar ids, for a chat neither seen nor forgotten."""
     if seen_chat(database, tenant_id, chat_id):
         return
     with database.tenant(tenant_id) as connection:
@@ -106,7 +103,7 @@ def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
 
 
 def require_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> None:
-    """Raise `NotFound`, which suggests the nearest ids, for a message or chat neither seen nor forgotten."""
+    """Raise `NotFound`, which suggests similar ids, for a message or chat neither seen nor forgotten."""
     require_chat(database, tenant_id, chat_id)
     with database.tenant(tenant_id) as connection:
         address = chat_moves.address(connection, chat_id, external_id)
@@ -120,10 +117,7 @@ def require_message(database: Database, tenant_id: str, chat_id: str, external_i
 
 
 def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
-    """Tell whether each of these is known: has spoken, was named, linked, remembered, forgotten or switched off.
-
-    A bot may speak of whom it has not sent yet: it is told, not refused. Raises `DatabaseUnavailable`.
-    """
+    """Tell whether each of these was seen, see `require_user`. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return all(
             identities.is_named(connection, each)

@@ -1,6 +1,6 @@
-"""Sweep: close idle sessions, give up exhausted jobs, count what is due and unclaimed.
+"""Sweep: close idle sessions, give up exhausted jobs, count due jobs that nobody has claimed.
 
-Runs every few seconds. Queued hints may be lost at any time; this is what makes up for them.
+Runs every few seconds, and makes up for wake-ups that were lost.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""Parse DiscordChatExporter's JSON of one channel.
+"""Parse DiscordChatExporter's JSON of one channel; a thread is a chat of its own.
 
-What bots and webhooks wrote has the role `assistant`. Embeds are the cards of bots, which are text like any other, and
-previews of links that people posted, of which the title is kept. A thread's channel is a chat of its own.
+Bots and webhooks have the role `assistant`. Their embeds are text; people's embeds are link previews, of which the
+title is kept.
 """
 
 import re

@@ -12,12 +12,10 @@ PREFIX = "import:"
 class ImportIds:
     """Ids made of hash(sender, local time, text, n-th occurrence).
 
-    The n-th occurrence tells apart what somebody wrote twice within the clock's resolution, counted from the start of
-    the export; so a longer export gives the same ids as an earlier one.
-
-    The local time, as it was read, goes in, not the instant: correcting `--tz` on a second run duplicates nothing. The
-    ids by other readings of an ambiguous date are aliases. An edited message, a renamed sender, or a phone set to
-    another time zone count as new.
+    The n-th occurrence from the export's start tells repeated messages of one minute apart, so a longer export gives
+    the same ids. The local time is hashed as it was read: correcting `--tz` on a second run duplicates nothing, and
+    the ids by other readings of a date are aliases. An edited message, a renamed sender or a moved phone clock count
+    as new.
     """
 
     def __init__(self) -> None:
@@ -49,8 +47,7 @@ def _nth(digest: bytes, n: int) -> str:
 class Positions:
     """Positions among messages of the same time, from the start of the export.
 
-    If one of two exports begins in the middle of a minute and was imported first, the messages of that minute may be
-    stored in another order than they were written.
+    Of a minute that begins in the middle in one of two exports, messages may be stored in another order than written.
     """
 
     def __init__(self, remembered: int = 4096) -> None:

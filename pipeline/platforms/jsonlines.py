@@ -1,12 +1,11 @@
-r"""Parse our own JSON Lines: one chat or message on each line.
+"""Parse our own JSON Lines: one chat or message on each line, with the fields of `ChatIn` or `MessageIn`.
 
     {"type": "chat", "chat_id": "app:garden", "title": "Garden", "time_zone": "Europe/Lisbon"}
     {"sender_id": "app:7", "sender_name": "Ana", "content": "Roses?", "sent_at": "2024-05-01T09:00:00+01:00"}
 
-A message belongs to the `chat_id` on its line, else to the chat line above it, else to `--chat`. Fields are
-those of `ChatIn` and `MessageIn`. Where they are missing, `external_id` is derived (see `identity`),
-`position` counts the messages of one chat and time, and a `sent_at` without an offset is read on the clock
-of `--tz` or the chat's `time_zone`.
+A message belongs to the `chat_id` on its line, else to the chat line above it, else to `--chat`. A missing
+`external_id` is derived (see `identity`), a missing `position` counts the messages of one chat and time, and a
+`sent_at` without an offset is read by the clock of `--tz` or the chat's `time_zone`.
 """
 
 import json

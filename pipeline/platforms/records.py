@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from schemas.errors import InvalidInput
 from schemas.messages import LANGUAGES, MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, MessageIn
-from schemas.problems import did_you_mean
+from schemas.problems import in_words
 
 DateOrder = Literal["dmy", "mdy", "ymd"]
 MAX_LINE_CHARS = 1024 * 1024
@@ -26,10 +26,7 @@ MediaKind = Literal["image", "video", "audio", "sticker", "document", "contact",
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What the user says where the file does not.
-
-    Raises `InvalidInput` for a time zone or a language that does not exist.
-    """
+    """What the user says where the file does not. Raises `InvalidInput` for an unknown time zone or language."""
 
     # names the chat of a source that holds one; the platform is put in front when there is no colon
     chat_id: str | None = None
@@ -127,41 +124,18 @@ Parsed = ChatIn | Record | Skipped | Broken | Notice | Times | Ambiguous
 
 
 def sentence(error: ValidationError) -> str:
-    """Describe pydantic's finding in one short sentence that names the field.
+    """Describe pydantic's findings in one sentence that names the fields.
 
     >>> try: MessageIn.model_validate({"external_id": "1", "content": "", "sent_at": 0})
     ... except ValidationError as error: print(sentence(error))
     sender_id is missing
     """
-    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-    # a misspelt field is why another one is missing
-    others.sort(key=lambda other: other["type"] != "extra_forbidden")
-    field = ".".join(map(str, first["loc"])) or "the record"
-    said = first["msg"].removeprefix("Value error, ")
-    match first["type"]:
-        case "missing":
-            text = f"{field} is missing"
-            if others and others[0]["type"] == "extra_forbidden":
-                text += f"; {_unknown(others.pop(0)['loc'])}"
-        case "extra_forbidden":
-            text = _unknown(first["loc"])
-        case "value_error" | "assertion_error":
-            text = f"{field} {said}"
-        case _:
-            text = f"{field}: {said[:1].lower()}{said[1:]}"
-    return f"{text} (and {len(others)} more)" if others else text
-
-
-def _unknown(place: Sequence[str | int]) -> str:
-    name = str(place[-1])
-    hint = did_you_mean(name, {**MessageIn.model_fields, **ChatIn.model_fields})
-    return f"{'.'.join(map(str, place))} is not a known field" + (f", {hint}" if hint else "")
+    errors = error.errors(include_url=False)
+    return in_words(errors, ChatIn if error.title == ChatIn.__name__ else MessageIn)[0]
 
 
 def unreadable(line: str) -> str | None:
-    """Return why this line of a text file cannot be read, or None.
-
-    Bytes that are no UTF-8 come as Python's surrogate escapes.
+    """Return why this line of a text file cannot be read, or None; bytes that are no UTF-8 are surrogate escapes.
 
     >>> unreadable("caf" + b"\\xe9".decode("utf-8", "surrogateescape"))
     'is not UTF-8: byte 0xE9 after "caf"'
@@ -250,9 +224,7 @@ def name_of(*candidates: object) -> str:
 
 
 def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
-    """Prefix the text with a word in brackets for each attachment, so that it can be found.
-
-    Documents are named, because their names were chosen by people; names of pictures are noise.
+    """Prefix the text with a word in brackets for each attachment, and a document's name, so that it can be found.
 
     >>> with_media("look", [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}])
     '[image] look'

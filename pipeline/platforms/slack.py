@@ -1,7 +1,7 @@
 """Parse Slack's workspace export: a folder of days for each channel.
 
-A message's `ts` is its id within the channel and its time. What apps and bots wrote has the role `assistant`;
-joining, leaving, topics and pins nobody wrote, they are counted and left out.
+A message's `ts` is its id in the channel and its time. Apps and bots have the role `assistant`; service messages are
+counted and left out.
 """
 
 import json
@@ -50,10 +50,7 @@ _TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")
 
 
 def root_of(names: Collection[str]) -> str | None:
-    """Return the folder of the export among these paths ("" or ending in a slash), or None.
-
-    A zip made by hand often holds one folder with everything in it.
-    """
+    """Return the export's folder among these paths ("" or ending in a slash), or None; a zip may have one around it."""
     roots = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] in _INDEXES}
     roots = {root for root in roots if not root.startswith("__MACOSX")}
     if not roots:
@@ -74,8 +71,7 @@ def files_of(names: Collection[str]) -> list[str]:
 def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportOptions) -> Iterator[Parsed]:
     """Parse channels and their messages; `names` are the paths of the export's files.
 
-    `read` gives a file's bytes, and raises `InvalidInput` for one that cannot be read: that file is then
-    reported and the next one read.
+    `read` gives a file's bytes, or raises `InvalidInput`: then that file is reported and the next one read.
     """
     if options.chat_id:
         yield Notice(text="The export names its channels itself; --chat is not used.")
@@ -220,10 +216,7 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
 
 
 def _text(raw: dict[str, Any], *, by_app: bool) -> str:
-    """Return what was written, in the text or in blocks, and what apps attach to it.
-
-    Attachments of what people wrote are previews of links, of which the title is kept.
-    """
+    """Return what was written, in text or blocks, and what apps attach; of people's link previews, the titles."""
     text = _trimmed(raw.get("text"))
     if not text or text.startswith(_NOT_SHOWN):
         text = slack_text.of_blocks(raw.get("blocks")) or text.removeprefix(_NOT_SHOWN)

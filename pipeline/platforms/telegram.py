@@ -1,9 +1,8 @@
 """Parse Telegram Desktop's `result.json`, of one chat or of all.
 
-Ids are written as the Bot API writes them, so that what a bot sees live and what is imported is one chat and
-one person: `telegram:-100…` for supergroups and channels, `telegram:-…` for basic groups, `telegram:11` for
-people. In supergroups and channels the message ids are the bot's, too; in other chats every account counts
-its own, and the same chat imported and seen live is stored twice.
+Ids are the Bot API's, so that a chat or person seen live and imported is one: `telegram:-100…` for supergroups and
+channels, `telegram:-…` for basic groups, `telegram:11` for people. Message ids are the bot's only in supergroups and
+channels: any other chat that is both imported and seen live is stored twice.
 """
 
 from collections.abc import Iterator
@@ -173,10 +172,7 @@ class _TelegramReader:
             return Broken(where=where, reason=str(error))
 
     def _answered(self, raw: dict[str, Any]) -> tuple[str | None, str | None]:
-        """Return the `(message, topic)` that a message answers, both as the Bot API names them.
-
-        A message in a topic answers the service message that made it, or another one of the topic.
-        """
+        """Return the `(message, topic)` that a message answers, both as the Bot API names them."""
         answered = raw.get("reply_to_message_id")
         if not isinstance(answered, int) or isinstance(answered, bool) or raw.get("reply_to_peer_id"):
             return None, None

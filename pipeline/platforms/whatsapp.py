@@ -1,9 +1,7 @@
 """Parse WhatsApp's `Export chat`: the text file of an Android phone or an iPhone.
 
-The file names no zone, no ids and, on Android, no seconds; see `identity` for what stands in for the ids.
-System lines ("Ana added Ben", the notice on encryption) are counted and left out: nobody said them, and
-their wording would be what keyword search finds first. A picture without a caption stays as `[image]`, since
-the answers that follow make no sense without it; what was deleted is left out.
+The file has no zone, no ids and, on Android, no seconds; see `identity` for its ids. System lines and deleted messages
+are counted and left out. A picture without a caption stays as `[image]`, since answers refer to it.
 """
 
 import re
@@ -88,8 +86,8 @@ class _Entry:
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """Parse the chat and its messages from the lines of the export (with or without their line ends).
 
-    `options` names the chat by `chat_id` or `title`. Yields `Ambiguous` alone when its dates can be read in two ways;
-    else the chat first, and once more at the end when who spoke tells of what kind it is.
+    `options` names the chat by `chat_id` or `title`. Yields only `Ambiguous` if its dates can be read in two ways;
+    else the chat, its messages, and the chat once more if the speakers tell its kind.
     """
     if not (options.chat_id or options.title):
         yield Broken(where="the file", reason="nothing says which chat this is: name it with --chat")

@@ -1,7 +1,7 @@
 """Parse a question: whom it names, which times, what it asks for, and what is left to search for.
 
-Names of participants and dates say where to look, not what was said: a message seldom repeats its sender's name. So
-they leave the searched text and return as preferences.
+Names of participants and dates say where to look, and are seldom in the messages sought: they leave the searched text
+and return as preferences.
 """
 
 import re
@@ -50,11 +50,10 @@ class Question:
 
 
 def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) -> Question:
-    """Parse a question.
+    """Parse a question; `speakers` are the participants' names.
 
-    `speakers` are the participants' names; a date without a year means every year from `earliest` to `now`,
-    in the time zone of `now`; "yesterday" and the like count from `now`. A name or date that is quoted, or part of
-    an identifier, is neither.
+    A date without a year means every year from `earliest` to `now`, in the time zone of `now`, from which "yesterday"
+    and the like count. A name or date inside quotation marks or an identifier is neither.
     """
     parts = {part.casefold() for speaker in speakers for part in (speaker, *_WORD.findall(speaker))}
     exact, content, marked = exact_match.taken(text, parts)

@@ -1,7 +1,6 @@
 """Find the event that a question is anchored to: "before the trip", "since we moved", "the day after the launch".
 
-`mention` finds it in the question's words (English only), `pipeline.retrieval.event_dating` dates it from messages,
-`timed` says what the question then prefers.
+`mention` finds it (in English), `pipeline.retrieval.event_dating` dates it, `timed` says what the question prefers.
 """
 
 import re

@@ -84,12 +84,10 @@ def words_around(
 ) -> list[list[float]]:
     """Return BM25 of every candidate with its surroundings, from 0 to 1: of the question's own words; of all.
 
-    A word of much the same meaning counts as the question's own does, by its share (`Candidate.related`).
-
-    Frequencies and lengths are sums weighted by distance, as those of fields are in BM25F (Robertson, Zaragoza
-    and Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004). What is lent by neighbours counts as far as
-    the message has substance itself. The result is the geometric mean of two shares, that of the best score and
-    that of what the question's words could give together: where few of them are found, meaning decides.
+    A synonym counts by its share (`Candidate.related`). Frequencies and lengths are sums weighted by distance, as of
+    fields in BM25F (Robertson, Zaragoza and Taylor, Simple BM25 Extension to Multiple Weighted Fields, 2004); a message
+    gains as far as it has substance itself. The result is the geometric mean of two shares: of the best score, and of
+    what the question's words could give together. Where few of them are found, meaning decides.
     """
     total = statistics.messages
     lengths = smooth([float(c.length) for c in ordered], later, earlier)
@@ -119,10 +117,7 @@ def words_around(
 
 
 def session_words(candidates: Sequence[Candidate]) -> dict[int, float]:
-    """Return BM25 of each session as one text among the other sessions, from 0 to 1.
-
-    As for messages, that is the geometric mean of its shares of the best and of what could be reached.
-    """
+    """Return BM25 of each session as one text among the others, from 0 to 1 by the same geometric mean."""
     lengths: Counter[int] = Counter()
     counted: dict[str, Counter[int]] = defaultdict(Counter)
     for candidate in candidates:

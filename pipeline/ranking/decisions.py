@@ -1,8 +1,7 @@
 """Prefer the newest decisions about its subject where a question asks what was decided.
 
-A decision seldom says what it is about ("then we take Beatriz, tomorrow"). So its words count by how much more often
-they occur in the passages about the question's subject than elsewhere, as in relevance feedback (Lavrenko and Croft,
-Relevance-Based Language Models, 2001).
+A decision seldom names its subject ("then we take Beatriz, tomorrow"), so its words count by how much more often they
+occur in passages about the subject than elsewhere (Lavrenko and Croft, Relevance-Based Language Models, 2001).
 """
 
 from collections import Counter, defaultdict
@@ -44,10 +43,10 @@ def about(
     statistics: Statistics,
     then: Sequence[float] | None = None,
 ) -> list[float]:
-    """Return how well each candidate decides what the question is about, from 0 to 1.
+    """Return how well each candidate decides what the question is about, from 0 to 1; `meaning` has the same range.
 
-    `meaning` is each one's, from 0 for the average to 1 for the best. Of decisions about one thing the newest counts,
-    unless the question asks for those of a time: `then` is how well each one's time fits, from 0 to 1.
+    The newest of several about one thing counts, unless the question is about a time: `then` says how well each fits
+    it.
     """
     deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text)]
     if not deciding:

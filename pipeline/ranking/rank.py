@@ -1,8 +1,7 @@
 """Rank a chat's messages and sessions for a question, by words, meaning and how people talk.
 
-Every score is a sum of parts, each switched off by its weight. A message is read with what was said around it, each
-neighbour counting less by its distance (a decay to the power of the steps between them); what was said before carries
-farther than what came after. Steps are short inside one speaker's run of messages, and infinite between sessions.
+A score is a sum of parts, each switched off by its weight. A message is read with its neighbours, each counting less
+by its distance, and more if it came before than after.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -96,11 +95,10 @@ def rank(
 
 
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
-    """Rank sessions by their best messages: `(session, its best message)`, best first.
+    """Rank sessions by their best messages: `(session, its best message)`, best first; `scored` is best first.
 
-    `scored` is best first. To the score of a session's best message are added `SECOND` of that of its second best
-    and `SESSION_WORDS` of `session_words`: the parts `second` and `session_words`. Messages that are not placed yet
-    speak for none.
+    `SECOND` of the second best message's score is added as the part `second`, and `SESSION_WORDS` of `session_words` as
+    the part of that name. Messages that are not yet placed count for no session.
     """
     words = session_words([hit.candidate for hit in scored])
     best: dict[int, Scored] = {}
@@ -141,9 +139,9 @@ def _decisions(
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:
-    """Return, for each message, the relevance of the question that it may answer; 0 if none was asked.
+    """Return the relevance of the question that each message may answer; 0 if none was asked.
 
-    That is the most relevant question in the run of somebody else's messages right before its speaker's run.
+    That is the most relevant question in another speaker's run of messages right before its own.
     """
     found: list[float] = []
     asked_before = asked_now = 0.0

@@ -119,26 +119,24 @@ _ASKS_DECISION = {
     "french": r"\b(?:décidé|convenu|choisi|décision)\b",
 }
 
-
-def _any_case(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
 _ASKS: dict[AnswerType, re.Pattern[str]] = {
-    "when": _any_case(
-        r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b"
+    "when": re.compile(
+        r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b",
+        re.IGNORECASE,
     ),
-    "number": _any_case(
+    "number": re.compile(
         r"\bhow (?:many|much|old|tall|big|long|far|often|heavy|aged|fast)\b|\bwhat time\b"
-        r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b"
+        r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
+        re.IGNORECASE,
     ),
-    "where": _any_case(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b"),
-    "who": _any_case(r"\bwho(?:m|se)?\b"),
-    "now": _any_case(
+    "where": re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE),
+    "who": re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE),
+    "now": re.compile(
         r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
-        r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b"
+        r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
+        re.IGNORECASE,
     ),
-    "decision": _any_case("|".join(_ASKS_DECISION.values())),
+    "decision": re.compile("|".join(_ASKS_DECISION.values()), re.IGNORECASE),
 }
 
 

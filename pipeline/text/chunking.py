@@ -32,10 +32,10 @@ def split(
 ) -> list[Chunk]:
     """Split a text into chunks of at most `limit` tokens by `count`, in order.
 
-    A chunk ends after a paragraph where one ends in its second half, else after a sentence, else after a word,
-    else where the limit is. Each but the first repeats up to `overlap` tokens of the one before it, from the
-    beginning of a sentence where possible. A text of white space alone has no chunks. `count` must be at most
-    `limit` for any single character. Raises `ValueError` unless 0 <= overlap <= limit / 2 and limit >= 1.
+    A chunk ends after a paragraph if one ends in its second half, else after a sentence, a word, or at the limit. Each
+    but the first repeats up to `overlap` tokens of the one before it, if possible from the beginning of a sentence.
+    White space has no chunks. `count` must be at most `limit` for any character. Raises `ValueError` unless 0 <=
+    overlap <= limit / 2 and limit >= 1.
     """
     if limit < 1 or not 0 <= overlap <= limit / 2:
         raise ValueError(f"chunks need limit >= 1 and 0 <= overlap <= limit / 2, not {limit} and {overlap}")

@@ -1,7 +1,6 @@
-"""Recognize dialogue acts by wording: decisions, proposals, promises, questions that nobody answers.
+"""Recognize dialogue acts by wording: decisions, proposals, promises, questions without an answer.
 
-Patterns are English first, with the commonest forms of Portuguese, Spanish, French and German; in another language they
-match nothing.
+Patterns are English, with the commonest forms of Portuguese, Spanish, French and German.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Find in a question what must match exactly: quoted phrases, identifiers, addresses, long numbers.
 
-The text search parser cuts `ERR_42`, a path or a telephone number to pieces and forgets in which order they stood,
-and stems a quoted phrase like any other. So these are compared with the messages' own text: upper or lower case,
-any white space for white space, a number however it is grouped, and never inside a longer word or number.
+The text search parser splits `ERR_42`, a path or a telephone number, forgets the order, and stems quoted phrases. So
+these are compared with the messages' own text: in any case and spacing, a number in any grouping, and never inside a
+longer word or number.
 """
 
 import re
@@ -104,7 +104,7 @@ def _has_edge(character: str) -> bool:
 def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
     """Take exact pieces out of a text: `(pieces, the text with a mark for each, what each mark replaces)`.
 
-    What is no more than one of `names` (in lower case) is left where it is: it tells who is asked about.
+    One of `names` (in lower case) is left in: it says who is asked about.
     """
     found: dict[Verbatim, None] = {}
     marked: list[str] = []

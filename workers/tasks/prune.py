@@ -13,9 +13,9 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="backscroll.prune", bind=True)
 def prune(self: Task, after: str = "") -> None:
-    """Prune every tenant by the settings, from the one after `after`; what is left goes into a task of its own.
+    """Prune every tenant by the settings, from the one after `after`; the rest goes into a task of its own.
 
-    Raises `BackscrollError` in the end when tenants could not be pruned.
+    Raises `BackscrollError` at the end if tenants could not be pruned.
     """
     with resources.waiting():
         held = resources.current()

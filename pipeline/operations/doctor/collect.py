@@ -1,7 +1,7 @@
 """Collect from Postgres what the doctor needs, and mend what can be mended without harm.
 
-Chats are checked one by one under their lock, so that placing is never half-way while they are compared; a chat that is
-locked is left for the next time.
+Chats are checked one by one under their lock, so that none is compared while messages are placed; a locked one is
+skipped.
 """
 
 from collections import Counter
@@ -89,7 +89,7 @@ def embedding(
 ) -> Spaces | None:
     """Return the stored spaces beside the settings' embedder; None without vector tables.
 
-    `everybody`: these are all tenants, and an index that none of them needs is needed by nobody.
+    `everybody`: these are all tenants, so an index that none of them needs may go.
     """
     retired: Counter[str] = Counter()
     with database.tenant("") as connection:
