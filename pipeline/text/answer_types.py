@@ -10,6 +10,7 @@ from typing import Literal
 
 from pipeline.text.caches import cached
 from pipeline.text.calendar import MONTHS
+from pipeline.text.phrases import PHRASES
 
 AnswerType = Literal["when", "number", "where", "who", "now", "decision"]
 """A time; a number, or what is mostly written in figures; a place; a person; the present or final state; a decision."""
@@ -99,26 +100,6 @@ def about_self(text: str) -> float:
     return sum(map(_PERSON.get, words, repeat(0))) / max(len(words), 8)
 
 
-# Questions for what a group has decided, by language.
-_ASKS_DECISION = {
-    "english": (
-        r"\b(?:did|have|had|do) (?:we|they|you all|you guys|everybody|everyone)(?: \w+){0,2}?"
-        r" (?:decided?|agreed?|settled?|choose|chosen?|pick(?:ed)?|voted?|go(?:ne)? (?:with|for)|opt(?:ed)?)\b"
-        r"|\b(?:we|they) (?:decided|agreed|settled|chose|picked|voted|went (?:with|for)|opted)\b"
-        # what is planned was decided
-        r"|\b(?:are|will) we (?:now |still |finally )?\w+ing\b"
-        r"|\b(?:was|were|been|is|got) (?:\w+ )?(?:decided|agreed|settled)\b"
-        r"|\b(?:the|our|what|which|any|final) (?:\w+ )?(?:decisions?|agreement|verdict)\b"
-    ),
-    "german": (
-        r"\bwir (?:uns )?(?:\w+ ){0,6}(?:entschieden|beschlossen|geeinigt|ausgemacht|abgemacht|vereinbart)\b"
-        r"|\bwurde (?:\w+ ){0,6}(?:entschieden|beschlossen|vereinbart)\b|\b(?:entscheidung|beschluss)\b"
-    ),
-    "portuguese": r"\b(?:decidimos|combinámos|combinamos|escolhemos|ficou (?:decidido|combinado)|decisão)\b",
-    "spanish": r"\b(?:decidimos|acordamos|elegimos|quedamos en|(?:hemos|se ha) (?:decidido|acordado)|decisión)\b",
-    "french": r"\b(?:décidé|convenu|choisi|décision)\b",
-}
-
 _ASKS: dict[AnswerType, re.Pattern[str]] = {
     "when": re.compile(
         r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b",
@@ -136,7 +117,7 @@ _ASKS: dict[AnswerType, re.Pattern[str]] = {
         r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
         re.IGNORECASE,
     ),
-    "decision": re.compile("|".join(_ASKS_DECISION.values()), re.IGNORECASE),
+    "decision": re.compile(PHRASES["asks decision"], re.IGNORECASE),
 }
 
 
