@@ -19,13 +19,17 @@ from pipeline.platforms.records import (
     Parsed,
     Skipped,
     Times,
+    attachment,
     chat_of,
+    dict_of,
+    dicts_of,
     exact_times,
     in_hours,
     media_kind,
     name_of,
     read_message,
     sentence,
+    text_of,
 )
 from schemas.messages import ChatIn, ChatKind
 
@@ -90,13 +94,8 @@ def _names(raw: Any) -> dict[str, str]:
     """Return the names of a message's author and of those it mentions, by their ids."""
     if not isinstance(raw, dict):
         return {}
-    mentions = raw.get("mentions")
-    people = [*(mentions if isinstance(mentions, list) else []), raw.get("author")]
-    return {
-        str(person["id"]): name
-        for person in people
-        if isinstance(person, dict) and person.get("id") and (name := _name(person))
-    }
+    people = [*dicts_of(raw.get("mentions")), dict_of(raw.get("author"))]
+    return {str(person["id"]): name for person in people if person.get("id") and (name := _name(person))}
 
 
 def _name(person: Mapping[str, Any]) -> str:
@@ -111,9 +110,12 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parse
     author = raw.get("author")
     if not isinstance(author, dict) or not author.get("id"):
         return Broken(where=where, reason="author.id is missing")
-    media = [*_attachments(raw.get("attachments")), *_stickers(raw.get("stickers"))]
+    files = [name_of(item.get("fileName"), "file") for item in dicts_of(raw.get("attachments"))]
+    stickers = [name_of(item.get("name")) for item in dicts_of(raw.get("stickers"))]
+    media = [attachment(media_kind(name), name) for name in files]
+    media += [attachment("sticker", name) for name in stickers]
     by_bot = author.get("isBot") is True
-    said = (_text(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
+    said = (text_of(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
     found = read_message(
         where,
         chat.chat_id,
@@ -147,28 +149,19 @@ def _written_out(text: str, names: Mapping[str, str]) -> str:
     return _EMOJI.sub(r"\1", named)
 
 
-def _text(raw: object) -> str:
-    return raw.strip() if isinstance(raw, str) else ""
-
-
 def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
     """Yield the texts of embeds, whole or only their titles."""
-    for embed in raw if isinstance(raw, list) else []:
-        if not isinstance(embed, dict):
-            continue
-        title = _text(embed.get("title"))
+    for embed in dicts_of(raw):
+        title = text_of(embed.get("title"))
         if not whole:
-            if title:
-                yield f"[link {title}]"
+            yield f"[link {title}]" if title else ""
             continue
-        author, footer, fields = embed.get("author"), embed.get("footer"), embed.get("fields")
-        yield _text(author.get("name")) if isinstance(author, dict) else ""
+        yield text_of(dict_of(embed.get("author")).get("name"))
         yield title
-        yield _text(embed.get("description"))
-        for field in fields if isinstance(fields, list) else []:
-            if isinstance(field, dict):
-                yield ": ".join(filter(None, (_text(field.get("name")), _text(field.get("value")))))
-        yield _text(footer.get("text")) if isinstance(footer, dict) else ""
+        yield text_of(embed.get("description"))
+        for field in dicts_of(embed.get("fields")):
+            yield ": ".join(filter(None, (text_of(field.get("name")), text_of(field.get("value")))))
+        yield text_of(dict_of(embed.get("footer")).get("text"))
 
 
 def _reply_to(raw: object, chat: ChatIn) -> str | None:
@@ -178,16 +171,3 @@ def _reply_to(raw: object, chat: ChatIn) -> str | None:
     channel = raw.get("channelId")
     here = channel is None or chat.chat_id == f"discord:{channel}"
     return str(raw["messageId"]) if here else None
-
-
-def _attachments(raw: object) -> list[dict[str, str]]:
-    items = raw if isinstance(raw, list) else []
-    names = [name_of(item.get("fileName"), "file") for item in items if isinstance(item, dict)]
-    return [{"kind": media_kind(name), "name": name} for name in names]
-
-
-def _stickers(raw: object) -> list[dict[str, str]]:
-    items = raw if isinstance(raw, list) else []
-    return [
-        {"kind": "sticker", "name": name_of(item.get("name"))} for item in items if isinstance(item, dict)
-    ]

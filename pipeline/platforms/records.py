@@ -223,6 +223,26 @@ def name_of(*candidates: object) -> str:
     return ""
 
 
+def dict_of(value: object) -> dict[str, Any]:
+    """Return a value of JSON if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_of(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a value of JSON, if it is a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """Return a value of JSON if it is a text, stripped, else an empty one."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def attachment(kind: str, name: str) -> dict[str, str]:
+    """Return an attachment, as metadata has it."""
+    return {"kind": kind, "name": name} if name else {"kind": kind}
+
+
 def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
     """Prefix the text with a word in brackets for each attachment, and a document's name, so that it can be found.
 

@@ -17,17 +17,20 @@ from pipeline.platforms import slack_text
 from pipeline.platforms.records import (
     Broken,
     ImportOptions,
-    MediaKind,
     Notice,
     Parsed,
     Skipped,
     Times,
+    attachment,
     chat_of,
+    dict_of,
+    dicts_of,
     exact_times,
     media_kind,
     name_of,
     read_message,
     sentence,
+    text_of,
 )
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind
@@ -151,8 +154,7 @@ def _key(raw: Any) -> str | None:
 
 
 def _person_name(person: dict[str, Any]) -> str:
-    profile = person.get("profile")
-    shown = profile if isinstance(profile, dict) else {}
+    shown = dict_of(person.get("profile"))
     return name_of(
         shown.get("display_name"), shown.get("real_name"), person.get("real_name"), person.get("name")
     )
@@ -197,8 +199,7 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
         sent_at = _EPOCH + since
     except OverflowError:
         return Broken(where=where, reason=f"ts {ts!r} is not a time that a calendar knows")
-    edited = raw.get("edited")
-    edited_ts = edited.get("ts") if isinstance(edited, dict) else None
+    edited_ts = dict_of(raw.get("edited")).get("ts")
     return read_message(
         where,
         chat.chat_id,
@@ -217,47 +218,33 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
 
 def _text(raw: dict[str, Any], *, by_app: bool) -> str:
     """Return what was written, in text or blocks, and what apps attach; of people's link previews, the titles."""
-    text = _trimmed(raw.get("text"))
+    text = text_of(raw.get("text"))
     if not text or text.startswith(_NOT_SHOWN):
         text = slack_text.of_blocks(raw.get("blocks")) or text.removeprefix(_NOT_SHOWN)
-    items = raw.get("attachments")
-    attachments = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    attachments = dicts_of(raw.get("attachments"))
     if by_app or not text:
         said = [slack_text.of_attachment(item) for item in attachments]
     else:
-        said = [f"[link {title}]" for item in attachments if (title := _trimmed(item.get("title")))]
+        said = [f"[link {title}]" for item in attachments if (title := text_of(item.get("title")))]
     return "\n".join(part for part in (text, *said) if part and (part is text or part not in text))
 
 
-def _trimmed(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""
-
-
 def _sender_name(raw: dict[str, Any], names: dict[str, str]) -> str:
-    profile, bot = raw.get("user_profile"), raw.get("bot_profile")
-    shown = profile if isinstance(profile, dict) else {}
+    shown = dict_of(raw.get("user_profile"))
     return name_of(
         names.get(str(raw.get("user"))),
         shown.get("display_name"),
         shown.get("real_name"),
         raw.get("username"),
-        bot.get("name") if isinstance(bot, dict) else None,
+        dict_of(raw.get("bot_profile")).get("name"),
     )
 
 
 def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
     items = raw.get("files")
-    files = [
-        item for item in (items if isinstance(items, list) else [raw.get("file")]) if isinstance(item, dict)
-    ]
+    files = dicts_of(items if isinstance(items, list) else [raw.get("file")])
     # deleted files stay as tombstones without a name
-    return [
-        _file(name_of(item.get("name"), item.get("title")))
-        for item in files
-        if item.get("mode") != "tombstone"
+    names = [
+        name_of(file.get("name"), file.get("title")) for file in files if file.get("mode") != "tombstone"
     ]
-
-
-def _file(name: str) -> dict[str, str]:
-    kind: MediaKind = media_kind(name) if name else "media"
-    return {"kind": kind, "name": name} if name else {"kind": kind}
+    return [attachment(media_kind(name) if name else "media", name) for name in names]

@@ -21,6 +21,7 @@ from pipeline.platforms.records import (
     Parsed,
     Skipped,
     Times,
+    attachment,
     chat_of,
     exact_times,
     in_hours,
@@ -267,7 +268,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
 def _named(kind: str, path: object) -> dict[str, str]:
     # "(File not included. Change data exporting settings to download.)" stands in place of a path
     name = path.rpartition("/")[2].strip() if isinstance(path, str) and not path.startswith("(") else ""
-    return {"kind": kind, "name": name} if name else {"kind": kind}
+    return attachment(kind, name)
 
 
 def _metadata(raw: dict[str, Any]) -> dict[str, str]:

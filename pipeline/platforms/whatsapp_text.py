@@ -7,7 +7,7 @@ listed stays what it looks like, a text: nothing is lost by a language that is m
 import re
 from dataclasses import dataclass
 
-from pipeline.platforms.records import MediaKind, media_kind
+from pipeline.platforms.records import MediaKind, attachment, media_kind
 from pipeline.text.phrases import sections
 
 LTR = "\u200e"
@@ -125,8 +125,7 @@ def _media(line: str, *, iphone: bool) -> dict[str, str] | None:
     if iphone and (found := _ATTACHED_IPHONE.fullmatch(line)):
         return _attachment(trim(found["name"]))
     if iphone and (found := _OMITTED_IPHONE.fullmatch(line.replace(LTR, ""))):
-        kind = _NOUNS[found["noun"].lower()]
-        return {"kind": kind, "name": trim(found["name"])} if found["name"] else {"kind": kind}
+        return attachment(_NOUNS[found["noun"].lower()], trim(found["name"] or ""))
     return None
 
 
