@@ -12,25 +12,8 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import json_stream
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    Parsed,
-    Skipped,
-    Times,
-    attachment,
-    chat_of,
-    dict_of,
-    dicts_of,
-    exact_times,
-    in_hours,
-    media_kind,
-    name_of,
-    read_message,
-    sentence,
-    text_of,
-)
+from pipeline.platforms import fields, json_stream
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped, Times
 from schemas.messages import ChatIn, ChatKind
 
 # The exporter knows the first two by name; the others are Discord's numbers: an answer to a slash command,
@@ -58,7 +41,9 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                     try:
                         chat = _chat(header, options)
                     except ValidationError as error:
-                        yield Broken(where=where, reason=f"its channel has no usable id: {sentence(error)}")
+                        yield Broken(
+                            where=where, reason=f"its channel has no usable id: {fields.sentence(error)}"
+                        )
                         continue
                     yield chat
                     yield _times(value, chat.time_zone)
@@ -73,12 +58,12 @@ def _chat(header: dict[str, Any], options: ImportOptions) -> ChatIn:
         kind = "thread"
     elif channel_type in {"DirectTextChat", "DirectTextChannel"}:
         kind = "direct"
-    name, guild = name_of(header.get("channel.name")), name_of(header.get("guild.name"))
+    name, guild = fields.name_of(header.get("channel.name")), fields.name_of(header.get("guild.name"))
     # in a server the channel alone, `general`, says little; "Direct Messages" says nothing
     title = f"{guild} #{name}" if guild and name and channel_type.startswith("Guild") else name
     own = header.get("channel.id")
     chat_id = options.chat_id or (str(own) if own is not None else "")
-    return chat_of("discord", chat_id, options, kind=kind, title=title)
+    return fields.chat_of("discord", chat_id, options, kind=kind, title=title)
 
 
 def _times(raw: Any, zone: str | None) -> Times:
@@ -86,20 +71,20 @@ def _times(raw: Any, zone: str | None) -> Times:
         ahead = datetime.fromisoformat(raw["timestamp"]).utcoffset()
     except (KeyError, TypeError, ValueError):
         ahead = None
-    exported = f"; whoever exported was at UTC{in_hours(ahead)}" if ahead else ""
-    return exact_times("as the file gives them with an offset", zone, exported)
+    exported = f"; whoever exported was at UTC{fields.in_hours(ahead)}" if ahead else ""
+    return fields.exact_times("as the file gives them with an offset", zone, exported)
 
 
 def _names(raw: Any) -> dict[str, str]:
     """Return the names of a message's author and of those it mentions, by their ids."""
     if not isinstance(raw, dict):
         return {}
-    people = [*dicts_of(raw.get("mentions")), dict_of(raw.get("author"))]
+    people = [*fields.dicts_of(raw.get("mentions")), fields.dict_of(raw.get("author"))]
     return {str(person["id"]): name for person in people if person.get("id") and (name := _name(person))}
 
 
 def _name(person: Mapping[str, Any]) -> str:
-    return name_of(person.get("nickname"), person.get("name"))
+    return fields.name_of(person.get("nickname"), person.get("name"))
 
 
 def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parsed:
@@ -110,13 +95,13 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parse
     author = raw.get("author")
     if not isinstance(author, dict) or not author.get("id"):
         return Broken(where=where, reason="author.id is missing")
-    files = [name_of(item.get("fileName"), "file") for item in dicts_of(raw.get("attachments"))]
-    stickers = [name_of(item.get("name")) for item in dicts_of(raw.get("stickers"))]
-    media = [attachment(media_kind(name), name) for name in files]
-    media += [attachment("sticker", name) for name in stickers]
+    files = [fields.name_of(item.get("fileName"), "file") for item in fields.dicts_of(raw.get("attachments"))]
+    stickers = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get("stickers"))]
+    media = [fields.attachment(fields.media_kind(name), name) for name in files]
+    media += [fields.attachment("sticker", name) for name in stickers]
     by_bot = author.get("isBot") is True
-    said = (text_of(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
-    found = read_message(
+    said = (fields.text_of(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
+    found = fields.read_message(
         where,
         chat.chat_id,
         text=_written_out("\n".join(filter(None, said)), names),
@@ -151,17 +136,19 @@ def _written_out(text: str, names: Mapping[str, str]) -> str:
 
 def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
     """Yield the texts of embeds, whole or only their titles."""
-    for embed in dicts_of(raw):
-        title = text_of(embed.get("title"))
+    for embed in fields.dicts_of(raw):
+        title = fields.text_of(embed.get("title"))
         if not whole:
             yield f"[link {title}]" if title else ""
             continue
-        yield text_of(dict_of(embed.get("author")).get("name"))
+        yield fields.text_of(fields.dict_of(embed.get("author")).get("name"))
         yield title
-        yield text_of(embed.get("description"))
-        for field in dicts_of(embed.get("fields")):
-            yield ": ".join(filter(None, (text_of(field.get("name")), text_of(field.get("value")))))
-        yield text_of(dict_of(embed.get("footer")).get("text"))
+        yield fields.text_of(embed.get("description"))
+        for field in fields.dicts_of(embed.get("fields")):
+            yield ": ".join(
+                filter(None, (fields.text_of(field.get("name")), fields.text_of(field.get("value"))))
+            )
+        yield fields.text_of(fields.dict_of(embed.get("footer")).get("text"))
 
 
 def _reply_to(raw: object, chat: ChatIn) -> str | None:

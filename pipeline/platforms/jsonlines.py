@@ -17,16 +17,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
+from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    Parsed,
-    Record,
-    Times,
-    sentence,
-    unreadable,
-)
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Times
 from schemas.messages import ChatIn, MessageIn
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
@@ -47,7 +40,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         try:
             yield from reader.read(line, where)
         except ValidationError as error:
-            yield Broken(where=where, reason=sentence(error))
+            yield Broken(where=where, reason=fields.sentence(error))
         except NotJson as error:
             cut = Broken(where=where, reason=str(error))
         except (ValueError, RecursionError) as error:
@@ -138,7 +131,7 @@ def _times(zone: ZoneInfo | None, *, by_clock: bool) -> str:
 
 
 def _object(line: str) -> dict[str, Any]:
-    if problem := unreadable(line):
+    if problem := fields.unreadable(line):
         raise ValueError(problem)
     try:
         value = json.loads(line)

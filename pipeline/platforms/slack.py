@@ -13,25 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import slack_text
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    Notice,
-    Parsed,
-    Skipped,
-    Times,
-    attachment,
-    chat_of,
-    dict_of,
-    dicts_of,
-    exact_times,
-    media_kind,
-    name_of,
-    read_message,
-    sentence,
-    text_of,
-)
+from pipeline.platforms import fields, slack_text
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from schemas.errors import InvalidInput
 from schemas.messages import ChatIn, ChatKind
 
@@ -108,7 +91,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
                 chat = _chat(folder, folders, options)
             except ValidationError as error:
                 chat = None
-                yield Broken(where=folder, reason=f"the channel has no usable id: {sentence(error)}")
+                yield Broken(where=folder, reason=f"the channel has no usable id: {fields.sentence(error)}")
             if chat is not None:
                 yield chat
                 if not times_said:
@@ -125,7 +108,9 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
 def _times(zone: str | None, zones: Counter[str]) -> Times:
     (common, count), *_ = zones.most_common(1) or [("Europe/Lisbon", 0)]
     people = f"{count} of {zones.total()} people are in {common}: say --tz {common}" if count else ""
-    return exact_times("from Slack's own", zone, advice=f"; {people or 'say --tz, as in Europe/Lisbon'}")
+    return fields.exact_times(
+        "from Slack's own", zone, advice=f"; {people or 'say --tz, as in Europe/Lisbon'}"
+    )
 
 
 def _day(
@@ -154,8 +139,8 @@ def _key(raw: Any) -> str | None:
 
 
 def _person_name(person: dict[str, Any]) -> str:
-    shown = dict_of(person.get("profile"))
-    return name_of(
+    shown = fields.dict_of(person.get("profile"))
+    return fields.name_of(
         shown.get("display_name"), shown.get("real_name"), person.get("real_name"), person.get("name")
     )
 
@@ -166,7 +151,7 @@ def _folders(
     """Map each folder to (id, kind, title); a direct chat's folder is its id, and its title its people."""
     if (key := _key(raw)) is None:
         return
-    name = name_of(raw.get("name"))
+    name = fields.name_of(raw.get("name"))
     members = raw.get("members") if isinstance(raw.get("members"), list) else []
     people = ", ".join(names.get(str(member)) or str(member) for member in members)
     grouped = name.startswith("mpdm-") or not name
@@ -175,7 +160,7 @@ def _folders(
 
 def _chat(folder: str, folders: dict[str, tuple[str, ChatKind, str]], options: ImportOptions) -> ChatIn:
     key, kind, title = folders.get(folder, (folder, "group", f"#{folder}"))
-    return chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
+    return fields.chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
 
 
 def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
@@ -188,7 +173,7 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
     ts = raw.get("ts")
     if not isinstance(ts, str) or (found := _TS.fullmatch(ts)) is None:
         return Broken(where=where, reason=f"ts {ts!r} is no time of Slack's, such as 1700000000.000100")
-    if not (sender := name_of(user, bot, raw.get("username"))):
+    if not (sender := fields.name_of(user, bot, raw.get("username"))):
         return Broken(where=where, reason="user and bot_id are missing")
     by_app = bool(bot) or user in bots
     try:
@@ -199,8 +184,8 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
         sent_at = _EPOCH + since
     except OverflowError:
         return Broken(where=where, reason=f"ts {ts!r} is not a time that a calendar knows")
-    edited_ts = dict_of(raw.get("edited")).get("ts")
-    return read_message(
+    edited_ts = fields.dict_of(raw.get("edited")).get("ts")
+    return fields.read_message(
         where,
         chat.chat_id,
         text=slack_text.plain(_text(raw, by_app=by_app), names),
@@ -218,33 +203,35 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
 
 def _text(raw: dict[str, Any], *, by_app: bool) -> str:
     """Return what was written, in text or blocks, and what apps attach; of people's link previews, the titles."""
-    text = text_of(raw.get("text"))
+    text = fields.text_of(raw.get("text"))
     if not text or text.startswith(_NOT_SHOWN):
         text = slack_text.of_blocks(raw.get("blocks")) or text.removeprefix(_NOT_SHOWN)
-    attachments = dicts_of(raw.get("attachments"))
+    attachments = fields.dicts_of(raw.get("attachments"))
     if by_app or not text:
         said = [slack_text.of_attachment(item) for item in attachments]
     else:
-        said = [f"[link {title}]" for item in attachments if (title := text_of(item.get("title")))]
+        said = [f"[link {title}]" for item in attachments if (title := fields.text_of(item.get("title")))]
     return "\n".join(part for part in (text, *said) if part and (part is text or part not in text))
 
 
 def _sender_name(raw: dict[str, Any], names: dict[str, str]) -> str:
-    shown = dict_of(raw.get("user_profile"))
-    return name_of(
+    shown = fields.dict_of(raw.get("user_profile"))
+    return fields.name_of(
         names.get(str(raw.get("user"))),
         shown.get("display_name"),
         shown.get("real_name"),
         raw.get("username"),
-        dict_of(raw.get("bot_profile")).get("name"),
+        fields.dict_of(raw.get("bot_profile")).get("name"),
     )
 
 
 def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
     items = raw.get("files")
-    files = dicts_of(items if isinstance(items, list) else [raw.get("file")])
+    files = fields.dicts_of(items if isinstance(items, list) else [raw.get("file")])
     # deleted files stay as tombstones without a name
     names = [
-        name_of(file.get("name"), file.get("title")) for file in files if file.get("mode") != "tombstone"
+        fields.name_of(file.get("name"), file.get("title"))
+        for file in files
+        if file.get("mode") != "tombstone"
     ]
-    return [attachment(media_kind(name) if name else "media", name) for name in names]
+    return [fields.attachment(fields.media_kind(name) if name else "media", name) for name in names]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.platforms.records import dicts_of, text_of
+from pipeline.platforms.fields import dicts_of, text_of
 
 _ANGLED = re.compile(r"<([^<>\s][^<>]*)>")
 

@@ -13,22 +13,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import json_stream
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    Notice,
-    Parsed,
-    Skipped,
-    Times,
-    attachment,
-    chat_of,
-    exact_times,
-    in_hours,
-    name_of,
-    read_message,
-    sentence,
-)
+from pipeline.platforms import fields, json_stream
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from schemas.messages import ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
@@ -80,7 +66,9 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
                     try:
                         reader = _TelegramReader(header, options)
                     except ValidationError as error:
-                        yield Broken(where=where, reason=f"its chat has no usable id: {sentence(error)}")
+                        yield Broken(
+                            where=where, reason=f"its chat has no usable id: {fields.sentence(error)}"
+                        )
                         continue
                     yield reader.chat
                 if not told_times and isinstance(value, dict) and "date_unixtime" in value:
@@ -99,7 +87,7 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
 
 
 def _title(header: dict[str, Any]) -> str:
-    return name_of(header.get("name")) or f"chat {header.get('id', '?')}"
+    return fields.name_of(header.get("name")) or f"chat {header.get('id', '?')}"
 
 
 def _lacks_instant(raw: object) -> bool:
@@ -112,11 +100,11 @@ def _times(raw: dict[str, Any], zone: str | None) -> Times:
         ahead = datetime.fromisoformat(raw["date"]) - datetime.fromtimestamp(
             int(raw["date_unixtime"]), UTC
         ).replace(tzinfo=None)
-        offset = f"; the clock of whoever exported was UTC{in_hours(ahead)} at {raw['date']}"
+        offset = f"; the clock of whoever exported was UTC{fields.in_hours(ahead)} at {raw['date']}"
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
         offset = ""
     # an offset names no zone, and without one nobody knows it in another season
-    return exact_times("from the file's Unix times", zone, offset)
+    return fields.exact_times("from the file's Unix times", zone, offset)
 
 
 class _TelegramReader:
@@ -128,8 +116,10 @@ class _TelegramReader:
         # saved messages have no id of their own in some versions
         own = "" if raw_id is None else _BOT_API_PREFIX.get(chat_type, "") + str(raw_id).removeprefix("-")
         kind: ChatKind = "direct" if chat_type in _DIRECT else "group"
-        title = name_of(header.get("name")) or ("Saved messages" if chat_type == "saved_messages" else "")
-        self.chat: ChatIn = chat_of(
+        title = fields.name_of(header.get("name")) or (
+            "Saved messages" if chat_type == "saved_messages" else ""
+        )
+        self.chat: ChatIn = fields.chat_of(
             "telegram", options.chat_id or own or chat_type, options, kind=kind, title=title
         )
         # the topic of each message of a forum
@@ -150,7 +140,7 @@ class _TelegramReader:
             if not text and not media:
                 return Skipped(where=where, reason="message without text")
             sender, own_id = raw.get("from_id"), _number(raw, "id")
-            return read_message(
+            return fields.read_message(
                 where,
                 self.chat.chat_id,
                 text=text,
@@ -159,7 +149,7 @@ class _TelegramReader:
                 by_clock=_lacks_instant(raw),
                 external_id=str(own_id),
                 sender_id=_sender_id(sender),
-                sender_name=name_of(raw.get("from")),
+                sender_name=fields.name_of(raw.get("from")),
                 role="assistant" if sender is not None and sender == self._bot else "user",
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
@@ -218,7 +208,7 @@ def _text(raw: dict[str, Any]) -> str:
     if isinstance(poll := raw.get("poll"), dict):
         said = f"{said}\n{_poll(poll)}".strip()
     if isinstance(place := raw.get("location_information"), dict):
-        name = name_of(raw.get("place_name"), raw.get("address"))
+        name = fields.name_of(raw.get("place_name"), raw.get("address"))
         where = name or f"{place.get('latitude')}, {place.get('longitude')}"
         said = f"{said}\n[location {where}]".strip()
     return said
@@ -255,7 +245,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     if "media_type" in raw:
         kind = _MEDIA_TYPES.get(str(raw["media_type"]), "media")
         item = _named(kind, raw.get("file_name") or raw.get("file"))
-        if emoji := name_of(raw.get("sticker_emoji")):
+        if emoji := fields.name_of(raw.get("sticker_emoji")):
             item["emoji"] = emoji
         return [item]
     if "file" in raw:
@@ -268,7 +258,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
 def _named(kind: str, path: object) -> dict[str, str]:
     # "(File not included. Change data exporting settings to download.)" stands in place of a path
     name = path.rpartition("/")[2].strip() if isinstance(path, str) and not path.startswith("(") else ""
-    return attachment(kind, name)
+    return fields.attachment(kind, name)
 
 
 def _metadata(raw: dict[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import whatsapp_text, whatsapp_time
+from pipeline.platforms import fields, whatsapp_text, whatsapp_time
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import (
     Ambiguous,
@@ -28,10 +28,6 @@ from pipeline.platforms.records import (
     Record,
     Skipped,
     Times,
-    chat_of,
-    read_message,
-    sentence,
-    unreadable,
 )
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 
@@ -80,7 +76,7 @@ class _Entry:
         else:
             self.problem = self.problem or f"content is longer than {MAX_CONTENT_BYTES} bytes"
         self.size += len(text) + 1
-        self.problem = self.problem or unreadable(text)
+        self.problem = self.problem or fields.unreadable(text)
 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
@@ -93,9 +89,9 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         yield Broken(where="the file", reason="nothing says which chat this is: name it with --chat")
         return
     try:
-        chat = chat_of("whatsapp", options.chat_id or str(options.title), options)
+        chat = fields.chat_of("whatsapp", options.chat_id or str(options.title), options)
     except ValidationError as error:
-        yield Broken(where="the chat", reason=sentence(error))
+        yield Broken(where="the chat", reason=fields.sentence(error))
         return
     beginning = _read_beginning(iter(lines), options.date_order)
     if beginning.order is None:
@@ -245,7 +241,7 @@ class _WhatsAppReader:
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text
         external_id, *aliases = self._ids.names(sender_id, local.isoformat(), identity, others)
-        found = read_message(
+        found = fields.read_message(
             where,
             self._chat.chat_id,
             text=said.text,

@@ -7,7 +7,8 @@ listed stays what it looks like, a text: nothing is lost by a language that is m
 import re
 from dataclasses import dataclass
 
-from pipeline.platforms.records import MediaKind, attachment, media_kind
+from pipeline.platforms.fields import attachment, media_kind
+from pipeline.platforms.records import MediaKind
 from pipeline.text.phrases import sections
 
 LTR = "\u200e"

@@ -6,6 +6,7 @@ by its distance, and more if it came before than after.
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from operator import sub, truediv
 
 from pipeline.question.parse import Question
@@ -38,13 +39,18 @@ def rank(
     texts = [c.text for c in ordered]
     asks = [answer_types.asks(text) for text in texts]
     answers = _answers(ordered, asks, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
+    fits = None
+    if question.spans or question.event:
+        fits = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
+    wants_decision = weights.decision and "decision" in question.asks
+    decided = decisions.about(ordered, meaning, statistics, fits) if wants_decision else []
     nothing = [0.0] * len(ordered)
 
     def part(weight: float, values: Iterable[float], *, wanted: object = True) -> list[float]:
         """Return a part of every candidate's score; what is not wanted is not computed."""
         return [weight * value for value in values] if weight and wanted else nothing
 
-    parts = {
+    parts: dict[str, list[float]] = {
         "words": part(weights.words, own),
         "related": part(weights.related, map(sub, words, own), wanted=weights.related),
         "meaning": part(weights.meaning, meaning),
@@ -64,27 +70,17 @@ def rank(
         },
         "latest": part(weights.latest, _newness(ordered), wanted="now" in question.asks),
         "about_self": part(weights.about_self, map(answer_types.about_self, texts)),
-        "decision": part(
-            weights.decision,
-            _decisions(question, ordered, meaning, statistics, weights),
-            wanted="decision" in question.asks,
-        ),
+        "decision": part(weights.decision, decided, wanted=decided),
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
-            weights.phrase,
-            (exact_match.share(question.phrases, text) for text in texts),
-            wanted=question.phrases,
+            weights.phrase, map(partial(exact_match.share, question.phrases), texts), wanted=question.phrases
         ),
         "exact": part(
             weights.exact,
-            (exact_match.share(question.identifiers, text) for text in texts),
+            map(partial(exact_match.share, question.identifiers), texts),
             wanted=question.identifiers,
         ),
-        "date": part(
-            weights.date,
-            (_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered),
-            wanted=question.spans or question.event,
-        ),
+        "date": part(weights.date, fits or (), wanted=fits),
     }
     rows = list(zip(*parts.values(), strict=True))
     scores = [sum(row) for row in rows]
@@ -122,20 +118,6 @@ def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
     """Return `(cosine - mean) / (best - mean)`: 0 for the scope's average or no vector, 1 for its best."""
     span = max((c.cosine for c in ordered if c.cosine is not None), default=mean) - mean
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
-
-
-def _decisions(
-    question: Question,
-    ordered: Sequence[Candidate],
-    alike: Sequence[float],
-    statistics: Statistics,
-    weights: Weights,
-) -> Iterator[float]:
-    """Yield how well each decides what the question asks a decision about, computed when needed."""
-    then = None
-    if question.spans or question.event:
-        then = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
-    yield from decisions.about(ordered, alike, statistics, then)
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:
