@@ -11,20 +11,16 @@ from schemas.errors import SettingsError
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
-EMBEDDING_PROVIDERS = ("deterministic", "sentence-transformers")
+DEFAULT_MODELS = {
+    "deterministic": deterministic.MODEL,
+    sentence_transformers.PROVIDER: sentence_transformers.BUNDLED_MODEL,
+}
+"""The providers, and the model of each when none is named."""
 
 
 def default_provider() -> str:
     """Return the local model's provider if it is installed, else `deterministic`; imports neither."""
     return sentence_transformers.PROVIDER if sentence_transformers.is_installed() else "deterministic"
-
-
-def default_model(provider: str) -> str:
-    """Return the model that a provider uses when none is named; empty if it has none."""
-    return {
-        "deterministic": deterministic.MODEL,
-        "sentence-transformers": sentence_transformers.BUNDLED_MODEL,
-    }.get(provider, "")
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -33,7 +29,7 @@ def make_embedder(settings: Settings) -> Embedder:
     A local model is loaded at its first use, which takes seconds. Raises `SettingsError`.
     """
     provider = settings.embedding_provider or default_provider()
-    model = settings.embedding_model or default_model(provider)
+    model = settings.embedding_model or DEFAULT_MODELS.get(provider, "")
     if provider == "deterministic":
         if model != deterministic.MODEL:
             raise SettingsError(
@@ -41,13 +37,13 @@ def make_embedder(settings: Settings) -> Embedder:
                 f"leave it out or set it to {deterministic.MODEL}."
             )
         return DeterministicEmbedder(max_chars=settings.embedding_max_chars)
-    if provider == "sentence-transformers":
+    if provider == sentence_transformers.PROVIDER:
         return SentenceTransformersEmbedder(
             model, batch_size=settings.embedding_batch_size, max_chars=settings.embedding_max_chars
         )
     raise SettingsError(
         f"BACKSCROLL_EMBEDDING_PROVIDER={provider} is not built in yet: "
-        f"set one of {', '.join(EMBEDDING_PROVIDERS)}."
+        f"set one of {', '.join(DEFAULT_MODELS)}."
     )
 
 

@@ -67,14 +67,7 @@ class SentenceTransformersEmbedder:
     Threads that share it take turns, as the model uses all the threads it was given anyway.
     """
 
-    def __init__(
-        self,
-        model: str = BUNDLED_MODEL,
-        *,
-        batch_size: int = 32,
-        max_chars: int = 4000,
-        threads: int | None = None,
-    ) -> None:
+    def __init__(self, model: str = BUNDLED_MODEL, *, batch_size: int = 32, max_chars: int = 4000) -> None:
         """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
@@ -83,7 +76,6 @@ class SentenceTransformersEmbedder:
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
-        self._threads = threads
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
         self._lower_precision: AbstractContextManager[Any] = nullcontext()
@@ -205,8 +197,6 @@ class SentenceTransformersEmbedder:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
         folder = _folder(self._model_name)
         known = _KNOWN.get(self._model_name)
         try:

@@ -26,32 +26,27 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
 
     `options.chat_id` names the channel in place of its own id.
     """
-    header: dict[str, Any] = {}
     chat: ChatIn | None = None
     names: dict[str, str] = {}
-    for found in json_stream.walk(stream, ["messages.item"]):
-        match found:
-            case Broken():
-                yield found
-            case json_stream.Scalar(path=path, value=value):
-                header[path] = value
-            case json_stream.Element(index=index, value=value):
-                where = f"messages[{index}]"
-                if chat is None:
-                    try:
-                        chat = _chat(header, options)
-                    except ValidationError as error:
-                        yield Broken(
-                            where=where, reason=f"its channel has no usable id: {fields.sentence(error)}"
-                        )
-                        continue
-                    yield chat
-                    yield _times(value, chat.time_zone)
-                names |= _names(value)
-                yield _read(value, where, chat, names)
+    for found in json_stream.walk(stream, {"messages.item": ""}):
+        if isinstance(found, Broken):
+            yield found
+            continue
+        where = f"messages[{found.index}]"
+        if chat is None:
+            try:
+                chat = _chat(found.header, options)
+            except ValidationError as error:
+                reason = f"its channel has no usable id: {fields.sentence(error)}"
+                yield Broken(where=where, reason=reason)
+                continue
+            yield chat
+            yield _times(found.value, chat.time_zone)
+        names |= _names(found.value)
+        yield _read(found.value, where, chat, names)
 
 
-def _chat(header: dict[str, Any], options: ImportOptions) -> ChatIn:
+def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:
     channel_type = str(header.get("channel.type", ""))
     kind: ChatKind = "group"
     if "Thread" in channel_type:

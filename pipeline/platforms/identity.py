@@ -21,14 +21,13 @@ class ImportIds:
     def __init__(self) -> None:
         self._seen: Counter[bytes] = Counter()
 
-    def name(self, sender: str, local_time: str, text: str) -> str:
-        """Return the id of the next message with these three; `import:` and 16 hexadecimal digits."""
-        return self.names(sender, local_time, text)[0]
-
     def names(
         self, sender: str, local_time: str, text: str, other_times: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return the id of the next message with these three, then its ids at each of the other times."""
+        """Return the id of the next message with these three, then its ids at each of the other times.
+
+        An id is `import:` and 16 hexadecimal digits.
+        """
         digests = [_digest(sender, time, text) for time in (local_time, *other_times)]
         # what is equal in one reading of its time is equal in every one
         self._seen[digests[0]] += 1

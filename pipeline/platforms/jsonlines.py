@@ -64,7 +64,7 @@ class _JsonLinesReader:
         self._ids = ImportIds()
         self._positions = Positions()
         # what has been said of how times are read
-        self._told: set[bool] = set()
+        self._said_times: set[bool] = set()
 
     def read(self, line: str, where: str) -> Iterator[Parsed]:
         """Read a line. Raises `ValueError` with the reason if it is no chat and no message."""
@@ -107,7 +107,7 @@ class _JsonLinesReader:
         sent_at, sender = raw.get("sent_at"), raw.get("sender_id")
         if "external_id" not in raw:
             said = f"{chat_id} {sender}", str(sent_at), str(raw.get("content"))
-            raw["external_id"] = self._ids.name(*said)
+            raw["external_id"] = self._ids.names(*said)[0]
         zone = self._zones.get(chat_id)
         raw["sent_at"] = _with_zone(sent_at, zone)
         by_clock = isinstance(raw["sent_at"], datetime) and raw["sent_at"].tzinfo is zone
@@ -117,8 +117,8 @@ class _JsonLinesReader:
         if "position" not in raw:
             position = self._positions.next((chat_id, message.sent_at))
             message = message.model_copy(update={"position": position})
-        if by_clock not in self._told:
-            self._told.add(by_clock)
+        if by_clock not in self._said_times:
+            self._said_times.add(by_clock)
             yield Times(text=_times(zone, by_clock=by_clock))
         yield Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock)
 

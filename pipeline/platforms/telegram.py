@@ -5,7 +5,7 @@ channels, `telegram:-…` for basic groups, `telegram:11` for people. Message id
 channels: any other chat that is both imported and seen live is stored twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -44,49 +44,41 @@ def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
 
     `options.chat_id` names the chat of a single-chat export; in an export of all chats it is not used.
     """
-    header: dict[str, Any] = {}
+    header: Mapping[str, Any] | None = None
     reader: _TelegramReader | None = None
-    told_times = told_zone = False
+    said_times = said_zone = False
     for found in json_stream.walk(stream, _LISTS):
-        match found:
-            case Broken():
-                yield found
-            case json_stream.Opened(path=path) if path in _LISTS.values():
-                header, reader = {}, None
-                if path and options.chat_id:
-                    yield Notice(text="The export names its chats itself; --chat is not used.")
-                    options = replace(options, chat_id=None)
-            case json_stream.Scalar(path=path, value=value):
-                parent, _, key = path.rpartition(".")
-                if parent in _LISTS.values() and key in {"name", "type", "id"}:
-                    header[key] = value
-            case json_stream.Element(path=path, index=index, value=value):
-                where = f"messages[{index}]" if not _LISTS[path] else f"{_title(header)}, messages[{index}]"
-                if reader is None:
-                    try:
-                        reader = _TelegramReader(header, options)
-                    except ValidationError as error:
-                        yield Broken(
-                            where=where, reason=f"its chat has no usable id: {fields.sentence(error)}"
-                        )
-                        continue
-                    yield reader.chat
-                if not told_times and isinstance(value, dict) and "date_unixtime" in value:
-                    told_times = True
-                    yield _times(value, reader.zone)
-                if not told_zone and _lacks_instant(value):
-                    told_zone = True
-                    yield Times(
-                        text=f"read by the clock of {reader.zone or 'UTC'}: this old export has no others"
-                    )
-                    if reader.zone is None:
-                        yield Notice(
-                            text="This old export writes times without a zone; they are read as UTC. Say --tz."
-                        )
-                yield reader.read(value, where)
+        if isinstance(found, Broken):
+            yield found
+            continue
+        if found.around and options.chat_id:
+            yield Notice(text="The export names its chats itself; --chat is not used.")
+            options = replace(options, chat_id=None)
+        if found.header is not header:
+            header, reader = found.header, None
+        where = f"{_title(header)}, messages[{found.index}]" if found.around else f"messages[{found.index}]"
+        if reader is None:
+            try:
+                reader = _TelegramReader(header, options)
+            except ValidationError as error:
+                yield Broken(where=where, reason=f"its chat has no usable id: {fields.sentence(error)}")
+                continue
+            yield reader.chat
+        value, zone = found.value, reader.chat.time_zone
+        if not said_times and isinstance(value, dict) and "date_unixtime" in value:
+            said_times = True
+            yield _times(value, zone)
+        if not said_zone and _lacks_instant(value):
+            said_zone = True
+            yield Times(text=f"read by the clock of {zone or 'UTC'}: this old export has no others")
+            if zone is None:
+                yield Notice(
+                    text="This old export writes times without a zone; they are read as UTC. Say --tz."
+                )
+        yield reader.read(value, where)
 
 
-def _title(header: dict[str, Any]) -> str:
+def _title(header: Mapping[str, Any]) -> str:
     return fields.name_of(header.get("name")) or f"chat {header.get('id', '?')}"
 
 
@@ -110,7 +102,7 @@ def _times(raw: dict[str, Any], zone: str | None) -> Times:
 class _TelegramReader:
     """Reads the messages of one chat."""
 
-    def __init__(self, header: dict[str, Any], options: ImportOptions) -> None:
+    def __init__(self, header: Mapping[str, Any], options: ImportOptions) -> None:
         chat_type = str(header.get("type", ""))
         raw_id = header.get("id")
         # saved messages have no id of their own in some versions
@@ -125,7 +117,6 @@ class _TelegramReader:
         # the topic of each message of a forum
         self._topics: dict[int, int] = {}
         self._bot = f"user{raw_id}" if chat_type == "bot_chat" else None
-        self.zone = self.chat.time_zone
 
     def read(self, raw: Any, where: str) -> Parsed:
         if not isinstance(raw, dict):
@@ -177,7 +168,9 @@ class _TelegramReader:
         if "date_unixtime" in raw:
             return datetime.fromtimestamp(_number(raw, "date_unixtime"), UTC)
         local = datetime.fromisoformat(raw["date"])
-        return (local if local.tzinfo else local.replace(tzinfo=ZoneInfo(self.zone or "UTC"))).astimezone(UTC)
+        return (
+            local if local.tzinfo else local.replace(tzinfo=ZoneInfo(self.chat.time_zone or "UTC"))
+        ).astimezone(UTC)
 
 
 def _number(raw: dict[str, Any], field: str) -> int:

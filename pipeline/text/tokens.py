@@ -66,3 +66,14 @@ class Tokenizer:
 
 
 ESTIMATE = Tokenizer(name="estimate", count=estimate_line)
+
+
+def longest(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number from `low`, which fits, to `high` that fits, where all below one that fits do."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

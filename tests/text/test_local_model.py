@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def embedder() -> SentenceTransformersEmbedder:
-    embedder = SentenceTransformersEmbedder(threads=1)
+    embedder = SentenceTransformersEmbedder()
     embedder.load()
     return embedder
 
