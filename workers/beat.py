@@ -14,10 +14,7 @@ PRUNE_SECONDS = 3600.0
 
 
 class Every(interval):  # type: ignore[misc] # Celery ships no types
-    """An interval that survives a clock set back: Celery's own would wait until the clock has caught up.
-
-    Idle sessions would stay open, and lost wake-ups be missed, for as long.
-    """
+    """An interval that survives a clock set back: Celery's own would run nothing until the clock has caught up."""
 
     def is_due(self, last_run_at: datetime) -> schedstate:
         """Return whether it is time, and in how many seconds to look again."""

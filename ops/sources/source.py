@@ -70,8 +70,7 @@ class Source:
 def open_source(path: Path, options: ImportOptions, *, format: Format | None = None) -> Source:  # noqa: A002
     """Open a file, a folder (Slack, Telegram Desktop) or a zip (Slack, WhatsApp, …).
 
-    Raises `InvalidInput`, which says what to do, if it is missing, unreadable, empty, not Unicode, of no known format,
-    or a WhatsApp export whose name does not include the chat's.
+    Raises `InvalidInput`, which says what to do, if it cannot be read, or nothing says which format or chat it is.
     """
     try:
         container = open_container(path)

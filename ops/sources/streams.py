@@ -89,10 +89,7 @@ def unreadable(name: str, error: Exception) -> InvalidInput:
 
 
 def check_utf8(name: str, head: bytes) -> str:
-    """Decode the beginning of a file.
-
-    Raises `InvalidInput`, which names the first byte that is no UTF-8 and says how to convert the file.
-    """
+    """Decode the beginning of a file. Raises `InvalidInput`, which says how to convert the file."""
     if b"\x00" in head:
         raise InvalidInput(f"{name} is no text; export the chat again, as text or JSON", field="file")
     try:
@@ -107,11 +104,7 @@ def check_utf8(name: str, head: bytes) -> str:
 
 
 def lines(stream: io.BufferedIOBase) -> Iterator[str]:
-    """Yield the lines of a stream of UTF-8, without their ends.
-
-    Bytes that are no UTF-8 become surrogate escapes. A line longer than `MAX_LINE_CHARS` is cut to one character more,
-    so that no file can fill the memory.
-    """
+    """Yield a stream's lines without ends, cut after `MAX_LINE_CHARS` + 1; bad UTF-8 becomes surrogate escapes."""
     while raw := stream.readline(_MAX_LINE_BYTES):
         line = raw
         # skip the rest of a line that is too long

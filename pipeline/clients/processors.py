@@ -1,7 +1,6 @@
 """Limit how many processors a model keeps busy, and let its threads wait passively.
 
-OpenMP reads both from the environment when torch loads it, so call this before importing torch. The operator's values
-stay.
+Call this before importing torch, whose OpenMP reads both from the environment; the operator's values stay.
 """
 
 import os

@@ -19,24 +19,19 @@ class Embedder(Protocol):
     @property
     def space(self) -> EmbeddingSpace:
         """Return the space of the vectors; its `id` is None."""
-        ...
 
     @property
     def max_tokens(self) -> int:
         """Return how many tokens of a text are read, by `count_tokens`; chunks are cut to this."""
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Count the model's tokens in a text."""
-        ...
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector for each text, in order; `len(texts)` lists of `space.dimensions` floats."""
-        ...
 
     def embed_query(self, text: str) -> Vector:
         """Return the unit vector of a question, with the space's query prefix."""
-        ...
 
 
 class Reranker(Protocol):
@@ -45,11 +40,9 @@ class Reranker(Protocol):
     @property
     def model(self) -> str:
         """Return its name for messages."""
-        ...
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return a score from 0 to 1 for each text, in order. Raises `ProviderUnavailable` or `ProviderRejected`."""
-        ...
 
 
 class Summarizer(Protocol):
@@ -58,7 +51,6 @@ class Summarizer(Protocol):
     @property
     def model(self) -> str:
         """Return the name that is stored with the summary, such as `extractive-v1`."""
-        ...
 
     def summarize(
         self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
@@ -68,4 +60,3 @@ class Summarizer(Protocol):
         `previous` is the summary of the messages before them in the same session, and is carried on. Raises
         `ProviderUnavailable` or `ProviderRejected`.
         """
-        ...

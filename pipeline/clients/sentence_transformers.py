@@ -62,10 +62,7 @@ def is_installed() -> bool:
 
 
 class SentenceTransformersEmbedder:
-    """A local model by its short name, its hub name, or the folder that holds it.
-
-    Threads that share it take turns, as the model uses all the threads it was given anyway.
-    """
+    """A local model by its short name, its hub name or its folder; threads that share it take turns."""
 
     def __init__(self, model: str = BUNDLED_MODEL, *, batch_size: int = 32, max_chars: int = 4000) -> None:
         """Set up without loading the model. Raises `SettingsError` if the package is not installed."""

@@ -135,10 +135,7 @@ def start(database: Database, tenant_id: str, request: BackfillRequest, current:
 
 
 def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str) -> Backfill:
-    """Pause, resume or cancel a backfill: `wish` is `paused`, `running` or `cancelled`.
-
-    Raises `NotFound`, or `InvalidInput` for one that has ended.
-    """
+    """Set a backfill `paused`, `running` or `cancelled`. Raises `NotFound`, or `InvalidInput` if it has ended."""
     with database.tenant(tenant_id) as connection:
         found = backfills.get(connection, backfill_id, lock=True)
         if found is None:

@@ -1,7 +1,4 @@
-"""Collect the status of the deployment: jobs and their lag, stored data, daily counters, dead letters.
-
-Everything is read from Postgres; its callers ask queues and workers.
-"""
+"""Collect the status of the deployment from Postgres: jobs and their lag, stored data, daily counters, dead letters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

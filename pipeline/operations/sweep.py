@@ -1,7 +1,4 @@
-"""Sweep: close idle sessions, give up exhausted jobs, count due jobs that nobody has claimed.
-
-Runs every few seconds, and makes up for wake-ups that were lost.
-"""
+"""Sweep every few seconds: close idle sessions, give up exhausted jobs, count due jobs that nobody has claimed."""
 
 from dataclasses import dataclass, field
 

@@ -22,10 +22,7 @@ _WRITTEN = frozenset(("Default", "Reply", "20", "ChatInputCommand", "23", "Conte
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
-    """Parse the channel and its messages from the bytes of the exported JSON (UTF-8).
-
-    `options.chat_id` names the channel in place of its own id.
-    """
+    """Parse the channel and its messages; `options.chat_id` replaces the channel's own id."""
     chat: ChatIn | None = None
     names: dict[str, str] = {}
     for found in json_stream.walk(stream, {"messages.item": ""}):

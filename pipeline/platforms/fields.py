@@ -51,10 +51,7 @@ def unreadable(line: str) -> str | None:
 def chat_of(
     platform: str, chat_id: str, options: ImportOptions, *, kind: ChatKind | None = None, title: str = ""
 ) -> ChatIn:
-    """Return the chat as a platform describes it, completed from the options.
-
-    Raises pydantic's `ValidationError` when the id is empty or too long; a title that is too long is cut.
-    """
+    """Return the chat, completed from the options. Raises `ValidationError` for an unusable id; a long title is cut."""
     return ChatIn(
         chat_id=with_platform(platform, chat_id),
         platform=platform,

@@ -24,10 +24,7 @@ class ImportIds:
     def names(
         self, sender: str, local_time: str, text: str, other_times: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return the id of the next message with these three, then its ids at each of the other times.
-
-        An id is `import:` and 16 hexadecimal digits.
-        """
+        """Return the next message's id, `import:` and 16 hexadecimal digits, then its ids at the other times."""
         digests = [_digest(sender, time, text) for time in (local_time, *other_times)]
         # what is equal in one reading of its time is equal in every one
         self._seen[digests[0]] += 1

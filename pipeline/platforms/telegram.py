@@ -40,10 +40,7 @@ _POSITIONS = 2**31
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
-    """Parse chats and their messages from the bytes of `result.json` (UTF-8).
-
-    `options.chat_id` names the chat of a single-chat export; in an export of all chats it is not used.
-    """
+    """Parse chats and their messages; `options.chat_id` names the chat of a single-chat export."""
     header: Mapping[str, Any] | None = None
     reader: _TelegramReader | None = None
     said_times = said_zone = False

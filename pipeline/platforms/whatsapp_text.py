@@ -1,7 +1,6 @@
-"""Recognize WhatsApp's placeholders for what is no text, in the languages of its users.
+"""Recognize WhatsApp's placeholders for what is no text, which phones export in their own language.
 
-Phones put these phrases into the export in their own language, so they are listed. A phrase that is not
-listed stays what it looks like, a text: nothing is lost by a language that is missing here.
+A phrase that is not listed stays text, so a missing language loses nothing.
 """
 
 import re

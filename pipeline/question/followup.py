@@ -1,7 +1,4 @@
-"""Complete a question that leans on what was said before it ("and how old is it?").
-
-Content words of the latest messages join the question's own before search and embedding.
-"""
+"""Complete a question that leans on earlier ones ("and how old is it?") with content words of the latest messages."""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""BM25 of messages read with their neighbours, and of whole sessions.
-
-`smooth` serves vectors, too: a value counts at its neighbours by a decay to the power of the steps between them.
-"""
+"""BM25 of messages read with their neighbours, and of whole sessions; `smooth` serves vectors, too."""
 
 import math
 from collections import Counter, defaultdict
@@ -41,7 +38,7 @@ def carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float]
 
 
 def smooth(values: Sequence[float], later: Sequence[float], earlier: Sequence[float]) -> list[float]:
-    """Add to each value what every other carries to it: one pass forward and one back."""
+    """Add to each value what every other carries to it, by the factors between them: one pass forward and one back."""
     before, carried = [0.0], 0.0
     for factor, value in zip(later, values, strict=False):
         carried = factor * (value + carried)

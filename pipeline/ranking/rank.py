@@ -121,10 +121,7 @@ def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
 
 
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:
-    """Return the relevance of the question that each message may answer; 0 if none was asked.
-
-    That is the most relevant question in another speaker's run of messages right before its own.
-    """
+    """Return the relevance of the best question in another speaker's run right before each message's; 0 without one."""
     found: list[float] = []
     asked_before = asked_now = 0.0
     session, speaker = 0, ""

@@ -34,10 +34,7 @@ _MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
 
 
 def said(text: str, bots: Collection[str] = ()) -> str:
-    """Return a text's words in lower case, without a mention or a bot's name at either end.
-
-    Two texts that ask the same have the same: a bot's own mention is cut off before it asks. `bots` are names in
-    lower case.
+    """Return a text's words in lower case, without a mention or a bot's name (of `bots`, in lower case) at either end.
 
     >>> said("@tripbot When is my  flight"), said("Bot, when is my flight?!")
     ('when is my flight', 'when is my flight')
@@ -47,9 +44,7 @@ def said(text: str, bots: Collection[str] = ()) -> str:
 
 
 def is_put_to_a_bot(text: str, bots: Collection[str] = ()) -> bool:
-    """Tell whether a text asks something of a bot that it names at either end.
-
-    What tells a bot something is no aside: it may be what is asked for later.
+    """Tell whether a text asks something of a bot that it names at either end; what informs a bot may be sought later.
 
     >>> is_put_to_a_bot("@harbourbot who found the key?"), is_put_to_a_bot("@harbourbot the boat is on Sunday now")
     (True, False)

@@ -1,7 +1,4 @@
-"""What a question asks for, and what a message offers: a time, a number, a place, a person, a decision.
-
-English patterns; in another language they match nothing, and only words and meaning count.
-"""
+"""What a question asks for, and what a message offers: a time, number, place, person or decision; English patterns."""
 
 import re
 from collections.abc import Callable
@@ -62,9 +59,7 @@ _ASKING = re.compile(
 
 @cached
 def asks(text: str) -> float:
-    """Return the share of the text that asks something, from 0 to 1.
-
-    Sentences that end in a question mark, and those without any mark that begin as questions do.
+    """Return the share of the text that asks, from 0 to 1, by question marks and, without any mark, by beginnings.
 
     >>> asks("how do we get to Svaneti"), asks("By plane."), asks("Fine. And you?")
     (1.0, 0.0, 0.6153846153846154)

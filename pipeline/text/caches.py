@@ -10,10 +10,7 @@ V = TypeVar("V", float, int, bool)
 
 
 def cached(function: Callable[[str], V], *, most: int = 65_536) -> Callable[[str], V]:
-    """Memoize a number that a function computes from a text, by the text's 64-bit hash and never its words.
-
-    At `most` texts all are dropped, so that collisions are next to impossible.
-    """
+    """Memoize a number computed from a text, by its 64-bit hash and never its words; `most` texts at once."""
     known: dict[int, V] = {}
 
     @wraps(function)

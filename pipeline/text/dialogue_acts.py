@@ -1,7 +1,4 @@
-"""Recognize dialogue acts by wording: decisions, proposals, promises, questions without an answer.
-
-The phrases are English, with the commonest of Portuguese, Spanish, French and German: see `phrases.txt`.
-"""
+"""Recognize dialogue acts by wording: decisions, proposals, promises, unanswered questions; see `phrases.txt`."""
 
 import re
 from collections.abc import Sequence
@@ -85,8 +82,8 @@ def promises(sentence: Sentence) -> bool:
 def stays_open(index: int, sentences: Sequence[Sentence]) -> bool:
     """Tell whether the sentence at `index` asks something that nobody answers later.
 
-    An answer is what another speaker says within the next messages: in reply to it as the platform records it,
-    with a word of the question, or right after it; unless that is itself a question or says "no idea".
+    An answer is another speaker's next message, or one that replies to it or has a word of it; no question, no "no
+    idea".
     """
     asked = sentences[index]
     if not asked.asks:

@@ -12,9 +12,9 @@ _MAX_CHARS = 100  # of one topic
 
 
 def weights_of(said: Sequence[Sentence], names: Iterable[str]) -> dict[str, float]:
-    """Weigh each term: by the messages in which it recurs, and by how specific its form is.
+    """Weigh each term by the messages in which it recurs, and by its form; speakers' names have no weight.
 
-    Form stands in for rarity in a corpus: longer words, numbers and names are rarer. Speakers' names have no weight.
+    Form stands in for rarity in a corpus: longer words, numbers and names are rarer.
     """
     seen: dict[str, set[int]] = {}
     capitals: Counter[str] = Counter()

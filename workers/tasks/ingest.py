@@ -129,10 +129,7 @@ def _refuse(
     reason: str,
     suspect: tuple[str, str] | None = None,
 ) -> None:
-    """Make a dead letter of a payload, for a reason that quotes nobody, before it is acknowledged.
-
-    Without a valid tenant of its own it belongs to `default_tenant`.
-    """
+    """Make a dead letter of a payload before it is acknowledged, of `default_tenant` if it names no valid tenant."""
     payload = task["kwargs"]
     try:
         tenant_id = _tenant.validate_python(payload.get("tenant"))
