@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 log = structlog.get_logger(__name__)
 
 SWEEP = "backscroll.sweep"
-"""The task that comes every second or few: in Flower its runs would stand before all work."""
+"""The task that comes every second or few: in Flower its runs would hide all others."""
 
 # A network that goes away without a word: after 25 s without an answer a connection is given up and made anew. By
 # default TCP asks for the first time after two hours.

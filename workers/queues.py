@@ -28,12 +28,12 @@ class Queue:
     name: str
     pool: Literal["prefork", "threads"]
     concurrency: int
-    # seconds until a task is told to stop, and until its process is killed (prefork alone)
+    # seconds until a task is asked to stop, and until its process is killed (only prefork)
     soft_limit: int | None = None
     hard_limit: int | None = None
     # start children afresh instead of forking: torch does not survive a fork
     spawn: bool = False
-    # rows claimed at once: claims are fair among tenants, but whoever comes waits for the batch that is under way
+    # rows claimed at once: claims are fair among tenants, but others wait for the batch under way
     batch: int = 1
     # replace a child after so many tasks: long runs leak
     max_tasks: int | None = None

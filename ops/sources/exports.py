@@ -164,7 +164,7 @@ def _depth(name: str) -> tuple[int, str]:
 
 def _format_of(container: Container, name: str) -> Format | None:
     try:
-        return formats.told_by(name, head(container, name, name))
+        return formats.detect_among(name, head(container, name, name))
     except InvalidInput:
         return None
 

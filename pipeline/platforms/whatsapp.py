@@ -124,7 +124,7 @@ class _Beginning:
     order: DateOrder | None
 
 
-def _read_beginning(lines: Iterator[str], told: DateOrder | None) -> _Beginning:
+def _read_beginning(lines: Iterator[str], given: DateOrder | None) -> _Beginning:
     head: list[str] = []
     chars = 0
     for line in islice(lines, HEAD_LINES):
@@ -136,7 +136,7 @@ def _read_beginning(lines: Iterator[str], told: DateOrder | None) -> _Beginning:
         read = [start for start in map(whatsapp_time.read_start, head) if start is not None]
         styles = [style for style, _ in Counter(start.style for start in read).most_common(1)]
         starts = [start for start in read if start.style in styles]
-        order = told or (whatsapp_time.guess_order(starts) if starts else "dmy")
+        order = given or (whatsapp_time.guess_order(starts) if starts else "dmy")
         more = [] if order else list(islice(lines, len(head)))
         if not more:
             return _Beginning(

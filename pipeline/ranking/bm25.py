@@ -25,15 +25,10 @@ def carries(ordered: Sequence[Candidate], weights: Weights) -> tuple[list[float]
     burst_on, burst_back = math.pow(on, weights.burst_step), math.pow(back, weights.burst_step)
     later, earlier = [], []
     for one, other in pairwise(ordered):
-        if one.session != other.session:
-            later.append(0.0)
-            earlier.append(0.0)
-        elif one.speaker == other.speaker:
-            later.append(burst_on)
-            earlier.append(burst_back)
-        else:
-            later.append(on)
-            earlier.append(back)
+        is_burst = one.speaker == other.speaker
+        forward, backward = (burst_on, burst_back) if is_burst else (on, back)
+        later.append(forward if one.session == other.session else 0.0)
+        earlier.append(backward if one.session == other.session else 0.0)
     return later, earlier
 
 

@@ -42,8 +42,8 @@ class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
 
     def info(self, safe: bool = False) -> dict[str, Any]:
         """Return what `inspect active` shows."""
-        told: dict[str, Any] = super().info(safe=True)
-        return told
+        shown: dict[str, Any] = super().info(safe=True)
+        return shown
 
 
 # A payload is in no table before it is accepted: this task alone goes back to the queue when its worker dies.
