@@ -9,7 +9,7 @@ from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from workers.api.backlog import BacklogLimit
-from workers.api.hints import Hinter
+from workers.api.wake_ups import Waker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class ApiState:
     database: Database
     # for questions
     embedder: Embedder
-    hinter: Hinter
+    waker: Waker
     backlog: BacklogLimit
     # for the best messages of a context, if one is configured
     reranker: Reranker | None = None
