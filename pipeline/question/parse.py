@@ -72,7 +72,7 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
                 content = mention.sub(" ", content)
-    exact = (exact + exact_match.numbers(content))[: exact_match.MOST]
+    exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
         text=text,

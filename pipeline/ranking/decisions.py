@@ -28,9 +28,9 @@ _VERBS = frozenset(
     " objections object skip nehmen wechseln absagen trocar mudar cancelar cambiar annuler changer".split()
 )
 
-# A long session is about many things: so many messages of it are taken as one talk. About the subject are, of all
-# talks, so many that fit by so much of what the best one does.
-_TALK, _MOST, _NEAR = 10, 8, 0.5
+# A long session is about many things, so it is read as talks of 10 messages. About the subject are the best 8 talks,
+# as far as they fit half as well as the best one.
+_TALK_MESSAGES, _TALKS, _NEAR_BEST = 10, 8, 0.5
 # A word of two decisions makes them of one subject, if it is so much more frequent there than elsewhere …
 _SHARED = 0.2
 # … and then the older counts for so much, the newer at least for so much of the older.
@@ -108,11 +108,11 @@ def _closeness(
     for candidate, own, value in zip(ordered, said, meaning, strict=True):
         held = sum(tells.get(term, 0.0) for term in candidate.terms)
         fit = ((held / whole if whole else 0.0) + max(0.0, value)) / 2
-        talk = candidate.session, candidate.place // _TALK
+        talk = candidate.session, candidate.place // _TALK_MESSAGES
         fits[talk] = max(fits[talk], fit)
         holding[talk] |= own
-    best = sorted(fits, key=lambda talk: -fits[talk])[:_MOST]
-    near = {talk: fits[talk] for talk in best if fits[talk] >= _NEAR * fits[best[0]]}
+    best = sorted(fits, key=lambda talk: -fits[talk])[:_TALKS]
+    near = {talk: fits[talk] for talk in best if fits[talk] >= _NEAR_BEST * fits[best[0]]}
     total = sum(near.values())
     if not total:
         return {}

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from pipeline.question import temporal_anchor
 from pipeline.question.parse import Question
-from pipeline.question.temporal_anchor import Mention, Timed, Told
+from pipeline.question.temporal_anchor import EventDate, Mention, Timed
 from pipeline.ranking import rank
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Scored, Weights
@@ -64,7 +64,7 @@ def when(
     return temporal_anchor.timed(mentioned, tuple(found))
 
 
-def told(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | None:
+def told(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> EventDate | None:
     """When the event was that `hits`, best first, are about; None when that is not clear.
 
     Of the best hits the newest that names days is taken, as plans change; without such, the first that was said, as an
@@ -82,11 +82,13 @@ def told(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | None:
     return min(best, key=lambda one: one.said_at)
 
 
-def _told(hit: Scored, zone: tzinfo) -> Told:
+def _told(hit: Scored, zone: tzinfo) -> EventDate:
     said = hit.candidate.sent_at.astimezone(zone)
     span = _days(hit.candidate.text, said)
     start, end = span or (said, said)
-    return Told(start=start, end=end, dated=span is not None, said_at=said, speaker=hit.candidate.speaker)
+    return EventDate(
+        start=start, end=end, dated=span is not None, said_at=said, speaker=hit.candidate.speaker
+    )
 
 
 def _days(text: str, said: datetime) -> tuple[datetime, datetime] | None:

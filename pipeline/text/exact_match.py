@@ -13,8 +13,8 @@ from typing import Literal
 
 from pipeline.text.caches import pattern
 
-# So many at most of one question, each of so many characters at most.
-MOST = 8
+# Of one question; characters of each.
+MAX_PIECES = 8
 MAX_CHARS = 200
 
 _QUOTED = re.compile(
@@ -115,7 +115,12 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
             return chr(_MARK + marked.index(whole))
         piece = " ".join(piece.split())
         known = piece.strip("@").casefold() in names
-        if len(marked) >= MOST or known or not 2 <= len(piece) <= MAX_CHARS or not _WORD_SIGN.search(piece):
+        if (
+            len(marked) >= MAX_PIECES
+            or known
+            or not 2 <= len(piece) <= MAX_CHARS
+            or not _WORD_SIGN.search(piece)
+        ):
             return whole
         found[Verbatim(piece, kind)] = None
         marked.append(whole)
@@ -134,7 +139,7 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
 
 # The first of the characters that stand for what was taken out: they belong to no script.
 _MARK = 0xE000
-_ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MOST)}]")
+_ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MAX_PIECES)}]")
 
 
 def put_back(text: str, marked: Sequence[str]) -> str:
