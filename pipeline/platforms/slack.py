@@ -101,8 +101,14 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
                 yield Notice(
                     text=f"No list of channels names the folder {folder}; its name serves as the id."
                 )
-        if chat is not None:
-            yield from _day(name, read, chat, names_of, bots)
+        if chat is None:
+            continue
+        messages = _load(name, read)
+        if isinstance(messages, Broken):
+            yield messages
+            continue
+        for index, raw in enumerate(messages):
+            yield _message(raw, f"{name}, [{index}]", chat, names_of, bots)
 
 
 def _times(zone: str | None, zones: Counter[str]) -> Times:
@@ -111,17 +117,6 @@ def _times(zone: str | None, zones: Counter[str]) -> Times:
     return fields.exact_times(
         "from Slack's own", zone, advice=f"; {people or 'say --tz, as in Europe/Lisbon'}"
     )
-
-
-def _day(
-    name: str, read: Callable[[str], bytes], chat: ChatIn, names: dict[str, str], bots: set[str]
-) -> Iterator[Parsed]:
-    messages = _load(name, read)
-    if isinstance(messages, Broken):
-        yield messages
-        return
-    for index, raw in enumerate(messages):
-        yield _message(raw, f"{name}, [{index}]", chat, names, bots)
 
 
 def _load(name: str, read: Callable[[str], bytes]) -> list[Any] | Broken:

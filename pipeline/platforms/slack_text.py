@@ -2,11 +2,20 @@
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipeline.platforms.fields import dicts_of, text_of
 
+# the markup of elements of rich texts
+_INLINE = {
+    "user": "<@{user_id}>",
+    "channel": "<#{channel_id}>",
+    "usergroup": "<!subteam^{usergroup_id}>",
+    "broadcast": "<!{range}>",
+    "emoji": ":{name}:",
+}
 _ANGLED = re.compile(r"<([^<>\s][^<>]*)>")
 
 
@@ -73,22 +82,12 @@ def _lines(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _inline(element: Mapping[str, Any]) -> str:
-    match element.get("type"):
-        case "link":
-            label = element.get("text")
-            return f"<{element.get('url')}|{label}>" if label else f"<{element.get('url')}>"
-        case "user":
-            return f"<@{element.get('user_id')}>"
-        case "channel":
-            return f"<#{element.get('channel_id')}>"
-        case "usergroup":
-            return f"<!subteam^{element.get('usergroup_id')}>"
-        case "broadcast":
-            return f"<!{element.get('range')}>"
-        case "emoji":
-            return f":{element.get('name')}:"
+    if (template := _INLINE.get(str(element.get("type")))) is not None:
+        return template.format_map(defaultdict(lambda: None, element))
     # spaces between its neighbours are its own
     text = element.get("text")
+    if element.get("type") == "link":
+        return f"<{element.get('url')}|{text}>" if text else f"<{element.get('url')}>"
     return text if isinstance(text, str) else ""
 
 
