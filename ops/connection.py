@@ -194,7 +194,7 @@ def wake_ups(settings: Settings, console: Console) -> Iterator[Callable[[str], N
             except OperationalError as error:
                 problem = str(error)
         if problem is None and queue is not None:
-            queues.hint(queue, kind)
+            queues.wake_up(queue, kind)
         elif not tried:
             console.print(
                 f"Redis does not answer ({problem}). Nothing is lost: due jobs are in Postgres, and the workers find "

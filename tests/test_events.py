@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.question import temporal_anchor
-from pipeline.question.temporal_anchor import Mention, Told
+from pipeline.question.temporal_anchor import EventDate, Mention
 from pipeline.ranking.model import Candidate, Scored, Weights
 from pipeline.retrieval import event_dating
 from pipeline.retrieval.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
@@ -102,9 +102,9 @@ def mentioned(relation: temporal_anchor.Relation, days: int | None = None) -> Me
     return Mention(relation=relation, events=("the trip",), days=days, text=f"{relation} the trip", rest="")
 
 
-def on(day: int, days: int = 1) -> Told:
+def on(day: int, days: int = 1) -> EventDate:
     start = datetime(2026, 5, day, tzinfo=UTC)
-    return Told(start=start, end=start + timedelta(days=days), dated=True, said_at=SAID, speaker="Ana")
+    return EventDate(start=start, end=start + timedelta(days=days), dated=True, said_at=SAID, speaker="Ana")
 
 
 def fits(found: temporal_anchor.Timed, *days: int) -> list[float]:
@@ -168,7 +168,7 @@ def test_a_stated_length_is_counted_in_days(
 def test_a_preference_is_a_share(
     relation: temporal_anchor.Relation, days: int | None, start: datetime, length: timedelta, at: datetime
 ) -> None:
-    one = Told(start=start, end=start + length, dated=bool(length), said_at=start, speaker="Ana")
+    one = EventDate(start=start, end=start + length, dated=bool(length), said_at=start, speaker="Ana")
     found = temporal_anchor.timed(mentioned(relation, days), (one, one))
     assert found.start <= found.end
     assert 0 <= found.fit(at) <= 1
@@ -176,7 +176,7 @@ def test_a_preference_is_a_share(
 
 
 def test_people_are_told_when_it_was_and_who_says_so() -> None:
-    told = Told(
+    told = EventDate(
         start=datetime(2026, 5, 3, tzinfo=LISBON),
         end=datetime(2026, 5, 4, tzinfo=LISBON),
         dated=True,
@@ -204,7 +204,7 @@ def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, spe
     return Scored(candidate, score, {"words": words * WEIGHTS.words})
 
 
-def told(*hits: Scored) -> Told | None:
+def told(*hits: Scored) -> EventDate | None:
     return event_dating.date_hits(hits, WEIGHTS, LISBON)
 
 

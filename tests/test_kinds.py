@@ -17,6 +17,7 @@ from tests.conftest import CHECKOUT, TENANT, Templates
 from tests.test_forget import GROUP, fill, forgotten
 from workers.app import make_app
 from workers.queues import OF_KIND, QUEUES
+from workers.resources import HANDLERS
 
 # The keys of a job of each kind that forgetting a tenant must delete.
 KEYS = {
@@ -42,6 +43,7 @@ def missing(kind: Kind, app: Celery) -> list[str]:
     pages = [CHECKOUT / "README.md", *(CHECKOUT / "ops" / "guide").glob("*.md")]
     known = {
         "a queue in workers/queues.py": kind.queue in QUEUES,
+        "a handler in workers/resources.py": kind.name in HANDLERS,
         "a task in workers/tasks": f"backscroll.{kind}" in app.tasks,
         "a worker in compose.yaml": kind.queue
         in re.findall(r"command: \[backscroll, worker, (\w+)\]", compose),
@@ -59,7 +61,7 @@ def test_every_kind_is_known_to_all_that_must_know_it(app: Celery) -> None:
 
 
 def test_a_new_kind_that_is_only_listed_is_missed_everywhere(app: Celery) -> None:
-    assert len(missing(Kind(name="facts", queue="facts"), app)) == 5
+    assert len(missing(Kind(name="facts", queue="facts"), app)) == 6
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import Rules
 from pipeline.jobs.runner import Policy
 from pipeline.operations import retention as pruning
-from pipeline.operations.expiry import Retention
-from pipeline.operations.retention import prune, prune_all, retention_of
+from pipeline.operations.retention import Retention, prune, prune_all, retention_of
 from pipeline.people import suppression
 from pipeline.store import chats, counters, ranges
 from pipeline.store.database import Database

@@ -1,1 +1,1 @@
-"""The processes that run: Celery workers, beat, and the HTTP door."""
+"""The processes: Celery workers, beat, and the HTTP API."""

@@ -1,8 +1,7 @@
-"""Celery's command line, on this application wherever it is started: `python -P -m workers -A workers.app worker …`.
+"""Celery's command line on this application, wherever it is started: `python -P -m workers -A workers.app worker …`.
 
-Celery puts the working directory first when it looks for an application, and a project there may well have
-packages called `workers` or `schemas` of its own. A directory that is on the path already it leaves alone: so
-we put it last.
+Celery puts the working directory first when it looks for an application, where a project may have packages called
+`workers` or `schemas` of its own; a directory already on the path stays where it is, so it goes last.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The Celery application: `celery -A workers.app worker …`, or better `backscroll worker NAME`.
 
-Every setting that is not Celery's default stands here with its reason.
+Every setting that is not Celery's default has its reason here.
 """
 
 from typing import Any
@@ -15,10 +15,7 @@ from workers.connection import Amqp
 
 TASKS = [
     "workers.tasks.ingest",
-    "workers.tasks.embed",
-    "workers.tasks.summarize",
-    "workers.tasks.backfill",
-    "workers.tasks.forget",
+    "workers.tasks.jobs",
     "workers.tasks.prune",
     "workers.tasks.sweep",
 ]
@@ -29,7 +26,7 @@ REDIS_TRANSPORT: dict[str, Any] = {
     # Look for such tasks often: with the defaults it took 91 s after a worker's death.
     "unacked_restore_interval": 10,
     "unacked_restore_throttle": 1,
-    # One looks at a time, by a lock: with the default, who dies while it looks keeps all others from it for 5 minutes.
+    # One worker looks at a time, by a lock: with the default, one that dies meanwhile blocks the others for 5 minutes.
     "unacked_mutex_expire": 20,
     # Without a timeout a hung Redis blocks whoever enqueues for ever.
     "socket_timeout": 5,
@@ -40,7 +37,7 @@ REDIS_TRANSPORT: dict[str, Any] = {
 
 
 def make_app(settings: Settings) -> Celery:
-    """A Celery application on the Redis that the settings name; connects at its first use."""
+    """Make a Celery application on the Redis that the settings name; it connects at its first use."""
     if settings.redis_url is None:
         raise SettingsError(
             "BACKSCROLL_REDIS_URL is not set and no embedded Redis runs: start one with `backscroll up`"
@@ -57,7 +54,7 @@ def make_app(settings: Settings) -> Celery:
         # A task is acknowledged when it is done, so that a dead worker's goes to another …
         task_acks_late=True,
         worker_prefetch_multiplier=1,
-        # … but the ledger counts the attempts: redelivery by the broker loops for ever on a task that kills.
+        # … but the job runner counts the attempts: redelivery by the broker loops for ever on a task that kills.
         task_reject_on_worker_lost=False,
         task_acks_on_failure=True,
         task_acks_on_timeout=True,
@@ -66,7 +63,7 @@ def make_app(settings: Settings) -> Celery:
         broker_connection_max_retries=None,
         broker_channel_error_retry=True,
         broker_connection_timeout=2,
-        # JSON alone: a pickle from the queue would be code.
+        # Only JSON: a pickle from the queue would be code.
         task_serializer="json",
         accept_content=["json"],
         # Route by queue, never by exchange: a named exchange drops tasks in silence once Redis lost its data.

@@ -1,4 +1,4 @@
-"""What runs by the clock: the sweep every few seconds, pruning every hour."""
+"""Beat's schedule: the sweep every few seconds, pruning every hour."""
 
 from datetime import datetime
 from typing import Any
@@ -14,23 +14,20 @@ PRUNE_SECONDS = 3600.0
 
 
 class Every(interval):  # type: ignore[misc] # Celery ships no types
-    """Every so many seconds, also after the clock was set back: Celery's own would wait until it has caught up.
-
-    Idle sessions would stay open and lost wake-ups be missed for as long: the chaos runs set clocks back by minutes.
-    """
+    """An interval that survives a clock set back: Celery's own would run nothing until the clock has caught up."""
 
     def is_due(self, last_run_at: datetime) -> schedstate:
-        """Whether it is time, and in how many seconds to look again."""
+        """Return whether it is time, and in how many seconds to look again."""
         if self.maybe_make_aware(last_run_at) > self.maybe_make_aware(self.now()):
             return schedstate(is_due=True, next=self.seconds)
         return super().is_due(last_run_at)
 
 
 def schedule(settings: Settings) -> dict[str, Any]:
-    """Celery beat's schedule.
+    """Return Celery beat's schedule.
 
-    No entry expires: the clock that calls and the clock of the worker may differ, and a worker that is ahead
-    would throw every sweep away. What has piled up after an outage is dropped by `tasks/sweep.py`.
+    No entry expires: a worker whose clock is ahead of beat's would drop every sweep. `tasks/sweep.py` skips those that
+    have piled up after an outage.
     """
     return {
         "sweep": {

@@ -1,7 +1,7 @@
 """The connection to Redis, mended where a worker would not outlive its loss, or a wrong clock would hold tasks back.
 
-Written against kombu 5.7 (`pyproject.toml` bounds it); what each mend is for stands beside it, and
-`tests/processes/test_losses.py` tells whether it is still needed.
+Written against kombu 5.7 (`pyproject.toml` bounds it); `tests/processes/test_losses.py` says whether it is still
+needed.
 """
 
 import socket
@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 log = structlog.get_logger(__name__)
 
 SWEEP = "backscroll.sweep"
-"""The task that comes every second or few: in Flower its runs would stand before all work."""
+"""The task that comes every second or few: in Flower its runs would hide all others."""
 
 # A network that goes away without a word: after 25 s without an answer a connection is given up and made anew. By
 # default TCP asks for the first time after two hours.
@@ -31,10 +31,10 @@ PAUSES = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
 
 
 class _Taken(redis.QoS):  # type: ignore[misc] # kombu ships no types
-    """What a worker has taken; a task that could not be acknowledged does not count against it for ever.
+    """The tasks that a worker has taken; one whose acknowledgement failed no longer counts.
 
-    kombu keeps such a task among those in hand, of which a worker may have one: it would never take another, although
-    its connection lives on. The task itself comes back after the visibility timeout, and doing it again is harmless.
+    kombu keeps such a task among those in hand, of which a worker may have one: it would never take another. The task
+    returns after the visibility timeout, and doing it again is harmless.
     """
 
     def ack(self, delivery_tag: str) -> None:
@@ -80,12 +80,12 @@ class LastingConnection(Connection):  # type: ignore[misc] # kombu ships no type
 
 
 class Amqp(AMQP):  # type: ignore[misc] # Celery ships no types
-    """Celery's view of the broker, over such connections; of what comes by the clock every second it tells nobody."""
+    """Celery's view of the broker, over such connections; sweeps send no events."""
 
     Connection = LastingConnection
 
     def as_task_v2(self, task_id: str, name: str, *args: Any, **kwargs: Any) -> Any:
-        """A message for the task; of a sweep no event says that it was sent, as none says what became of it."""
+        """Return a message for the task; a sweep's has no event that it was sent."""
         message = super().as_task_v2(task_id, name, *args, **kwargs)
         return message._replace(sent_event=None) if name == SWEEP else message
 
@@ -101,11 +101,10 @@ AHEAD_SECONDS = 5
 
 
 def redate_unacknowledged(app: Celery) -> int:
-    """Date what was taken in the future as taken now by Redis' clock; how many that were.
+    """Date tasks taken in the future as taken now by Redis' clock, and return their number.
 
-    A worker dates what it takes by its own clock. Were that ahead when it died, what it held would come back that much
-    later: a payload, which is in no table yet, by as many minutes as a chaos run sets clocks ahead. Raises
-    `kombu.exceptions.OperationalError` when Redis is away.
+    A worker dates what it takes by its own clock. Were that ahead when it died, its payload, which is in no table yet,
+    would come back only that much later. Raises `kombu.exceptions.OperationalError` when Redis is away.
     """
     with app.connection_for_write() as connection:
         channel = connection.default_channel

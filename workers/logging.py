@@ -11,15 +11,15 @@ _render = structlog.processors.JSONRenderer()
 
 
 class WithoutBodies(logging.Filter):
-    """Cuts Celery's reports of messages that it cannot take to their first line: the rest is the message."""
+    """A filter that cuts Celery's reports of unreadable messages, which quote them, to the first line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record, cut if it is such a report."""
         if record.name == "celery.worker.consumer.consumer" and "body" in str(record.msg):
-            told = str(record.msg).strip().partition("\n")[0].partition(":")[0].removesuffix(" %s.")
+            summary = str(record.msg).strip().partition("\n")[0].partition(":")[0].removesuffix(" %s.")
             reason = record.exc_info[0] if record.exc_info else None
-            unknown = record.args[0] if isinstance(record.args, tuple) and "unregistered" in told else None
-            record.msg = told + (f" {unknown}" if unknown else f" ({reason.__name__})" if reason else "")
+            unknown = record.args[0] if isinstance(record.args, tuple) and "unregistered" in summary else None
+            record.msg = summary + (f" {unknown}" if unknown else f" ({reason.__name__})" if reason else "")
             # the error's own text may quote the message
             record.args, record.exc_info = (), None
         return True
@@ -54,13 +54,13 @@ def configure_logging(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Celery tells every received and finished task; at info that drowns what happened.
+    # Celery logs every received and finished task; at info that drowns what happened.
     for chatty in ("celery.worker.strategy", "celery.app.trace", "httpx", "sentence_transformers"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))
 
 
 def write_line(logger: str, level: str, **fields: Any) -> None:
-    """Write a line as a logger of this name does, at a quarter of its cost: for what is logged of each request."""
+    """Write a log line at a quarter of a logger's cost: for what is logged of each request."""
     if logging.getLogger(logger).isEnabledFor(logging.getLevelNamesMapping()[level.upper()]):
         line = structlog.contextvars.get_contextvars() | fields | {"level": level, "logger": logger}
         sys.stderr.write(f"{_render(None, level, _stamp(None, level, line))!s}\n")

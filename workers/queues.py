@@ -1,7 +1,7 @@
-"""The queues, what kind of worker serves each and why, and the hints that wake them.
+"""The queues, the worker that serves each and why, and wake-ups.
 
-A queue and a worker for each kind of work: priorities emulated on Redis are not kept, and a long backfill must
-never stand before a message. Names carry the prefix `backscroll.`: a queue's name is its key in Redis.
+Kinds of jobs have queues and workers of their own: priorities emulated on Redis are not kept, and a long backfill must
+never be before a message. Names have the prefix `backscroll.`: a queue's name is its key in Redis.
 """
 
 import json
@@ -28,19 +28,19 @@ class Queue:
     name: str
     pool: Literal["prefork", "threads"]
     concurrency: int
-    # seconds until a task is told to stop, and until its process is killed (prefork alone)
+    # seconds until a task is asked to stop, and until its process is killed (only prefork)
     soft_limit: int | None = None
     hard_limit: int | None = None
     # start children afresh instead of forking: torch does not survive a fork
     spawn: bool = False
-    # rows claimed at once: claims are fair among tenants, but whoever comes waits for the batch that is under way
+    # rows claimed at once: claims are fair among tenants, but others wait for the batch under way
     batch: int = 1
     # replace a child after so many tasks: long runs leak
     max_tasks: int | None = None
 
     @property
     def full_name(self) -> str:
-        """Its name in Redis, such as `backscroll.embed`."""
+        """Return its name in Redis, such as `backscroll.embed`."""
         return f"backscroll.{self.name}"
 
 
@@ -62,44 +62,44 @@ BACKFILL = Queue(
     name="backfill", pool="prefork", concurrency=1, soft_limit=90, hard_limit=110, batch=1, max_tasks=1000
 )
 
-# Short and often: what makes up for lost hints and closes idle sessions must not wait for anything else. A thread
+# Short and often: what makes up for lost wake-ups and closes idle sessions must not wait for anything else. A thread
 # in the worker itself: it has no children, and Postgres' own timeouts end what hangs.
 SWEEP = Queue(name="sweep", pool="threads", concurrency=1)
 
 QUEUES = {queue.name: queue for queue in (ACCEPT, INGEST, EMBED, SUMMARIZE, BACKFILL, SWEEP)}
-# What events, and so Flower, show of a payload, which holds what people wrote.
+# What events, and so Flower, show of a payload: it holds people's texts.
 HIDDEN = {"argsrepr": "()", "kwargsrepr": "{…}"}
 
-# Says when the last sweep was, by the time that it has left; events of sweeps, which would say so, are not sent.
+# Its remaining lifetime says when the last sweep was; sweeps send no events, which would say so.
 SWEPT = "backscroll.swept"
 SWEPT_SECONDS = 86_400
 
-# Which queue the hints of a kind of work go to; the task is called as the kind.
+# The queue of each kind of job; the task is named after the kind.
 OF_KIND = {name: QUEUES[kind.queue] for name, kind in KINDS.items()}
 
 
-# Hints that may wait in a queue beside two for each of its workers. Each covers a batch, and whoever takes one
-# hints again while there is more: further ones would only be looked at in vain.
-SPARE_HINTS = 20
+# Wake-ups that may wait in a queue beside two for each of its workers. Each covers a batch, and is repeated by its
+# worker while there is more: others would be in vain.
+SPARE_WAKE_UPS = 20
 
 
-def hint(app: Celery, kind: str, times: int = 1) -> None:
-    """Tell the workers of a kind that there is something to claim, unless enough waits in their queue.
+def wake_up(app: Celery, kind: str, times: int = 1) -> None:
+    """Wake the workers of a kind up to `times`, unless enough wake-ups wait in their queue.
 
-    A hint that cannot be queued is only logged: the work is owed in the database, and the sweep hints again.
+    A failure is only logged: the jobs are in the database, and the sweep sends wake-ups again.
     """
     queue = OF_KIND[kind]
     try:
-        # not the channel's own client, in which an answer to somebody who waits for a task may stand
+        # not the channel's own client, which may hold an unread answer for a consumer that waits for a task
         with (
             app.pool.acquire(block=True) as connection,
             connection.default_channel.conn_or_acquire() as client,
         ):
             waiting = int(client.llen(queue.full_name))
-        for _ in range(min(times, 2 * queue.concurrency + SPARE_HINTS - waiting)):
+        for _ in range(min(times, 2 * queue.concurrency + SPARE_WAKE_UPS - waiting)):
             app.send_task(f"backscroll.{kind}", queue=queue.full_name, retry=False)
     except (OperationalError, RedisError, OSError) as error:
-        log.warning("hint_failed", kind=kind, error=str(error))
+        log.warning("wake_up_failed", kind=kind, error=str(error))
 
 
 def enqueue_payload(app: Celery, payload: str, trace_id: str | None) -> None:
@@ -113,7 +113,7 @@ def enqueue_payload(app: Celery, payload: str, trace_id: str | None) -> None:
 
 
 def length(app: Celery, queue: str) -> int:
-    """How many tasks wait in a queue. Raises `kombu.exceptions.OperationalError` when Redis is away."""
+    """Return how many tasks wait in a queue. Raises `kombu.exceptions.OperationalError` when Redis is away."""
     with app.connection_for_read() as connection:
         return int(connection.default_channel.client.llen(queue))
 
@@ -129,14 +129,14 @@ def note_sweep(app: Celery) -> None:
 
 
 def seconds_since_sweep(app: Celery) -> float | None:
-    """How long ago the last sweep was done, by Redis' clock; None: not within a day. Raises as `length` does."""
+    """Return how long ago the last sweep was done, by Redis' clock; None: not within a day. Raises as `length` does."""
     with app.connection_for_read() as connection:
         left = int(connection.default_channel.client.pttl(SWEPT))
     return None if left < 0 else SWEPT_SECONDS - left / 1000
 
 
 def worker_arguments(queues: list[Queue]) -> list[str]:
-    """The arguments of `celery -A workers.app …` for a worker of these queues, led by the first one."""
+    """Return the arguments of `celery -A workers.app …` for a worker of these queues, led by the first one."""
     leader = queues[0]
     arguments: list[Any] = [
         "worker",

@@ -1,4 +1,4 @@
-"""What one worker process holds: its settings, its connections, its models, each made at the first use.
+"""The resources of one worker process: settings, connections, models and handlers, each made at the first use.
 
 Never made at import, and never shared over a fork: a child finds its parent's id in them and makes its own.
 """
@@ -6,7 +6,7 @@ Never made at import, and never shared over a fork: a child finds its parent's i
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -26,12 +26,13 @@ from pipeline.operations import backfill
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, SchemaOutdated
+from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, SUMMARIZE
 from schemas.settings import Settings, load_settings
 from workers import queues
 
 log = structlog.get_logger(__name__)
 
-# What was due, and all of it locked by others at that moment, is looked for again after so long.
+# The pause before looking again for due jobs that were all locked by others.
 LOCKED_SECONDS = 0.05
 
 _lock = threading.Lock()
@@ -39,60 +40,30 @@ _current: "Resources | None" = None
 
 
 class Resources:
-    """The tools of one process."""
+    """The resources of one process."""
 
     def __init__(self, settings: Settings) -> None:
         self.pid = os.getpid()
         self.settings = settings
         self.database = Database.from_settings(settings, pool_size=8)
         self.rules = Rules.of(settings)
-        # who was served last, by kind of work
+        # the tenant and chat served last, by kind of job
         self.turns: dict[str, Turn] = {}
+        self._handlers: dict[str, Handler] = {}
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The model that the settings name."""
+        """Return the model that the settings name."""
         return make_embedder(self.settings)
 
-    @cached_property
-    def placer(self) -> Handler:
-        """Does `ingest` work."""
-        return accept.placer(self.database, self.rules, self.settings.job_max_attempts)
-
-    @cached_property
-    def embed(self) -> Handler:
-        """Does `embed` work."""
-        return embed.embedder(self.database, self.embedder)
-
-    @cached_property
-    def summarizer(self) -> Handler:
-        """Does `summarize` work."""
-        return summarize.summarizer(
-            self.database,
-            make_summarizer(self.settings.session_summary_model),
-            min_messages=self.settings.session_min_messages,
-            version=self.settings.session_summary_version,
-            rolling_messages=self.settings.session_rolling_messages,
-            rolling_tokens=self.settings.session_rolling_tokens,
-        )
-
-    @cached_property
-    def backfiller(self) -> Handler:
-        """Does `backfill` work."""
-        current = backfill.Current(
-            rules=self.rules,
-            summary_version=self.settings.session_summary_version,
-            min_messages=self.settings.session_min_messages,
-        )
-        return backfill.backfiller(self.database, current)
-
-    @cached_property
-    def forgetter(self) -> Handler:
-        """Does `forget` work."""
-        return forget.forgetter(self.database, self.rules)
+    def handler(self, kind: str) -> Handler:
+        """Return what does the jobs of a kind."""
+        if kind not in self._handlers:
+            self._handlers[kind] = HANDLERS[kind](self)
+        return self._handlers[kind]
 
     def policy(self, kind: str) -> Policy:
-        """How work of a kind is claimed."""
+        """Return how jobs of a kind are claimed."""
         return Policy(
             batch=queues.OF_KIND[kind].batch,
             lease_seconds=self.settings.lease_seconds,
@@ -100,8 +71,35 @@ class Resources:
         )
 
 
+def _summarizer(held: Resources) -> Handler:
+    settings = held.settings
+    return summarize.summarizer(
+        held.database,
+        make_summarizer(settings.session_summary_model),
+        min_messages=settings.session_min_messages,
+        version=settings.session_summary_version,
+        rolling_messages=settings.session_rolling_messages,
+        rolling_tokens=settings.session_rolling_tokens,
+    )
+
+
+def _backfiller(held: Resources) -> Handler:
+    version, least = held.settings.session_summary_version, held.settings.session_min_messages
+    current = backfill.Current(rules=held.rules, summary_version=version, min_messages=least)
+    return backfill.backfiller(held.database, current)
+
+
+HANDLERS: dict[str, Callable[[Resources], Handler]] = {
+    INGEST.name: lambda held: accept.placer(held.database, held.rules, held.settings.job_max_attempts),
+    EMBED.name: lambda held: embed.embedder(held.database, held.embedder),
+    SUMMARIZE.name: _summarizer,
+    BACKFILL.name: _backfiller,
+    FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
+}
+
+
 def current() -> Resources:
-    """This process's resources."""
+    """Return this process's resources."""
     global _current
     with _lock:
         if _current is None or _current.pid != os.getpid():
@@ -111,10 +109,10 @@ def current() -> Resources:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Log in one line that Postgres is away, or its tables too old; due work waits for the sweep.
+    """Log in one line that Postgres is away, or its tables too old; due jobs wait for the sweep.
 
-    A task that failed would send its whole traceback to the worker's main process, which reads nothing while Redis is
-    away as well; a time limit would then hit the child in the middle of it, and the rest be read as something else.
+    A failing task would send its whole traceback to the worker's main process, which reads nothing while Redis is away
+    too; a time limit would then hit the child in the middle of it, and the rest be misread.
     """
     try:
         yield
@@ -124,17 +122,19 @@ def waiting() -> Iterator[None]:
         log.warning("waits_for_postgres", error=str(error))
 
 
-def run(app: Celery, kind: str, handler: Handler) -> Outcome:
-    """Do one batch of a kind of work, then wake up whoever does what follows or is left."""
+def run(app: Celery, kind: str) -> Outcome:
+    """Do one batch of jobs of a kind, then wake the workers of what follows or is left."""
     held, outcome = current(), Outcome()
     with waiting():
-        outcome = runner.run(held.database, kind, handler, held.policy(kind), held.turns)
-    # what changes a session owes its summary only after a while, and the sweep finds it then
-    debounced = "summarize" if held.settings.summarize_debounce_seconds and kind != "backfill" else None
+        # without pgvector there is nowhere to write: vectors stay pending until `db upgrade` finds the extension
+        if kind != EMBED.name or held.database.has_vectors():
+            outcome = runner.run(held.database, kind, held.handler(kind), held.policy(kind), held.turns)
+    # the summary of a changed session is due only after a while, and the sweep finds it then
+    debounced = SUMMARIZE.name if held.settings.summarize_debounce_seconds and kind != BACKFILL.name else None
     for follower in sorted(outcome.follows - {debounced}):
-        queues.hint(app, follower)
+        queues.wake_up(app, follower)
     if outcome.more:
         if not outcome.claimed:
             time.sleep(LOCKED_SECONDS)
-        queues.hint(app, kind)
+        queues.wake_up(app, kind)
     return outcome

@@ -1,4 +1,4 @@
-"""What happens around tasks: JSON logs, a request id from the API to the last task, a process's own connections."""
+"""Handlers around tasks and workers: JSON logs, request ids from the API to the last task, connections, health."""
 
 import os
 import re
@@ -25,7 +25,7 @@ from celery.signals import (
 )
 
 from pipeline.operations.doctor import collect
-from pipeline.operations.doctor.postgres import SKEW_WARNING_SECONDS
+from pipeline.operations.doctor.findings import SKEW_WARNING_SECONDS
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from schemas.settings import load_settings
@@ -42,13 +42,13 @@ CLOSING_SECONDS = 10.0
 
 
 def current_request_id() -> str | None:
-    """The id of the request that this thread works for, if it does."""
+    """Return the id of the request that this thread works for, if any."""
     known = structlog.contextvars.get_contextvars().get(REQUEST_ID)
     return None if known is None else str(known)
 
 
 def request_id_of(*given: object) -> str:
-    """The first acceptable id of those that a sender gave, or a new one."""
+    """Return the first acceptable id of those that a sender gave, or a new one."""
     fitting = (each for each in given if isinstance(each, str) and ACCEPTABLE_REQUEST_ID.fullmatch(each))
     return next(fitting, None) or uuid.uuid4().hex
 
@@ -85,7 +85,7 @@ def _drop_inherited(**_: Any) -> None:
 
 @worker_ready.connect
 def _tell_what_it_waits_for(**_: Any) -> None:
-    """Log at the start why nothing will be done, as no task may come to log it, and that this clock is wrong."""
+    """Log at the start that Postgres is away or this clock wrong, as no task may come to log it."""
     database = Database.from_settings(load_settings())
     try:
         database.check()
@@ -100,7 +100,7 @@ def _tell_what_it_waits_for(**_: Any) -> None:
 
 @heartbeat_sent.connect
 def _touch_heartbeat_file(**_: Any) -> None:
-    """Let a health check see the worker's main process live, without asking it over Redis."""
+    """Show a health check that the worker's main process lives, without asking it over Redis."""
     if (path := _heartbeat_file()) is not None:
         path.touch()
 
@@ -111,14 +111,14 @@ def _heartbeat_file() -> Path | None:
 
 
 class EndsWhenBroken(StartStopStep):  # type: ignore[misc] # Celery ships no types
-    """A time limit for the closing of a worker whose main loop has failed, so that its supervisor starts it again.
+    """A time limit for the closing of a worker whose main loop has failed, so that its supervisor restarts it.
 
-    Closing may wait without end for children to whom nobody listens any more. A worker that was told to end has no
-    such limit: who told it kills it after a grace period.
+    Closing may wait without end for children that nobody listens to. A worker that was stopped needs no such limit: its
+    supervisor kills it after a grace period.
     """
 
     def close(self, parent: Any) -> None:
-        """Begin the time if the worker ends because of a failure."""
+        """Start the timer if the worker ends because of a failure."""
         if parent.exitcode == EX_FAILURE:
             watchdog = threading.Timer(CLOSING_SECONDS, _end_now)
             watchdog.daemon = True
@@ -131,7 +131,7 @@ def _add_step(sender: Any, **_: Any) -> None:
 
 
 def _end_now() -> None:
-    """End this process and its children; what they held is done by others after the lease."""
+    """End this process and its children; after the lease other workers do their jobs."""
     log.error("shutdown_hung", seconds=CLOSING_SECONDS)
     for child in active_children():
         os.kill(child.pid, signal.SIGKILL)

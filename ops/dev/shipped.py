@@ -16,7 +16,6 @@ from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
-from pipeline.jobs.runner import Handler
 from pipeline.operations.doctor import collect
 from schemas.context import Context
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
@@ -47,9 +46,8 @@ class Shipped:
             ingest.accept(self.database, self.tenant, chat, messages[start : start + MAX_BATCH])
 
     def run(self, kind: str) -> runner.Outcome:
-        """Do one batch of a kind of work."""
-        handler: Handler = getattr(self.resources, _HANDLERS[kind])
-        return runner.run(self.database, kind, handler, self.resources.policy(kind))
+        """Do one batch of a kind of jobs."""
+        return runner.run(self.database, kind, self.resources.handler(kind), self.resources.policy(kind))
 
     def run_all(self, *kinds: str) -> None:
         """Do all work of these kinds, one kind after the other."""

@@ -60,7 +60,7 @@ def show(launched: Launched, console: Console) -> bool:
     worked = progress.complete and not progress.dead and progress.embedded >= progress.to_embed
     if not worked:
         problem = (
-            f"{progress.owed} jobs are pending and {progress.dead} are dead ({progress.error or 'no error'}) after "
+            f"{progress.pending} jobs are pending and {progress.dead} are dead ({progress.error or 'no error'}) after "
             f"{time.monotonic() - began:.0f} s, {progress.to_embed - progress.embedded} messages have no vector"
         )
         _print_failure(console, f"{problem}. The logs: {launched.settings.data_dir / 'logs'}")

@@ -8,7 +8,7 @@ from typing import Self
 
 from ops.sources import streams
 from ops.sources.exports import Container, Export, choose, head, no_slack, open_container, opened
-from pipeline.platforms import discord, formats, jsonlines, slack, telegram, whatsapp
+from pipeline.platforms import formats, slack, whatsapp
 from pipeline.platforms.formats import Format
 from pipeline.platforms.records import ImportOptions, Parsed
 from schemas.errors import InvalidInput
@@ -40,15 +40,10 @@ class Source:
             yield from slack.parse(self._container.sizes, self._read, self.options)
             return
         with opened(self._container, self._member, self._advance) as stream:
-            match self.format:
-                case "telegram":
-                    yield from telegram.parse(stream, self.options)
-                case "discord":
-                    yield from discord.parse(stream, self.options)
-                case "jsonl":
-                    yield from jsonlines.parse(streams.lines(stream), self.options)
-                case _:
-                    yield from whatsapp.parse(streams.lines(stream), self.options)
+            if (of_bytes := formats.OF_BYTES.get(self.format)) is not None:
+                yield from of_bytes(stream, self.options)
+            else:
+                yield from formats.OF_LINES[self.format](streams.lines(stream), self.options)
 
     def __enter__(self) -> Self:
         return self

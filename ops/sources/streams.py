@@ -86,10 +86,7 @@ def unreadable(name: str, error: Exception) -> InvalidInput:
 
 
 def check_utf8(name: str, head: bytes) -> str:
-    """Decode the beginning of a file.
-
-    Raises `InvalidInput`, which names the first byte that is no UTF-8 and says how to convert the file.
-    """
+    """Decode the beginning of a file. Raises `InvalidInput`, which says how to convert the file."""
     if b"\x00" in head:
         raise InvalidInput(f"{name} is no text; export the chat again, as text or JSON", field="file")
     try:

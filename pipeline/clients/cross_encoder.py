@@ -1,7 +1,7 @@
-"""Rerank with a cross-encoder in this process, which reads a question and a message together.
+"""Rerank with a cross-encoder in this process, loaded at its first use through `sentence-transformers`.
 
-Loaded at its first use, through the `sentence-transformers` package. It reads every pair anew, so it is for the
-best candidates alone (Nogueira and Cho, Passage Re-ranking with BERT, 2019).
+It reads every pair of question and message anew, so it is only for the best candidates (Nogueira and Cho, Passage
+Re-ranking with BERT, 2019).
 """
 
 import math

@@ -1,7 +1,6 @@
 """Embed without a model: words hashed into dimensions, the same on every machine and in every language.
 
-Good for tests, for small installations, and as a baseline that a model has to beat: it finds shared words,
-not shared meaning.
+It finds shared words, not shared meaning: for tests, small installations, and as a baseline for models.
 """
 
 import re
@@ -42,9 +41,9 @@ def _hash_of(token: str) -> int:
 class DeterministicEmbedder:
     """Hashed words and word pairs: `deterministic-hash-v1`.
 
-    Lower-cased tokens `[a-z0-9']+` of at least 2 characters; a token adds ±(1 + min(length, 12) / 12), a
-    pair of neighbours `a_b` adds ±0.5, at dimension hash mod d, with plus where the hash is even; the sum is
-    scaled to length 1. A text without such tokens is 1 at hash(text) mod d and 0 elsewhere.
+    A lower-cased token `[a-z0-9']+` of at least 2 characters adds ±(1 + min(length, 12) / 12), a pair of neighbours
+    `a_b` ±0.5, at dimension hash mod d, with plus if the hash is even; the sum is scaled to length 1. A text without
+    tokens is 1 at hash(text) mod d.
     """
 
     def __init__(self, *, dimensions: int = DIMENSIONS, max_chars: int = 4000) -> None:

@@ -11,7 +11,11 @@ from schemas.errors import SettingsError
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 
-EMBEDDING_PROVIDERS = ("deterministic", "sentence-transformers")
+DEFAULT_MODELS = {
+    "deterministic": deterministic.MODEL,
+    sentence_transformers.PROVIDER: sentence_transformers.BUNDLED_MODEL,
+}
+"""The providers, and the model of each when none is named."""
 
 
 def default_provider() -> str:
@@ -19,22 +23,13 @@ def default_provider() -> str:
     return sentence_transformers.PROVIDER if sentence_transformers.is_installed() else "deterministic"
 
 
-def default_model(provider: str) -> str:
-    """Return the model that a provider uses when none is named; empty if it has none."""
-    return {
-        "deterministic": deterministic.MODEL,
-        "sentence-transformers": sentence_transformers.BUNDLED_MODEL,
-    }.get(provider, "")
-
-
 def make_embedder(settings: Settings) -> Embedder:
-    """Make the embedder that the settings name; a local model is loaded at its first use, which takes seconds.
+    """Make the embedder that the settings name, or the best one installed, with the provider's default model.
 
-    Without a provider the best one here is taken, without a model the provider's own. Raises
-    `SettingsError`.
+    A local model is loaded at its first use, which takes seconds. Raises `SettingsError`.
     """
     provider = settings.embedding_provider or default_provider()
-    model = settings.embedding_model or default_model(provider)
+    model = settings.embedding_model or DEFAULT_MODELS.get(provider, "")
     if provider == "deterministic":
         if model != deterministic.MODEL:
             raise SettingsError(
@@ -42,21 +37,20 @@ def make_embedder(settings: Settings) -> Embedder:
                 f"leave it out or set it to {deterministic.MODEL}."
             )
         return DeterministicEmbedder(max_chars=settings.embedding_max_chars)
-    if provider == "sentence-transformers":
+    if provider == sentence_transformers.PROVIDER:
         return SentenceTransformersEmbedder(
             model, batch_size=settings.embedding_batch_size, max_chars=settings.embedding_max_chars
         )
     raise SettingsError(
         f"BACKSCROLL_EMBEDDING_PROVIDER={provider} is not built in yet: "
-        f"set one of {', '.join(EMBEDDING_PROVIDERS)}."
+        f"set one of {', '.join(DEFAULT_MODELS)}."
     )
 
 
 def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> EmbeddingSpace:
-    """Find the space of the embedder that the settings name, without loading a model or calling a network.
+    """Return the space of the settings' embedder without loading a model or calling a network. Raises `SettingsError`.
 
-    Of a model that is not known by its name the stored space has the dimensions; without one they are 0. Raises
-    `SettingsError`.
+    An unknown model has the dimensions of its stored space, or 0 without one.
     """
     embedder = make_embedder(settings)
     if not isinstance(embedder, SentenceTransformersEmbedder):
@@ -67,8 +61,5 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
 
 
 def make_reranker(model: str | None) -> Reranker | None:
-    """Make the cross-encoder of this name or folder, loaded at its first use; None without a name.
-
-    Raises `SettingsError`.
-    """
+    """Make the cross-encoder of this name or folder; None without a name. Raises `SettingsError`."""
     return CrossEncoderReranker(model) if model else None

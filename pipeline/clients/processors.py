@@ -1,7 +1,6 @@
 """Limit how many processors a model keeps busy, and let its threads wait passively.
 
-OpenMP reads both from the environment when it is loaded, with torch: so this comes before torch is first imported,
-however the process was started. What the operator has set stays.
+Call this before importing torch, whose OpenMP reads both from the environment; the operator's values stay.
 """
 
 import os
@@ -15,17 +14,17 @@ _OWN_GROUP = Path("/proc/self/cgroup")
 def share() -> None:
     """Let the threads of models sleep while they wait, and be no more than there are processors for them.
 
-    By default they spin, and beside another busy process each spins away the time in which the other thread, which
-    it waits for, would have run: 2 to 4 times fewer texts a second.
+    By default they spin: beside another busy process each takes the time in which the thread that it waits for would
+    run.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("OMP_NUM_THREADS", str(available()))
 
 
 def available(groups: Path = _CONTROL_GROUPS, own_group: Path = _OWN_GROUP) -> int:
-    """Count the processors that this process may run on, or its control group's quota if that is less.
+    """Count the processors that this process may run on, or its control group's quota if that is less, at least 1.
 
-    A share of one counts as one. Knows control groups of version 2; OpenMP knows of none.
+    OpenMP knows no control groups; of those, version 2 is known here.
     """
     # not there but on Linux
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

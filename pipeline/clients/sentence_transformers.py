@@ -1,7 +1,7 @@
 """Embed with a model in this process, on the CPU, through the `sentence-transformers` package.
 
-The package and torch take seconds to import and a model takes some hundred megabytes, so both happen at the
-first use, once for each embedder object. A process makes one such object and keeps it, after any fork.
+Importing the package takes seconds and a model some hundred megabytes, so both happen at the first use. A process makes
+one embedder and keeps it, after any fork.
 """
 
 from __future__ import annotations
@@ -62,23 +62,10 @@ def is_installed() -> bool:
 
 
 class SentenceTransformersEmbedder:
-    """A local model by its short name, its hub name, or the folder that holds it.
+    """A local model by its short name, its hub name or its folder; threads that share it take turns."""
 
-    Safe to share between threads; they take turns, as the model uses all the threads it was given anyway.
-    """
-
-    def __init__(
-        self,
-        model: str = BUNDLED_MODEL,
-        *,
-        batch_size: int = 32,
-        max_chars: int = 4000,
-        threads: int | None = None,
-    ) -> None:
-        """Set up without loading the model.
-
-        Raises `SettingsError` when the package is not installed.
-        """
+    def __init__(self, model: str = BUNDLED_MODEL, *, batch_size: int = 32, max_chars: int = 4000) -> None:
+        """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
                 f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
@@ -86,7 +73,6 @@ class SentenceTransformersEmbedder:
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
-        self._threads = threads
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
         self._lower_precision: AbstractContextManager[Any] = nullcontext()
@@ -124,9 +110,8 @@ class SentenceTransformersEmbedder:
     def count_tokens(self, text: str) -> int:
         model = self._loaded()
         with self._turn:
-            return len(
-                model.tokenizer.encode(text, add_special_tokens=False, truncation=False, verbose=False)
-            )
+            pieces = model.tokenizer.encode(text, add_special_tokens=False, truncation=False, verbose=False)
+        return len(pieces)
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         model = self._loaded()
@@ -164,10 +149,10 @@ class SentenceTransformersEmbedder:
         return [vector.tolist() for vector in vectors]
 
     def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
-        """Encode one text as `_encode` does, without its batches: that saves almost a third of the time."""
+        """Encode one text as `_encode` does, without its batches, which is faster."""
         import torch
 
-        from pipeline.clients import bert
+        from pipeline.clients import torch_layers
 
         # as older versions of the package call it
         preprocess = getattr(model, "preprocess", None) or model.tokenize
@@ -175,8 +160,8 @@ class SentenceTransformersEmbedder:
             with torch.inference_mode():
                 features = preprocess([text])
                 reader, *pooling = model
-                if bert.is_bert(inner := getattr(reader, "auto_model", None)):
-                    features["token_embeddings"] = bert.read(inner, features["input_ids"])
+                if torch_layers.is_bert(inner := getattr(reader, "auto_model", None)):
+                    features["token_embeddings"] = torch_layers.read_bert(inner, features["input_ids"])
                 else:
                     features = reader(features)
                 for module in pooling:
@@ -189,7 +174,7 @@ class SentenceTransformersEmbedder:
         return found
 
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
-        """Return what to raise for an error of the model: out of memory it can do nothing, else the text may be why."""
+        """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
         said = f"The embedding model {self._model_name} failed: {error}"
         # torch says it by a RuntimeError
         if isinstance(error, MemoryError) or "allocate memory" in str(error):
@@ -209,8 +194,6 @@ class SentenceTransformersEmbedder:
         from transformers.utils import logging
 
         logging.disable_progress_bar()
-        if self._threads is not None:
-            torch.set_num_threads(self._threads)
         folder = _folder(self._model_name)
         known = _KNOWN.get(self._model_name)
         try:
@@ -225,10 +208,10 @@ class SentenceTransformersEmbedder:
                 f"Name {BUNDLED_MODEL}, a model on the hub, or a folder that holds a model."
             ) from error
         if _has_bfloat16(torch):
-            from pipeline.clients.bfloat16 import halve
+            from pipeline.clients.torch_layers import halve
 
             halve(model)
-            # attention, too, for batches: together about 1.7 times as many documents a second as in float32
+            # attention, too, for batches
             self._lower_precision = torch.autocast("cpu", dtype=torch.bfloat16)
         # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
         # in which some question waits.

@@ -6,25 +6,17 @@ from typing import Any
 
 from pipeline.text.tokens import ESTIMATE, Tokenizer
 
-# Which model reads by which vocabulary, as tiktoken's `model.py` has it; the first beginning that fits counts.
-_VOCABULARIES = (
-    ("gpt-4o", "o200k_base"),
-    ("gpt-4.1", "o200k_base"),
-    ("gpt-4.5", "o200k_base"),
-    ("gpt-5", "o200k_base"),
-    ("chatgpt-4o", "o200k_base"),
-    ("o1", "o200k_base"),
-    ("o3", "o200k_base"),
-    ("o4-mini", "o200k_base"),
-    ("gpt-4", "cl100k_base"),
-    ("gpt-3.5", "cl100k_base"),
-)
+# The models of each vocabulary by how their names begin, as tiktoken's `model.py` has them; the first that fits counts.
+_VOCABULARIES = {
+    "o200k_base": ("gpt-4o", "gpt-4.1", "gpt-4.5", "gpt-5", "chatgpt-4o", "o1", "o3", "o4-mini"),
+    "cl100k_base": ("gpt-4", "gpt-3.5"),
+}
 
 
 def tokenizer_for(model: str | None) -> Tokenizer:
     """Return the model's own tokenizer if it is known and installed, else the estimate."""
     name = (model or "").rpartition("/")[2].lower()
-    vocabulary = next((found for beginning, found in _VOCABULARIES if name.startswith(beginning)), None)
+    vocabulary = next((found for found, models in _VOCABULARIES.items() if name.startswith(models)), None)
     if vocabulary is None or find_spec("bpe_openai") is None:
         return ESTIMATE
     return _loaded(vocabulary)

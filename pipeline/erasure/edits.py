@@ -217,7 +217,7 @@ class Erased:
     memories: int = 0
     # of the query log: rows that nothing was taken out of before
     queries: int = 0
-    work: int = 0
+    jobs: int = 0
     # kinds of work that are owed now
     follows: frozenset[str] = field(default_factory=frozenset)
 
@@ -270,6 +270,6 @@ def erase(
         summaries=summaries,
         memories=taken.memories,
         queries=taken.queries,
-        work=owed,
+        jobs=owed,
         follows=frozenset({"summarize"} if closed else ()),
     )

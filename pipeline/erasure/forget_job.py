@@ -297,7 +297,7 @@ class Forgetting:
 
     def _count(self, connection: Connection, erased: edits.Erased) -> None:
         """Add to the receipt, in the transaction that deletes."""
-        names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "work")
+        names = ("messages", "vectors", "sessions", "summaries", "memories", "queries", "jobs")
         erasure.add_counts(connection, self.id, {name: getattr(erased, name) for name in names})
         self.follows |= erased.follows
 

@@ -1,7 +1,7 @@
-"""Redo work over what is stored: windows over a keyset cursor, resumable after a kill at any point.
+"""Redo what workers made of stored data: windows over a keyset cursor, resumable after a kill at any point.
 
-A backfill raises what is owed and leaves the work to the workers. Its cursor says how far it has come; that it
-is complete is what the database says: nothing it asked for is owed any more.
+A backfill enqueues jobs for the workers. Its cursor says how far it has come; it is complete once none of its jobs is
+pending, as the database says.
 """
 
 import time
@@ -16,30 +16,26 @@ from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import Rules
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import backfills, chats, jobs, sessions, vectors
+from pipeline.store import backfills, chats, jobs, vectors
 from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
 
-# How soon a backfill that has raised everything looks whether it is done.
-LOOK_AGAIN_SECONDS = 2.0
-# A turn that cuts chats anew, each in a transaction of its own, goes on to the next one for so long: prune and forget
-# wait for it meanwhile.
+# The pause before a backfill that has enqueued everything checks again whether it is done.
+RECHECK_SECONDS = 2.0
+# A turn that sessionizes chats, each in a transaction of its own, lasts so long: prune and forget wait for it.
 TURN_SECONDS = 10.0
-# A window that waited for a sweep is made up for, so that the rate is kept in the mean; what waited longer is not.
+# A window that waited for a sweep is made up for, so that the mean rate is kept; a longer delay is not.
 MADE_UP_SECONDS = 10.0
 
-_SOURCES = {
-    "embed": ("embed_sessions", "embed_messages", "embed_memories"),
-    "summarize": ("summarize",),
-    "sessionize": ("sessionize",),
-}
+Rows = Mapping[str, str | None]
+"""The chats of rows, by the keys of their jobs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Current:
-    """The space and models that jobs use now."""
+    """The rules and versions that jobs use now."""
 
     rules: Rules
     summary_version: int
@@ -52,6 +48,73 @@ class Plan:
 
     rows: int
     missing: int
+
+
+class _BackfillKind:
+    """A kind of backfill that enqueues a job of the same kind for each row."""
+
+    # the tables that it reads, one after the other, see `pipeline.store.backfills.SOURCES`
+    sources: tuple[str, ...]
+    # the kind of jobs that its windows enqueue
+    follows: str
+    # a window does the rows themselves, one at a time, and leaves no jobs to wait for
+    at_once = False
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        """Return what the statements of its sources take beside the filter. Raises `InvalidInput`."""
+        raise NotImplementedError
+
+    def redo(self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: Rules) -> None:
+        """Enqueue jobs for these keys, each with its chat."""
+        trace_id = f"backfill:{backfill.id}"
+        asked = (
+            NewJob(kind=self.follows, key=key, lane=chat or "", priority=jobs.LATER, trace_id=trace_id)
+            for key, chat in rows.items()
+        )
+        jobs.enqueue_all(connection, tenant, asked)
+
+
+class _Embed(_BackfillKind):
+    sources = ("embed_sessions", "embed_messages", "embed_memories")
+    follows = "embed"
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        if not vectors.exist(connection):
+            raise InvalidInput(
+                "this Postgres has no pgvector, so there is nothing to embed into", field="kind"
+            )
+        written = vectors.written_spaces(connection)
+        # the newest: the one being built, if any
+        return {"space": written[-1].id if written else 0}
+
+
+class _Summarize(_BackfillKind):
+    sources = ("summarize",)
+    follows = "summarize"
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        return {"version": current.summary_version, "min_messages": current.min_messages}
+
+    def redo(self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: Rules) -> None:
+        if not backfill.request.missing_only:
+            sessions.outdate_summaries(connection, [int(key.removeprefix("session:")) for key in rows])
+        super().redo(connection, tenant, backfill, rows, rules)
+
+
+class _Sessionize(_BackfillKind):
+    sources = ("sessionize",)
+    follows = "summarize"
+    at_once = True
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        return {}
+
+    def redo(self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: Rules) -> None:
+        for chat_id in rows:
+            session_ranges.sessionize_anew(connection, tenant, chat_id, rules)
+
+
+_KINDS: dict[str, _BackfillKind] = {"embed": _Embed(), "summarize": _Summarize(), "sessionize": _Sessionize()}
 
 
 def plan(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Plan:
@@ -72,10 +135,7 @@ def start(database: Database, tenant_id: str, request: BackfillRequest, current:
 
 
 def change_state(database: Database, tenant_id: str, backfill_id: int, wish: str) -> Backfill:
-    """Pause, resume or cancel a backfill: `wish` is `paused`, `running` or `cancelled`.
-
-    Raises `NotFound`, or `InvalidInput` for one that has ended.
-    """
+    """Set a backfill `paused`, `running` or `cancelled`. Raises `NotFound`, or `InvalidInput` if it has ended."""
     with database.tenant(tenant_id) as connection:
         found = backfills.get(connection, backfill_id, lock=True)
         if found is None:
@@ -101,8 +161,8 @@ def backfiller(database: Database, current: Current) -> runner.Handler:
             while going_on:
                 going_on = time.monotonic() < until
                 with database.tenant(tenant_id) as connection:
-                    owed, going_on = _window(connection, tenant_id, claim, current, going_on=going_on)
-                follows |= owed
+                    enqueued, going_on = _window(connection, tenant_id, claim, current, going_on=going_on)
+                follows |= enqueued
         return follows
 
     return handle
@@ -111,48 +171,40 @@ def backfiller(database: Database, current: Current) -> runner.Handler:
 def _window(
     connection: Connection, tenant_id: str, claim: Claim, current: Current, *, going_on: bool
 ) -> tuple[set[str], bool]:
-    """Look at the next rows of one backfill; `(kinds enqueued, whether there is more)`.
+    """Look at the next rows of one backfill; `(kinds enqueued, whether to go on with this claim)`.
 
-    A chat that is cut anew is a window of its own: its lock is held for no other one. With `going_on` the claim is
-    kept for the next one, otherwise it is finished, and due again when there is more.
+    With `going_on` the claim of a backfill that works `at_once` is kept for the next window, which has a transaction
+    of its own: no chat's lock is held for another. Otherwise it is finished, and due again if there is more.
     """
     backfill = backfills.get(connection, int(claim.key))
     if backfill is None or backfill.state != "running":
         runner.finish(connection, [claim])
         return set(), False
     request = backfill.request
-    sources = _sources(connection, request)
-    cursor = backfill.cursor or {"source": sources[0], "after": None}
-    left = 1 if request.kind == "sessionize" else request.batch_size
+    kind, parameters = _KINDS[request.kind], _parameters(connection, request, current)
+    cursor = backfill.cursor or {"source": kind.sources[0], "after": None}
+    left = 1 if kind.at_once else request.batch_size
     if request.limit is not None:
         left = min(left, request.limit - backfill.seen)
     rows = (
-        backfills.window(
-            connection, cursor["source"], cursor["after"], left, **_given(connection, request, current)
-        )
-        if cursor["source"] in sources and left > 0
+        backfills.window(connection, cursor["source"], cursor["after"], left, **parameters)
+        if cursor["source"] in kind.sources and left > 0
         else []
     )
     if not rows:
-        following = _next_source(connection, claim, backfill, sources, cursor, current, exhausted=left <= 0)
-        return following, False
+        return _end_source(connection, claim, backfill, cursor, parameters, exhausted=left <= 0), False
     asked = {row.key: row.chat for row in rows if row.missing or not request.missing_only}
-    _do(connection, tenant_id, backfill, asked, current)
+    kind.redo(connection, tenant_id, backfill, asked, current.rules)
     now = chats.database_now(connection).timestamp()
     next_at = _next_at(cursor.get("next_at"), now, len(rows), request.rate_per_second)
-    backfills.advance(
-        connection,
-        backfill.id,
-        {**cursor, "after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001},
-        len(rows),
-        len(asked),
-    )
-    going_on = going_on and request.kind == "sessionize" and next_at <= now
+    reached = cursor | {"after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001}
+    backfills.advance(connection, backfill.id, reached, len(rows), len(asked))
+    going_on = going_on and kind.at_once and next_at <= now
     if going_on:
         runner.keep(connection, claim)
     else:
         runner.finish(connection, [claim], again_in=max(0.0, next_at - now))
-    return {"summarize" if request.kind == "sessionize" else request.kind} if asked else set(), going_on
+    return {kind.follows} if asked else set(), going_on
 
 
 def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -> float:
@@ -166,105 +218,51 @@ def _next_at(planned: float | None, now: float, rows: int, rate: float | None) -
     return max(now if planned is None else planned, now - MADE_UP_SECONDS) + rows / rate
 
 
-def _do(
-    connection: Connection,
-    tenant_id: str,
-    backfill: Backfill,
-    asked: Mapping[str, str | None],
-    current: Current,
-) -> None:
-    """Redo these keys, or enqueue jobs for them, each with its chat."""
-    if backfill.request.kind == "sessionize":
-        for chat_id in asked:
-            session_ranges.sessionize_anew(connection, tenant_id, chat_id, current.rules)
-        return
-    if backfill.request.kind == "summarize" and not backfill.request.missing_only:
-        sessions.outdate_summaries(connection, [int(key.removeprefix("session:")) for key in asked])
-    jobs.enqueue_all(
-        connection,
-        tenant_id,
-        (
-            NewJob(
-                kind=backfill.request.kind,
-                key=key,
-                lane=chat or "",
-                priority=jobs.LATER,
-                trace_id=f"backfill:{backfill.id}",
-            )
-            for key, chat in asked.items()
-        ),
-    )
-
-
-def _next_source(
+def _end_source(
     connection: Connection,
     claim: Claim,
     backfill: Backfill,
-    sources: Sequence[str],
     cursor: dict[str, Any],
-    current: Current,
+    parameters: dict[str, Any],
     *,
     exhausted: bool,
 ) -> set[str]:
-    """Go on with the next table, or see whether every job is done."""
-    following = sources[sources.index(cursor["source"]) + 1 :] if cursor["source"] in sources else ()
+    """Go on with the next table, or check whether every job is done; returns the kinds to wake."""
+    kind = _KINDS[backfill.request.kind]
+    following = (
+        kind.sources[kind.sources.index(cursor["source"]) + 1 :] if cursor["source"] in kind.sources else ()
+    )
+    ended = cursor.get("ended", {}) | {cursor["source"]: cursor["after"]}
     if following and not exhausted:
-        ended = {**cursor.get("ended", {}), cursor["source"]: cursor["after"]}
-        turned = {**cursor, "source": following[0], "after": None, "ended": ended}
+        turned = cursor | {"source": following[0], "after": None, "ended": ended}
         backfills.advance(connection, backfill.id, turned, 0, 0)
         runner.finish(connection, [claim], again_in=0)
         return set()
-    owed, dead = _outstanding(connection, backfill.request, cursor, current)
-    if owed:
-        runner.finish(connection, [claim], again_in=LOOK_AGAIN_SECONDS)
-        return {backfill.request.kind}
-    backfills.set_state(
-        connection,
-        backfill.id,
-        "failed" if dead else "completed",
-        error=f"{dead} rows were given up: see `backscroll status`" if dead else None,
-    )
+    moment = datetime.fromtimestamp(cursor.get("raised_at", 0), UTC)
+    missing_only = backfill.request.missing_only
+    left = [
+        backfills.outstanding(
+            connection, source, upto, raised_until=moment, missing_only=missing_only, **parameters
+        )
+        for source, upto in ended.items()
+        if upto is not None and not kind.at_once
+    ]
+    if any(pending for pending, _ in left):
+        runner.finish(connection, [claim], again_in=RECHECK_SECONDS)
+        return {kind.follows}
+    dead = sum(given_up for _, given_up in left)
+    error = f"{dead} rows were given up: see `backscroll status`" if dead else None
+    backfills.set_state(connection, backfill.id, "failed" if dead else "completed", error=error)
     runner.finish(connection, [claim])
     return set()
 
 
-def _outstanding(
-    connection: Connection, request: BackfillRequest, cursor: dict[str, Any], current: Current
-) -> tuple[bool, int]:
-    """Return whether any job is left, and how many were given up."""
-    if request.kind == "sessionize":
-        return False, 0
-    given = _given(connection, request, current)
-    reached = {**cursor.get("ended", {}), cursor["source"]: cursor["after"]}
-    raised_until = datetime.fromtimestamp(cursor.get("raised_at", 0), UTC)
-    found = [
-        backfills.outstanding(
-            connection, source, upto, raised_until=raised_until, missing_only=request.missing_only, **given
-        )
-        for source, upto in reached.items()
-        if upto is not None
-    ]
-    return any(owed for owed, _ in found), sum(dead for _, dead in found)
-
-
 def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:
-    given = _given(connection, request, current)
-    counted = [backfills.count(connection, source, **given) for source in _sources(connection, request)]
+    parameters = _parameters(connection, request, current)
+    counted = [backfills.count(connection, source, **parameters) for source in _KINDS[request.kind].sources]
     return Plan(rows=sum(rows for rows, _ in counted), missing=sum(missing for _, missing in counted))
 
 
-def _sources(connection: Connection, request: BackfillRequest) -> tuple[str, ...]:
-    if request.kind == "embed" and not vectors.exist(connection):
-        raise InvalidInput("this Postgres has no pgvector, so there is nothing to embed into", field="kind")
-    return _SOURCES[request.kind]
-
-
-def _given(connection: Connection, request: BackfillRequest, current: Current) -> dict[str, Any]:
-    given: dict[str, Any] = {"chat": request.chat_id, "since": request.since, "until": request.until}
-    if request.kind == "embed":
-        written = vectors.written_spaces(connection)
-        # the newest: the one being built, if any
-        given["space"] = written[-1].id if written else 0
-    if request.kind == "summarize":
-        given |= {"version": current.summary_version, "min_messages": current.min_messages}
-    return given
+def _parameters(connection: Connection, request: BackfillRequest, current: Current) -> dict[str, Any]:
+    chosen = {"chat": request.chat_id, "since": request.since, "until": request.until}
+    return chosen | _KINDS[request.kind].parameters(connection, current)

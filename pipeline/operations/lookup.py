@@ -1,4 +1,4 @@
-"""Find things by id; where an id was never seen, suggest the nearest that exist."""
+"""Find chats, sessions, users and messages by id, and suggest similar ids for unknown ones."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,16 +15,16 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.listing import ChatSummary, SessionSpan
 
 SUGGESTIONS = 3
-COMPARED = 5_000
-"""The latest messages of a chat, with whose ids a misspelt one is compared."""
-NAMED = 5
-"""Chats that are named where one of several must be chosen."""
+COMPARED_MESSAGES = 5_000
+"""The latest messages of a chat, whose ids are compared with a misspelt one."""
+CHATS_NAMED = 5
+"""Where one of several must be chosen."""
 
 
 def find_chat(connection: Connection, chat_id: str | None) -> Chat:
     """Return the chat of this id; without one, the only chat there is.
 
-    Raises `NotFound` that names the chats that are alike, and `InvalidInput` when there are several to choose from.
+    Raises `NotFound` that suggests similar ids, and `InvalidInput` with several to choose from.
     """
     found = chats.followed(connection, chat_id) if chat_id is not None else None
     if found is not None:
@@ -33,21 +33,18 @@ def find_chat(connection: Connection, chat_id: str | None) -> Chat:
     if chat_id is not None and known:
         hint = did_you_mean(chat_id, known, titles=known, most=SUGGESTIONS) or "see `backscroll chats`"
         raise NotFound(f"there is no chat {chat_id}; {hint}")
-    only = chats.get(connection, only_chat(list(known)[:NAMED], len(known)))
+    only = chats.get(connection, only_chat(list(known)[:CHATS_NAMED], len(known)))
     if only is None:
         raise NotFound("the only chat was removed meanwhile")
     return only
 
 
 def only_chat(latest: Sequence[str], total: int) -> str:
-    """Return the id of the only chat there is; `latest` are some of all.
-
-    Raises `NotFound` where there is none, and `InvalidInput` when there are several to choose from.
-    """
+    """Return the id of the only chat; `latest` are some of all. Raises `NotFound` without any, else `InvalidInput`."""
     if not latest:
         raise NotFound("there is no chat yet: bring one in with `backscroll import`, or send messages")
     if total > 1:
-        some = ", ".join(latest[:NAMED]) + (" …" if total > NAMED else "")
+        some = ", ".join(latest[:CHATS_NAMED]) + (" …" if total > CHATS_NAMED else "")
         raise InvalidInput(f"there are {total} chats, say which one: --chat ID ({some})", field="chat")
     return latest[0]
 
@@ -73,16 +70,11 @@ def session_spans(database: Database, tenant_id: str, chat_id: str, limit: int) 
     with database.tenant(tenant_id) as connection:
         find_chat(connection, chat_id)
         rows = sessions.listing(connection, chat_id, limit=limit)
-    return [
-        SessionSpan(
-            id=row.id, started_at=row.started_at, ended_at=row.ended_at, message_count=row.message_count
-        )
-        for row in rows
-    ]
+    return [SessionSpan.model_validate(row, from_attributes=True) for row in rows]
 
 
 def require_user(database: Database, tenant_id: str, any_id: str) -> None:
-    """Raise `NotFound`, which suggests the nearest ids, for a sender or user who was never seen.
+    """Raise `NotFound`, which suggests similar ids, for a sender or user who was never seen.
 
     Seen is who wrote, was named or linked, is remembered, was forgotten, or is not to be remembered.
     """
@@ -97,7 +89,7 @@ def require_user(database: Database, tenant_id: str, any_id: str) -> None:
 
 
 def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
-    """Raise `NotFound`, which suggests the nearest ids, for a chat that was neither seen nor forgotten."""
+    """Raise `NotFound`, which suggests similar ids, for a chat neither seen nor forgotten."""
     if seen_chat(database, tenant_id, chat_id):
         return
     with database.tenant(tenant_id) as connection:
@@ -106,28 +98,25 @@ def require_chat(database: Database, tenant_id: str, chat_id: str) -> None:
 
 
 def require_message(database: Database, tenant_id: str, chat_id: str, external_id: str) -> None:
-    """Raise `NotFound`, which suggests the nearest ids, for a message or chat neither seen nor forgotten."""
+    """Raise `NotFound`, which suggests similar ids, for a message or chat neither seen nor forgotten."""
     require_chat(database, tenant_id, chat_id)
     with database.tenant(tenant_id) as connection:
         address = chat_moves.address(connection, chat_id, external_id)
         if edits.find(connection, *address, locked=False) is not None:
             return
-        # of a forgotten chat nobody knows what was said in it
-        if _has_tombstone(connection, ("message", *address), ("chat", address[0])):
+        # a forgotten chat's messages are unknown
+        if _is_suppressed(connection, ("message", *address), ("chat", address[0])):
             return
-        known = dict.fromkeys(messages.some_external_ids(connection, address[0], COMPARED), "")
+        known = dict.fromkeys(messages.some_external_ids(connection, address[0], COMPARED_MESSAGES), "")
     raise _never_seen(external_id, known, f"message {external_id} of {chat_id}")
 
 
 def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
-    """Tell whether each of these is known: has spoken, was named, linked, remembered, forgotten or switched off.
-
-    A bot may speak of whom it has not sent yet: it is told, not refused. Raises `DatabaseUnavailable`.
-    """
+    """Tell whether each of these was seen, see `require_user`. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
         return all(
             identities.is_named(connection, each)
-            or _has_tombstone(connection, ("user", each), ("unremembered", each))
+            or _is_suppressed(connection, ("user", each), ("unremembered", each))
             for each in ids
         )
 
@@ -135,7 +124,7 @@ def seen_users(database: Database, tenant_id: str, *ids: str) -> bool:
 def seen_chat(database: Database, tenant_id: str, chat_id: str) -> bool:
     """Tell whether there is or was this chat. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        return chats.get(connection, chat_id) is not None or _has_tombstone(connection, ("chat", chat_id))
+        return chats.get(connection, chat_id) is not None or _is_suppressed(connection, ("chat", chat_id))
 
 
 def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFound:
@@ -143,20 +132,12 @@ def _never_seen(given: str, known: Mapping[str, str], called: str = "") -> NotFo
     return NotFound(f"{called or given} was never seen" + (f"; {hint}" if hint else ""))
 
 
-def _has_tombstone(connection: Connection, *named: suppression.Named) -> bool:
+def _is_suppressed(connection: Connection, *named: suppression.Named) -> bool:
     key = suppression_list.key(connection)
-    return key is not None and bool(
-        suppression_list.listed(connection, [suppression.hash_of(key, *each) for each in named])
-    )
+    hashes = [] if key is None else [suppression.hash_of(key, *each) for each in named]
+    return bool(hashes and suppression_list.listed(connection, hashes))
 
 
 def summary(chat: Chat) -> ChatSummary:
     """Describe a stored chat for listings."""
-    return ChatSummary(
-        chat_id=chat.chat_id,
-        title=chat.title,
-        kind=chat.kind,
-        time_zone=chat.time_zone,
-        language=chat.language,
-        memory=chat.memory,
-    )
+    return ChatSummary.model_validate(chat, from_attributes=True)

@@ -1,14 +1,13 @@
-"""Delete what has expired, in bounded batches, one transaction each, and say how much and why.
+"""Retention: delete what has expired, in bounded batches, one transaction each, and count it by rule.
 
-Runs every hour. Limits: `batch` rows in a transaction (locks are held for milliseconds), and `max_rows` in a
+Runs every hour. Limits: `batch` rows in a transaction, which holds its locks briefly, and `MAX_ROWS` of a rule in a
 run, so that a first prune of a large history takes several runs instead of one endless one.
 
-Tables without a rule: tombstones and their keys stay, as each keeps something out that may be sent again any time;
-sessions and their summaries are the memory itself; work, arrivals, vectors, members and links go with what they are of.
+Tables without a rule: the suppression list stays, as what it keeps out may be sent again any time; sessions and their
+summaries are the memory itself; jobs, arrivals, vectors, members and links go with what they belong to.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
@@ -19,7 +18,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from pipeline.jobs.runner import reason_of
-from pipeline.operations.expiry import Retention
 from pipeline.store import chats
 from pipeline.store import retention as store
 from pipeline.store.chats import tenant_ids
@@ -31,9 +29,53 @@ log = structlog.get_logger(__name__)
 
 BATCH = 500
 MAX_ROWS = 50_000
-"""By one rule in one run: the next one goes on."""
-SECONDS_AT_ONCE = 60.0
-"""Of a run over all tenants, well under a worker's time limit: the next one goes on with the tenants that are left."""
+"""Of one rule in one run; the next run goes on."""
+RUN_SECONDS = 60.0
+"""For all tenants, well under a worker's time limit; the next run goes on with the tenants that are left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """What is kept, and for how long; None means for good."""
+
+    # raw messages, by the sender's time
+    message_age: timedelta | None
+    # raw messages of one chat, the newest first
+    messages_per_chat: int | None
+    # memories of one session, the newest first
+    memories_per_session: int
+    # memories of one user, the most important and the newest first
+    memories_per_user: int
+    # the query log, by the time of the question
+    query_log_age: timedelta
+    # edits whose message has not come, and refused payloads, by their arrival
+    pending_edit_age: timedelta
+    # the service's own records: figures by day, receipts of forgetting, backfills that ended
+    record_age: timedelta = timedelta(days=400)
+
+    def in_words(self) -> dict[str, str]:
+        """Describe each rule in a sentence, for dry runs and logs."""
+        age, count = self.message_age, self.messages_per_chat
+        by_count = f"messages beyond the newest {count} of a chat"
+        return {
+            "messages_by_age": f"messages older than {age.days} days"
+            if age
+            else "off: messages of any age are kept",
+            "messages_by_count": by_count if count else "off: any number of messages is kept",
+            "memories_expired": "memories whose time is up",
+            "memories_over_session_cap": f"memories beyond the newest {self.memories_per_session} of a session",
+            "memories_over_user_cap": f"memories beyond the {self.memories_per_user} that matter most of a user",
+            "query_log": f"questions, and answers to them, older than {self.query_log_age.days} days",
+            "pending_edits": f"edits whose message has not come for {self.pending_edit_age.days} days",
+            "refused_payloads": f"payloads that were refused over {self.pending_edit_age.days} days ago, or before the "
+            "messages that are kept",
+            "merged_sessions": "pointers of sessions that were joined into others over a month ago",
+            "session_closes": "closed sessions' ends, over a month ago, before which no message is left",
+            "forget_receipts": f"receipts of what was forgotten over {self.record_age.days} days ago",
+            "backfills": f"backfills that ended over {self.record_age.days} days ago",
+            "daily_counters": f"figures of days over {self.record_age.days} days ago",
+            "daily_counters_apart": "parts of the figures of past days, added up",
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +103,11 @@ def retention_of(settings: Settings) -> Retention:
 
 
 def prune_all(
-    database: Database, keep: Retention, *, after: str = "", seconds: float = SECONDS_AT_ONCE
+    database: Database, keep: Retention, *, after: str = "", seconds: float = RUN_SECONDS
 ) -> Pruned:
     """Prune the tenants whose names come after `after`, until the time is up.
 
-    What goes wrong with one is told in `failed` and costs none of the others their turn. Raises `SchemaOutdated`.
+    A failure with one is reported in `failed`, and the others go on. Raises `SchemaOutdated`.
     """
     deadline = monotonic() + seconds
     with database.maintenance() as connection:
@@ -100,72 +142,50 @@ def prune(
     """
     with database.tenant(tenant_id) as connection:
         now = chats.database_now(connection)
-    before = keep.oldest_message(now)
+    old, edited = {"before": now - keep.record_age}, {"before": now - keep.pending_edit_age}
+    # refused payloads hold messages, which may expire sooner
+    refused = {"before": now - min(keep.pending_edit_age, keep.message_age or keep.pending_edit_age)}
+    given: dict[str, Any]
     rules: list[tuple[str, str, str, dict[str, Any]]] = []
-    if before is not None:
-        rules.append(("messages_by_age", "messages", store.MESSAGES_BY_AGE, {"before": before}))
+    if keep.message_age is not None:
+        given = {"before": now - keep.message_age}
+        rules.append(("messages_by_age", "messages", store.MESSAGES_BY_AGE, given))
     if keep.messages_per_chat is not None:
         given = {"keep": keep.messages_per_chat}
         rules.append(("messages_by_count", "messages", store.MESSAGES_BY_COUNT, given))
+    by_session, by_user = {"keep": keep.memories_per_session}, {"keep": keep.memories_per_user}
     rules += [
         ("memories_expired", "memories", store.MEMORIES_EXPIRED, {}),
-        (
-            "memories_over_session_cap",
-            "memories",
-            store.MEMORIES_OVER_SESSION_CAP,
-            {"keep": keep.memories_per_session},
-        ),
-        (
-            "memories_over_user_cap",
-            "memories",
-            store.MEMORIES_OVER_USER_CAP,
-            {"keep": keep.memories_per_user},
-        ),
+        ("memories_over_session_cap", "memories", store.MEMORIES_OVER_SESSION_CAP, by_session),
+        ("memories_over_user_cap", "memories", store.MEMORIES_OVER_USER_CAP, by_user),
         ("query_log", "query_log", store.QUERY_LOG, {"before": now - keep.query_log_age}),
-        ("pending_edits", "pending_changes", store.PENDING_EDITS, {"before": now - keep.pending_edit_age}),
-        (
-            "refused_payloads",
-            "refused_payloads",
-            store.REFUSED_PAYLOADS,
-            {"before": keep.oldest_refused(now)},
-        ),
+        ("pending_edits", "pending_changes", store.PENDING_EDITS, edited),
+        ("refused_payloads", "refused_payloads", store.REFUSED_PAYLOADS, refused),
         ("merged_sessions", "conversation_sessions", store.MERGED_SESSIONS, {}),
         ("session_closes", "session_closes", store.SESSION_CLOSES, {}),
-        ("forget_receipts", "forget_receipts", store.RECEIPTS, {"before": now - keep.record_age}),
-        ("backfills", "backfills", store.BACKFILLS, {"before": now - keep.record_age}),
-        ("daily_counters", "daily_counters", store.COUNTERS, {"before": now - keep.record_age}),
+        ("forget_receipts", "forget_receipts", store.RECEIPTS, old),
+        ("backfills", "backfills", store.BACKFILLS, old),
+        ("daily_counters", "daily_counters", store.COUNTERS, old),
         ("daily_counters_apart", "daily_counters", store.COUNTERS_APART, {}),
     ]
-    pruned = {}
+    pruned = dict.fromkeys((name for name, *_ in rules), 0)
     for name, table, doomed, given in rules:
         if dry_run:
             with database.tenant(tenant_id) as connection:
                 pruned[name] = store.count(connection, doomed, **given, batch=MAX_ROWS)
-        else:
-            pruned[name] = _in_batches(database, tenant_id, _deleter(table, doomed, given), batch, deadline)
+        while not dry_run and pruned[name] < MAX_ROWS and monotonic() < deadline:
+            with database.tenant(tenant_id) as connection:
+                limit = min(batch, MAX_ROWS - pruned[name])
+                deleted = _delete(connection, table, doomed, given | {"batch": limit})
+            pruned[name] += deleted
+            if deleted == 0:
+                break
     return pruned
 
 
-def _deleter(table: str, doomed: str, given: dict[str, Any]) -> Callable[[Connection, int], int]:
+def _delete(connection: Connection, table: str, doomed: str, given: dict[str, Any]) -> int:
     if doomed == store.COUNTERS_APART:
-        return lambda connection, batch: store.fold_counters(connection, doomed, **given, batch=batch)
+        return store.fold_counters(connection, doomed, **given)
     if table == "messages":
-        return lambda connection, batch: store.delete_messages(connection, doomed, **given, batch=batch)
-    return lambda connection, batch: store.delete(connection, table, doomed, **given, batch=batch)
-
-
-def _in_batches(
-    database: Database,
-    tenant_id: str,
-    delete: Callable[[Connection, int], int],
-    batch: int,
-    deadline: float,
-) -> int:
-    deleted = 0
-    while deleted < MAX_ROWS and monotonic() < deadline:
-        with database.tenant(tenant_id) as connection:
-            here = delete(connection, min(batch, MAX_ROWS - deleted))
-        deleted += here
-        if here == 0:
-            break
-    return deleted
+        return store.delete_messages(connection, doomed, **given)
+    return store.delete(connection, table, doomed, **given)

@@ -1,14 +1,10 @@
-"""Collect the status of the deployment: jobs and their lag, stored data, daily counters, dead letters.
-
-Everything is read from Postgres; queues and workers are asked by whoever shows it.
-"""
+"""Collect the status of the deployment from Postgres: jobs and their lag, stored data, daily counters, dead letters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeline.store import backfills, counters, stats
-from pipeline.store import job_admin as owed
+from pipeline.store import backfills, counters, job_admin, stats
 from pipeline.store.database import Database
 from schemas.backfills import Backfill
 
@@ -21,22 +17,22 @@ class Postgres:
     """The server and this database."""
 
     version: str
-    # none: search goes by keywords alone
+    # None: search goes only by keywords
     pgvector: str | None
     size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owed:
+class JobCounts:
     """The jobs of one kind."""
 
     kind: str
-    # waits for a worker, is being done, waits after a failure, was given up
+    # waiting for a worker, being done, waiting after a failure, given up
     pending: int
     running: int
     retrying: int
     dead: int
-    # how long the oldest of it has been owed; none: nothing is
+    # the age of the oldest pending one; None: nothing is pending
     oldest_seconds: float | None
 
 
@@ -73,7 +69,7 @@ class Counts:
     messages: int
     # of the messages: accepted, and not yet placed in a session
     waiting: int
-    # of the messages: stand aside, because they cannot be placed (`backscroll jobs list`)
+    # of the messages: set aside, as they cannot be placed (`backscroll jobs list`)
     quarantined: int
     sessions: dict[str, int]
     memories: int
@@ -88,9 +84,9 @@ class Status:
     at: datetime
     tenant: str
     postgres: Postgres
-    # whether `work` and `dead_letters` are of all tenants, or of this one alone
+    # whether `jobs` and `dead_letters` are of all tenants, or only of this one
     all_tenants: bool
-    work: list[Owed]
+    jobs: list[JobCounts]
     # the age of the tenant's longest waiting message
     oldest_unplaced_seconds: float | None
     counts: Counts
@@ -122,14 +118,14 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
         running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
-        kinds = [_owed(**row._mapping) for row in owed.totals(connection)]
+        kinds = [JobCounts(**row._mapping) for row in job_admin.totals(connection)]
         dead = [DeadLetter(**row._mapping) for row in stats.dead_letters(connection, DEAD_LETTERS)]
     return Status(
         at=at,
         tenant=tenant_id,
         postgres=Postgres(version=version, pgvector=pgvector, size_bytes=size),
         all_tenants=all_tenants,
-        work=kinds,
+        jobs=kinds,
         oldest_unplaced_seconds=oldest,
         counts=counts,
         today=today,
@@ -137,12 +133,6 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         dead_letters=dead,
         backfills=running,
     )
-
-
-def _owed(*, kind: str, oldest_seconds: object, **states: int) -> Owed:
-    # Postgres gives ages as numeric
-    age = None if oldest_seconds is None else float(str(oldest_seconds))
-    return Owed(kind=kind, oldest_seconds=age, **states)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,15 +148,15 @@ class Progress:
     # closed sessions, and those of them that are summarized, too short for it, or failed
     closed: int
     summarized: int
-    # pieces of work still to do, and given up; of those: the last error
-    owed: int
+    # jobs still to do, and given up; of those: the last error
+    pending: int
     dead: int
     error: str | None
 
     @property
     def complete(self) -> bool:
         """Tell whether nothing more will happen to them by itself."""
-        return not self.owed and not self.waiting
+        return not self.pending and not self.waiting
 
 
 def progress(database: Database, tenant_id: str, chat_ids: Sequence[str]) -> Progress:

@@ -1,7 +1,4 @@
-"""Sweep: close idle sessions, give up exhausted jobs, count what is due and unclaimed.
-
-Runs every few seconds. Queued hints may be lost at any time; this is what makes up for them.
-"""
+"""Sweep every few seconds: close idle sessions, give up exhausted jobs, count due jobs that nobody has claimed."""
 
 from dataclasses import dataclass, field
 

@@ -1,32 +1,20 @@
-"""Parse DiscordChatExporter's JSON of one channel.
+"""Parse DiscordChatExporter's JSON of one channel; a thread is a chat of its own.
 
-What bots and webhooks wrote has the role `assistant`. Embeds are the cards of bots, which are text like any other, and
-previews of links that people posted, of which the title is kept. A thread's channel is a chat of its own.
+Bots and webhooks have the role `assistant`. Their embeds are text; people's embeds are link previews, of which the
+title is kept.
 """
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import IO, Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import json_stream
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    Parsed,
-    Record,
-    Skipped,
-    Times,
-    chat_of,
-    in_hours,
-    media_kind,
-    name_of,
-    sentence,
-    with_media,
-)
-from schemas.messages import ChatIn, ChatKind, MessageIn
+from pipeline.platforms import fields, json_stream
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Skipped, Times
+from schemas.messages import ChatIn, ChatKind
 
 # The exporter knows the first two by name; the others are Discord's numbers: an answer to a slash command,
 # one to a menu. Everything else (RecipientAdd, GuildMemberJoin, …) nobody wrote.
@@ -34,79 +22,61 @@ _WRITTEN = frozenset(("Default", "Reply", "20", "ChatInputCommand", "23", "Conte
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
-    """Parse the channel and its messages from the bytes of the exported JSON (UTF-8).
-
-    `options.chat_id` names the channel in place of its own id.
-    """
-    header: dict[str, Any] = {}
+    """Parse the channel and its messages; `options.chat_id` replaces the channel's own id."""
     chat: ChatIn | None = None
     names: dict[str, str] = {}
-    for found in json_stream.walk(stream, ["messages.item"]):
-        match found:
-            case json_stream.Cut(reason=reason):
-                yield Broken(where="the end of what could be read", reason=reason, breaks_off=True)
-            case json_stream.Scalar(path=path, value=value):
-                header[path] = value
-            case json_stream.Item(index=index, value=value):
-                where = f"messages[{index}]"
-                if chat is None:
-                    try:
-                        chat = _chat(header, options)
-                    except ValidationError as error:
-                        yield Broken(where=where, reason=f"its channel has no usable id: {sentence(error)}")
-                        continue
-                    yield chat
-                    yield Times(text=_times(value, chat.time_zone))
-                names |= _names(value)
-                yield _read(value, where, chat, names)
+    for found in json_stream.walk(stream, {"messages.item": ""}):
+        if isinstance(found, Broken):
+            yield found
+            continue
+        where = f"messages[{found.index}]"
+        if chat is None:
+            try:
+                chat = _chat(found.header, options)
+            except ValidationError as error:
+                reason = f"its channel has no usable id: {fields.sentence(error)}"
+                yield Broken(where=where, reason=reason)
+                continue
+            yield chat
+            yield _times(found.value, chat.time_zone)
+        names |= _names(found.value)
+        yield _read(found.value, where, chat, names)
 
 
-def _chat(header: dict[str, Any], options: ImportOptions) -> ChatIn:
+def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:
     channel_type = str(header.get("channel.type", ""))
     kind: ChatKind = "group"
     if "Thread" in channel_type:
         kind = "thread"
     elif channel_type in {"DirectTextChat", "DirectTextChannel"}:
         kind = "direct"
-    name, guild = name_of(header.get("channel.name")), name_of(header.get("guild.name"))
+    name, guild = fields.name_of(header.get("channel.name")), fields.name_of(header.get("guild.name"))
     # in a server the channel alone, `general`, says little; "Direct Messages" says nothing
     title = f"{guild} #{name}" if guild and name and channel_type.startswith("Guild") else name
     own = header.get("channel.id")
     chat_id = options.chat_id or (str(own) if own is not None else "")
-    chat = chat_of("discord", chat_id, options, kind=kind, title=title)
-    return chat.model_copy(update={"time_zone": options.zone_name(chat.chat_id)})
+    return fields.chat_of("discord", chat_id, options, kind=kind, title=title)
 
 
-def _times(raw: Any, zone: str | None) -> str:
-    if zone is not None:
-        return f"exact, as the file gives them with an offset; shown by the clock of {zone}"
+def _times(raw: Any, zone: str | None) -> Times:
     try:
         ahead = datetime.fromisoformat(raw["timestamp"]).utcoffset()
     except (KeyError, TypeError, ValueError):
         ahead = None
-    exported = f"; whoever exported was at UTC{in_hours(ahead)}" if ahead else ""
-    return (
-        f"exact, as the file gives them with an offset; shown in UTC{exported}: say --tz, as in Europe/Lisbon"
-    )
+    exported = f"; whoever exported was at UTC{fields.in_hours(ahead)}" if ahead else ""
+    return fields.exact_times("as the file gives them with an offset", zone, exported)
 
 
 def _names(raw: Any) -> dict[str, str]:
     """Return the names of a message's author and of those it mentions, by their ids."""
-    mentions = raw.get("mentions") if isinstance(raw, dict) else None
-    people = (
-        [*(mentions if isinstance(mentions, list) else []), raw.get("author")]
-        if isinstance(raw, dict)
-        else []
-    )
-    return {
-        str(person["id"]): name
-        for person in people
-        if isinstance(person, dict) and person.get("id") and (name := _name(person))
-    }
+    if not isinstance(raw, dict):
+        return {}
+    people = [*fields.dicts_of(raw.get("mentions")), fields.dict_of(raw.get("author"))]
+    return {str(person["id"]): name for person in people if person.get("id") and (name := _name(person))}
 
 
 def _name(person: Mapping[str, Any]) -> str:
-    return name_of(person.get("nickname"), person.get("name"))
+    return fields.name_of(person.get("nickname"), person.get("name"))
 
 
 def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parsed:
@@ -117,29 +87,29 @@ def _read(raw: Any, where: str, chat: ChatIn, names: Mapping[str, str]) -> Parse
     author = raw.get("author")
     if not isinstance(author, dict) or not author.get("id"):
         return Broken(where=where, reason="author.id is missing")
-    media = [*_attachments(raw.get("attachments")), *_stickers(raw.get("stickers"))]
+    files = [fields.name_of(item.get("fileName"), "file") for item in fields.dicts_of(raw.get("attachments"))]
+    stickers = [fields.name_of(item.get("name")) for item in fields.dicts_of(raw.get("stickers"))]
+    media = [fields.attachment(fields.media_kind(name), name) for name in files]
+    media += [fields.attachment("sticker", name) for name in stickers]
     by_bot = author.get("isBot") is True
-    said = (_text(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
-    content = with_media(_written_out("\n".join(filter(None, said)), names), media)
-    if not content:
-        return Skipped(where=where, reason="message without text")
-    try:
-        message = MessageIn.model_validate(
-            {
-                "external_id": str(raw.get("id") or ""),
-                "sender_id": f"discord:{author['id']}",
-                "sender_name": _name(author),
-                "role": "assistant" if by_bot else "user",
-                "content": content,
-                "sent_at": raw.get("timestamp"),
-                "reply_to": _reply_to(raw.get("reference"), chat),
-                # ids rise with time: they order what is left
-                "metadata": _metadata(raw, media),
-            }
-        )
-    except ValidationError as error:
-        return Broken(where=where, reason=sentence(error).replace("sent_at", "timestamp"))
-    return Record(chat_id=chat.chat_id, message=message, where=where)
+    said = (fields.text_of(raw.get("content")), *_embeds(raw.get("embeds"), whole=by_bot))
+    found = fields.read_message(
+        where,
+        chat.chat_id,
+        text=_written_out("\n".join(filter(None, said)), names),
+        media=media,
+        metadata={"edited_at": str(edited)} if (edited := raw.get("timestampEdited")) else {},
+        # ids rise with time: they order what is left
+        external_id=str(raw.get("id") or ""),
+        sender_id=f"discord:{author['id']}",
+        sender_name=_name(author),
+        role="assistant" if by_bot else "user",
+        sent_at=raw.get("timestamp"),
+        reply_to=_reply_to(raw.get("reference"), chat),
+    )
+    if isinstance(found, Broken):
+        return replace(found, reason=found.reason.replace("sent_at", "timestamp"))
+    return found
 
 
 _PERSON = re.compile(r"<@!?(\d{1,25})>")
@@ -156,28 +126,21 @@ def _written_out(text: str, names: Mapping[str, str]) -> str:
     return _EMOJI.sub(r"\1", named)
 
 
-def _text(raw: object) -> str:
-    return raw.strip() if isinstance(raw, str) else ""
-
-
 def _embeds(raw: object, *, whole: bool) -> Iterator[str]:
     """Yield the texts of embeds, whole or only their titles."""
-    for embed in raw if isinstance(raw, list) else []:
-        if not isinstance(embed, dict):
-            continue
-        title = _text(embed.get("title"))
+    for embed in fields.dicts_of(raw):
+        title = fields.text_of(embed.get("title"))
         if not whole:
-            if title:
-                yield f"[link {title}]"
+            yield f"[link {title}]" if title else ""
             continue
-        author, footer, fields = embed.get("author"), embed.get("footer"), embed.get("fields")
-        yield _text(author.get("name")) if isinstance(author, dict) else ""
+        yield fields.text_of(fields.dict_of(embed.get("author")).get("name"))
         yield title
-        yield _text(embed.get("description"))
-        for field in fields if isinstance(fields, list) else []:
-            if isinstance(field, dict):
-                yield ": ".join(filter(None, (_text(field.get("name")), _text(field.get("value")))))
-        yield _text(footer.get("text")) if isinstance(footer, dict) else ""
+        yield fields.text_of(embed.get("description"))
+        for field in fields.dicts_of(embed.get("fields")):
+            yield ": ".join(
+                filter(None, (fields.text_of(field.get("name")), fields.text_of(field.get("value"))))
+            )
+        yield fields.text_of(fields.dict_of(embed.get("footer")).get("text"))
 
 
 def _reply_to(raw: object, chat: ChatIn) -> str | None:
@@ -187,23 +150,3 @@ def _reply_to(raw: object, chat: ChatIn) -> str | None:
     channel = raw.get("channelId")
     here = channel is None or chat.chat_id == f"discord:{channel}"
     return str(raw["messageId"]) if here else None
-
-
-def _attachments(raw: object) -> list[dict[str, str]]:
-    items = raw if isinstance(raw, list) else []
-    names = [name_of(item.get("fileName"), "file") for item in items if isinstance(item, dict)]
-    return [{"kind": media_kind(name), "name": name} for name in names]
-
-
-def _stickers(raw: object) -> list[dict[str, str]]:
-    items = raw if isinstance(raw, list) else []
-    return [
-        {"kind": "sticker", "name": name_of(item.get("name"))} for item in items if isinstance(item, dict)
-    ]
-
-
-def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"media": media} if media else {}
-    if raw.get("timestampEdited"):
-        metadata["edited_at"] = str(raw["timestampEdited"])
-    return metadata

@@ -1,14 +1,26 @@
-"""Detect an export's format by its first characters."""
+"""The formats of exports: the parser of each, and how to detect one by its first characters."""
 
 import json
 import re
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, Literal, get_args
 
-from pipeline.platforms import whatsapp_time
+from pipeline.platforms import discord, jsonlines, telegram, whatsapp, whatsapp_time
+from pipeline.platforms.records import ImportOptions, Parsed
 from schemas.errors import InvalidInput
 
 Format = Literal["whatsapp", "telegram", "slack", "discord", "jsonl"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+
+OF_BYTES: dict[Format, Callable[[IO[bytes], ImportOptions], Iterator[Parsed]]] = {
+    "telegram": telegram.parse,
+    "discord": discord.parse,
+}
+OF_LINES: dict[Format, Callable[[Iterable[str], ImportOptions], Iterator[Parsed]]] = {
+    "whatsapp": whatsapp.parse,
+    "jsonl": jsonlines.parse,
+}
+"""Parsers of formats that are one file; Slack's export is a folder of many, see `slack.parse`."""
 
 HEAD_CHARS = 64 * 1024
 """How much of a file's beginning tells what it is."""
@@ -28,32 +40,33 @@ def detect(name: str, head: str) -> Format:
     """
     head = head.removeprefix("\ufeff").lstrip()
     if not head:
-        raise InvalidInput(f"{name} is empty", field="file")
+        raise _unusable(f"{name} is empty")
     if "\x00" in head:
-        raise InvalidInput(f"{name} is no text; export the chat again, as text or JSON", field="file")
+        raise _unusable(f"{name} is no text; export the chat again, as text or JSON")
     if head[:15].lower().startswith(("<!doctype html", "<html")):
-        raise InvalidInput(
-            f"{name} is a web page; export again as JSON (Telegram Desktop: Format, Machine-readable JSON)",
-            field="file",
+        raise _unusable(
+            f"{name} is a web page; export again as JSON (Telegram Desktop: Format, Machine-readable JSON)"
         )
     if head.startswith("{"):
         return _json_object(name, head)
     if any(whatsapp_time.read_start(line) for line in head.splitlines()[:_LINES]):
         return "whatsapp"
     if head.startswith("["):
-        raise InvalidInput(
-            f"{name} is a JSON list, perhaps one day of a Slack export; give the export's folder or zip",
-            field="file",
+        raise _unusable(
+            f"{name} is a JSON list, perhaps one day of a Slack export; give the export's folder or zip"
         )
     if name.lower().endswith(_OURS):
         return "jsonl"
-    raise InvalidInput(
-        f"{name} is none of the formats known ({', '.join(FORMATS)}); if it is one, say which with --format",
-        field="file",
+    raise _unusable(
+        f"{name} is none of the formats known ({', '.join(FORMATS)}); if it is one, say which with --format"
     )
 
 
-def told_by(name: str, head: str) -> Format | None:
+def _unusable(reason: str) -> InvalidInput:
+    return InvalidInput(reason, field="file")
+
+
+def detect_among(name: str, head: str) -> Format | None:
     """Detect the format of a file among others; None if it does not look like an export."""
     try:
         found = detect(name, head)
@@ -67,7 +80,7 @@ def told_by(name: str, head: str) -> Format | None:
 
 def _json_object(name: str, head: str) -> Format:
     first = _first_line(head)
-    # our own lines are whole objects; a document that fits on one line is told by its keys
+    # our own lines are whole objects; a document that fits on one line is known by its keys
     if first is not None and not ({"guild", "channel", "messages", "chats"} & first.keys()):
         return "jsonl"
     if _KEY["channel"].search(head) and (_KEY["guild"].search(head) or _KEY["messages"].search(head)):
@@ -76,10 +89,9 @@ def _json_object(name: str, head: str) -> Format:
         return "telegram"
     if name.lower().endswith(_OURS):
         return "jsonl"
-    raise InvalidInput(
+    raise _unusable(
         f"{name} is JSON, but no export of Telegram Desktop or DiscordChatExporter and not our JSON Lines; "
-        "if it is one, say which with --format",
-        field="file",
+        "if it is one, say which with --format"
     )
 
 

@@ -12,25 +12,19 @@ PREFIX = "import:"
 class ImportIds:
     """Ids made of hash(sender, local time, text, n-th occurrence).
 
-    The n-th occurrence tells apart what somebody wrote twice within the clock's resolution, counted from the start of
-    the export; so a longer export gives the same ids as an earlier one.
-
-    The local time, as it was read, goes in, not the instant: correcting `--tz` on a second run duplicates nothing. The
-    ids by other readings of an ambiguous date are aliases. An edited message, a renamed sender, or a phone set to
-    another time zone count as new.
+    The n-th occurrence from the export's start tells repeated messages of one minute apart, so a longer export gives
+    the same ids. The local time is hashed as it was read: correcting `--tz` on a second run duplicates nothing, and
+    the ids by other readings of a date are aliases. An edited message, a renamed sender or a moved phone clock count
+    as new.
     """
 
     def __init__(self) -> None:
         self._seen: Counter[bytes] = Counter()
 
-    def name(self, sender: str, local_time: str, text: str) -> str:
-        """Return the id of the next message with these three; `import:` and 16 hexadecimal digits."""
-        return self.names(sender, local_time, text)[0]
-
     def names(
         self, sender: str, local_time: str, text: str, other_times: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Return the id of the next message with these three, then its ids at each of the other times."""
+        """Return the next message's id, `import:` and 16 hexadecimal digits, then its ids at the other times."""
         digests = [_digest(sender, time, text) for time in (local_time, *other_times)]
         # what is equal in one reading of its time is equal in every one
         self._seen[digests[0]] += 1
@@ -49,8 +43,7 @@ def _nth(digest: bytes, n: int) -> str:
 class Positions:
     """Positions among messages of the same time, from the start of the export.
 
-    If one of two exports begins in the middle of a minute and was imported first, the messages of that minute may be
-    stored in another order than they were written.
+    Of a minute that begins in the middle in one of two exports, messages may be stored in another order than written.
     """
 
     def __init__(self, remembered: int = 4096) -> None:

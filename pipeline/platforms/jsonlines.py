@@ -1,12 +1,11 @@
-r"""Parse our own JSON Lines: one chat or message on each line.
+"""Parse our own JSON Lines: one chat or message on each line, with the fields of `ChatIn` or `MessageIn`.
 
     {"type": "chat", "chat_id": "app:garden", "title": "Garden", "time_zone": "Europe/Lisbon"}
     {"sender_id": "app:7", "sender_name": "Ana", "content": "Roses?", "sent_at": "2024-05-01T09:00:00+01:00"}
 
-A message belongs to the `chat_id` on its line, else to the chat line above it, else to `--chat`. Fields are
-those of `ChatIn` and `MessageIn`. Where they are missing, `external_id` is derived (see `identity`),
-`position` counts the messages of one chat and time, and a `sent_at` without an offset is read on the clock
-of `--tz` or the chat's `time_zone`.
+A message belongs to the `chat_id` on its line, else to the chat line above it, else to `--chat`. A missing
+`external_id` is derived (see `identity`), a missing `position` counts the messages of one chat and time, and a
+`sent_at` without an offset is read by the clock of `--tz` or the chat's `time_zone`.
 """
 
 import json
@@ -18,16 +17,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
+from pipeline.platforms import fields
 from pipeline.platforms.identity import ImportIds, Positions
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    Parsed,
-    Record,
-    Times,
-    sentence,
-    unreadable,
-)
+from pipeline.platforms.records import Broken, ImportOptions, Parsed, Record, Times
 from schemas.messages import ChatIn, MessageIn
 
 _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or say --chat"
@@ -35,7 +27,7 @@ _WHICH_CHAT = "chat_id is missing: put it on the line, on a chat line above, or 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """Parse chats and messages from the lines of the file, skipping blank lines."""
-    reader = _Reader(options)
+    reader = _JsonLinesReader(options)
     cut: Broken | None = None
     for number, raw in enumerate(lines, start=1):
         line = raw.strip().removeprefix("\ufeff")
@@ -48,7 +40,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         try:
             yield from reader.read(line, where)
         except ValidationError as error:
-            yield Broken(where=where, reason=sentence(error))
+            yield Broken(where=where, reason=fields.sentence(error))
         except NotJson as error:
             cut = Broken(where=where, reason=str(error))
         except (ValueError, RecursionError) as error:
@@ -62,7 +54,7 @@ class NotJson(ValueError):
     """A line is not JSON; the message says where."""
 
 
-class _Reader:
+class _JsonLinesReader:
     """The chats so far, for messages that do not name theirs."""
 
     def __init__(self, options: ImportOptions) -> None:
@@ -72,7 +64,7 @@ class _Reader:
         self._ids = ImportIds()
         self._positions = Positions()
         # what has been said of how times are read
-        self._told: set[bool] = set()
+        self._said_times: set[bool] = set()
 
     def read(self, line: str, where: str) -> Iterator[Parsed]:
         """Read a line. Raises `ValueError` with the reason if it is no chat and no message."""
@@ -115,7 +107,7 @@ class _Reader:
         sent_at, sender = raw.get("sent_at"), raw.get("sender_id")
         if "external_id" not in raw:
             said = f"{chat_id} {sender}", str(sent_at), str(raw.get("content"))
-            raw["external_id"] = self._ids.name(*said)
+            raw["external_id"] = self._ids.names(*said)[0]
         zone = self._zones.get(chat_id)
         raw["sent_at"] = _with_zone(sent_at, zone)
         by_clock = isinstance(raw["sent_at"], datetime) and raw["sent_at"].tzinfo is zone
@@ -125,8 +117,8 @@ class _Reader:
         if "position" not in raw:
             position = self._positions.next((chat_id, message.sent_at))
             message = message.model_copy(update={"position": position})
-        if by_clock not in self._told:
-            self._told.add(by_clock)
+        if by_clock not in self._said_times:
+            self._said_times.add(by_clock)
             yield Times(text=_times(zone, by_clock=by_clock))
         yield Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock)
 
@@ -139,7 +131,7 @@ def _times(zone: ZoneInfo | None, *, by_clock: bool) -> str:
 
 
 def _object(line: str) -> dict[str, Any]:
-    if problem := unreadable(line):
+    if problem := fields.unreadable(line):
         raise ValueError(problem)
     try:
         value = json.loads(line)

@@ -1,35 +1,24 @@
 """Values that parsers of exports take and yield."""
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, timedelta
-from typing import Any, Literal
+from datetime import date
+from typing import Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import ValidationError
-
-from schemas.base import did_you_mean
 from schemas.errors import InvalidInput
-from schemas.messages import LANGUAGES, MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, MessageIn
+from schemas.messages import LANGUAGES, ChatIn, ChatKind, MessageIn
 
 DateOrder = Literal["dmy", "mdy", "ymd"]
 MAX_LINE_CHARS = 1024 * 1024
 """Lines of text files come cut to one character more than this: a parser sees that they were longer."""
-
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
-
-_PREFIXED = re.compile(r"[a-z][a-z0-9_-]*:\S")
 
 MediaKind = Literal["image", "video", "audio", "sticker", "document", "contact", "media"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What the user says where the file does not.
-
-    Raises `InvalidInput` for a time zone or a language that does not exist.
-    """
+    """What the user says where the file does not. Raises `InvalidInput` for an unknown time zone or language."""
 
     # names the chat of a source that holds one; the platform is put in front when there is no colon
     chat_id: str | None = None
@@ -95,7 +84,7 @@ class Broken:
 
     where: str
     reason: str
-    # what comes after it is lost, too: the file breaks off or is damaged
+    # the rest is lost, too: the file breaks off or is damaged
     breaks_off: bool = False
 
 
@@ -124,133 +113,3 @@ class Ambiguous:
 
 
 Parsed = ChatIn | Record | Skipped | Broken | Notice | Times | Ambiguous
-
-
-def sentence(error: ValidationError) -> str:
-    """Describe pydantic's finding in one short sentence that names the field.
-
-    >>> try: MessageIn.model_validate({"external_id": "1", "content": "", "sent_at": 0})
-    ... except ValidationError as error: print(sentence(error))
-    sender_id is missing
-    """
-    first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-    # a misspelt field is why another one is missing
-    others.sort(key=lambda other: other["type"] != "extra_forbidden")
-    field = ".".join(map(str, first["loc"])) or "the record"
-    said = first["msg"].removeprefix("Value error, ")
-    match first["type"]:
-        case "missing":
-            text = f"{field} is missing"
-            if others and others[0]["type"] == "extra_forbidden":
-                text += f"; {_unknown(others.pop(0)['loc'])}"
-        case "extra_forbidden":
-            text = _unknown(first["loc"])
-        case "value_error" | "assertion_error":
-            text = f"{field} {said}"
-        case _:
-            text = f"{field}: {said[:1].lower()}{said[1:]}"
-    return f"{text} (and {len(others)} more)" if others else text
-
-
-def _unknown(place: Sequence[str | int]) -> str:
-    name = str(place[-1])
-    hint = did_you_mean(name, {**MessageIn.model_fields, **ChatIn.model_fields})
-    return f"{'.'.join(map(str, place))} is not a known field" + (f", {hint}" if hint else "")
-
-
-def unreadable(line: str) -> str | None:
-    """Return why this line of a text file cannot be read, or None.
-
-    Bytes that are no UTF-8 come as Python's surrogate escapes.
-
-    >>> unreadable("caf" + b"\\xe9".decode("utf-8", "surrogateescape"))
-    'is not UTF-8: byte 0xE9 after "caf"'
-    """
-    if len(line) > MAX_LINE_CHARS:
-        return f"the line is longer than {MAX_LINE_CHARS} characters"
-    if found := _NOT_UTF8.search(line):
-        before = line[max(0, found.start() - 20) : found.start()]
-        return f'is not UTF-8: byte 0x{ord(found[0]) - 0xDC00:02X} after "{before}"'
-    return None
-
-
-def chat_of(
-    platform: str, chat_id: str, options: ImportOptions, *, kind: ChatKind | None = None, title: str = ""
-) -> ChatIn:
-    """Return the chat as a platform describes it, completed from the options.
-
-    Raises pydantic's `ValidationError` when the id is empty or too long; a title that is too long is cut.
-    """
-    return ChatIn(
-        chat_id=with_platform(platform, chat_id),
-        platform=platform,
-        kind=options.kind or kind,
-        title=(title or options.title or "")[:MAX_TITLE_CHARS] or None,
-        time_zone=options.time_zone,
-        language=options.language,
-    )
-
-
-def with_platform(platform: str, identifier: str) -> str:
-    """Prefix an id with its platform.
-
-    >>> with_platform("whatsapp", "Trip: Rome"), with_platform("whatsapp", "telegram:11")
-    ('whatsapp:Trip: Rome', 'telegram:11')
-    """
-    # an empty id stays empty, to be refused as such
-    return identifier if not identifier or _PREFIXED.match(identifier) else f"{platform}:{identifier}"
-
-
-def in_hours(offset: timedelta) -> str:
-    """Format an offset from UTC.
-
-    >>> in_hours(timedelta(hours=-3, minutes=-30)), in_hours(timedelta(hours=1))
-    ('-03:30', '+01:00')
-    """
-    minutes = round(offset.total_seconds() / 60)
-    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
-
-
-def name_of(*candidates: object) -> str:
-    """Return the first text that is not blank, cut to what is stored; empty if there is none."""
-    for candidate in candidates:
-        if isinstance(candidate, str) and candidate.strip():
-            return candidate.strip()[:MAX_NAME_CHARS]
-    return ""
-
-
-def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
-    """Prefix the text with a word in brackets for each attachment, so that it can be found.
-
-    Documents are named, because their names were chosen by people; names of pictures are noise.
-
-    >>> with_media("look", [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}])
-    '[image] look'
-    >>> with_media("", [{"kind": "document", "name": "Lease.pdf"}])
-    '[document Lease.pdf]'
-    """
-    words = [
-        f"[document {item['name']}]"
-        if item["kind"] == "document" and item.get("name")
-        else f"[{item['kind']}]"
-        for item in media
-    ]
-    return " ".join([*words, text]).strip()
-
-
-_KIND_BY_SUFFIX: dict[str, MediaKind] = {
-    **dict.fromkeys(("jpg", "jpeg", "png", "gif", "heic", "bmp", "avif"), "image"),
-    "webp": "sticker",
-    **dict.fromkeys(("mp4", "mov", "webm", "3gp", "mkv", "avi"), "video"),
-    **dict.fromkeys(("opus", "ogg", "oga", "mp3", "m4a", "aac", "wav", "amr", "flac"), "audio"),
-    "vcf": "contact",
-}
-
-
-def media_kind(file_name: str) -> MediaKind:
-    """Return what kind of media a file is, by its suffix.
-
-    >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf")
-    ('audio', 'document')
-    """
-    return _KIND_BY_SUFFIX.get(file_name.rpartition(".")[2].lower(), "document")

@@ -1,7 +1,7 @@
 """Parse Slack's workspace export: a folder of days for each channel.
 
-A message's `ts` is its id within the channel and its time. What apps and bots wrote has the role `assistant`;
-joining, leaving, topics and pins nobody wrote, they are counted and left out.
+A message's `ts` is its id in the channel and its time. Apps and bots have the role `assistant`; service messages are
+counted and left out.
 """
 
 import json
@@ -13,24 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.platforms import slack_text
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    MediaKind,
-    Notice,
-    Parsed,
-    Record,
-    Skipped,
-    Times,
-    chat_of,
-    media_kind,
-    name_of,
-    sentence,
-    with_media,
-)
+from pipeline.platforms import fields, slack_text
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
 from schemas.errors import InvalidInput
-from schemas.messages import ChatIn, ChatKind, MessageIn
+from schemas.messages import ChatIn, ChatKind
 
 # the lists of conversations, and what kind of chat they hold
 _INDEXES: dict[str, ChatKind] = {
@@ -50,10 +36,7 @@ _TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")
 
 
 def root_of(names: Collection[str]) -> str | None:
-    """Return the folder of the export among these paths ("" or ending in a slash), or None.
-
-    A zip made by hand often holds one folder with everything in it.
-    """
+    """Return the export's folder among these paths ("" or ending in a slash), or None; a zip may have one around it."""
     roots = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] in _INDEXES}
     roots = {root for root in roots if not root.startswith("__MACOSX")}
     if not roots:
@@ -74,8 +57,7 @@ def files_of(names: Collection[str]) -> list[str]:
 def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportOptions) -> Iterator[Parsed]:
     """Parse channels and their messages; `names` are the paths of the export's files.
 
-    `read` gives a file's bytes, and raises `InvalidInput` for one that cannot be read: that file is then
-    reported and the next one read.
+    `read` gives a file's bytes, or raises `InvalidInput`: then that file is reported and the next one read.
     """
     if options.chat_id:
         yield Notice(text="The export names its channels itself; --chat is not used.")
@@ -100,7 +82,7 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
         for folder in _folders(raw, kind, names_of)
     )
     chat: ChatIn | None = None
-    current, told = "", False
+    current, times_said = "", False
     for name in days:
         folder = name[len(root) :].partition("/")[0]
         if folder != current:
@@ -109,37 +91,32 @@ def parse(names: Collection[str], read: Callable[[str], bytes], options: ImportO
                 chat = _chat(folder, folders, options)
             except ValidationError as error:
                 chat = None
-                yield Broken(where=folder, reason=f"the channel has no usable id: {sentence(error)}")
+                yield Broken(where=folder, reason=f"the channel has no usable id: {fields.sentence(error)}")
             if chat is not None:
                 yield chat
-                if not told:
-                    yield Times(text=_times(chat.time_zone, zones))
-                    told = True
+                if not times_said:
+                    yield _times(chat.time_zone, zones)
+                    times_said = True
             if chat is not None and folder not in folders:
                 yield Notice(
                     text=f"No list of channels names the folder {folder}; its name serves as the id."
                 )
-        if chat is not None:
-            yield from _day(name, read, chat, names_of, bots)
+        if chat is None:
+            continue
+        messages = _load(name, read)
+        if isinstance(messages, Broken):
+            yield messages
+            continue
+        for index, raw in enumerate(messages):
+            yield _message(raw, f"{name}, [{index}]", chat, names_of, bots)
 
 
-def _times(zone: str | None, zones: Counter[str]) -> str:
-    if zone is not None:
-        return f"exact, from Slack's own; shown by the clock of {zone}"
+def _times(zone: str | None, zones: Counter[str]) -> Times:
     (common, count), *_ = zones.most_common(1) or [("Europe/Lisbon", 0)]
     people = f"{count} of {zones.total()} people are in {common}: say --tz {common}" if count else ""
-    return f"exact, from Slack's own; shown in UTC; {people or 'say --tz, as in Europe/Lisbon'}"
-
-
-def _day(
-    name: str, read: Callable[[str], bytes], chat: ChatIn, names: dict[str, str], bots: set[str]
-) -> Iterator[Parsed]:
-    messages = _load(name, read)
-    if isinstance(messages, Broken):
-        yield messages
-        return
-    for index, raw in enumerate(messages):
-        yield _message(raw, f"{name}, [{index}]", chat, names, bots)
+    return fields.exact_times(
+        "from Slack's own", zone, advice=f"; {people or 'say --tz, as in Europe/Lisbon'}"
+    )
 
 
 def _load(name: str, read: Callable[[str], bytes]) -> list[Any] | Broken:
@@ -157,10 +134,9 @@ def _key(raw: Any) -> str | None:
 
 
 def _person_name(person: dict[str, Any]) -> str:
-    profile = person.get("profile")
-    told = profile if isinstance(profile, dict) else {}
-    return name_of(
-        told.get("display_name"), told.get("real_name"), person.get("real_name"), person.get("name")
+    shown = fields.dict_of(person.get("profile"))
+    return fields.name_of(
+        shown.get("display_name"), shown.get("real_name"), person.get("real_name"), person.get("name")
     )
 
 
@@ -170,7 +146,7 @@ def _folders(
     """Map each folder to (id, kind, title); a direct chat's folder is its id, and its title its people."""
     if (key := _key(raw)) is None:
         return
-    name = name_of(raw.get("name"))
+    name = fields.name_of(raw.get("name"))
     members = raw.get("members") if isinstance(raw.get("members"), list) else []
     people = ", ".join(names.get(str(member)) or str(member) for member in members)
     grouped = name.startswith("mpdm-") or not name
@@ -179,8 +155,7 @@ def _folders(
 
 def _chat(folder: str, folders: dict[str, tuple[str, ChatKind, str]], options: ImportOptions) -> ChatIn:
     key, kind, title = folders.get(folder, (folder, "group", f"#{folder}"))
-    chat = chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
-    return chat.model_copy(update={"time_zone": options.zone_name(chat.chat_id)})
+    return fields.chat_of("slack", f"slack:{key}", options, kind=kind, title=title)
 
 
 def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: set[str]) -> Parsed:
@@ -193,90 +168,65 @@ def _message(raw: Any, where: str, chat: ChatIn, names: dict[str, str], bots: se
     ts = raw.get("ts")
     if not isinstance(ts, str) or (found := _TS.fullmatch(ts)) is None:
         return Broken(where=where, reason=f"ts {ts!r} is no time of Slack's, such as 1700000000.000100")
-    if not (sender := name_of(user, bot, raw.get("username"))):
+    if not (sender := fields.name_of(user, bot, raw.get("username"))):
         return Broken(where=where, reason="user and bot_id are missing")
-    files = _files(raw)
     by_app = bool(bot) or user in bots
-    content = with_media(slack_text.plain(_text(raw, by_app=by_app), names), files)
-    if not content:
-        return Skipped(where=where, reason="message without text")
     try:
         # added up in whole numbers: the last digits order the messages of one instant
         since = timedelta(
             seconds=int(found["seconds"]), microseconds=int((found["micros"] or "").ljust(6, "0"))
         )
-        message = MessageIn(
-            external_id=ts,
-            sender_id=f"slack:{sender}",
-            sender_name=_sender_name(raw, names),
-            role="assistant" if by_app else "user",
-            content=content,
-            sent_at=_EPOCH + since,
-            # the message that a thread began with
-            reply_to=thread if isinstance(thread := raw.get("thread_ts"), str) and thread != ts else None,
-            metadata=_metadata(raw, files),
-        )
-    except ValidationError as error:
-        return Broken(where=where, reason=sentence(error))
+        sent_at = _EPOCH + since
     except OverflowError:
         return Broken(where=where, reason=f"ts {ts!r} is not a time that a calendar knows")
-    return Record(chat_id=chat.chat_id, message=message, where=where)
+    edited_ts = fields.dict_of(raw.get("edited")).get("ts")
+    return fields.read_message(
+        where,
+        chat.chat_id,
+        text=slack_text.plain(_text(raw, by_app=by_app), names),
+        media=_files(raw),
+        metadata={"edited_ts": edited_ts} if isinstance(edited_ts, str) else {},
+        external_id=ts,
+        sender_id=f"slack:{sender}",
+        sender_name=_sender_name(raw, names),
+        role="assistant" if by_app else "user",
+        sent_at=sent_at,
+        # the message that a thread began with
+        reply_to=thread if isinstance(thread := raw.get("thread_ts"), str) and thread != ts else None,
+    )
 
 
 def _text(raw: dict[str, Any], *, by_app: bool) -> str:
-    """Return what was written, in the text or in blocks, and what apps attach to it.
-
-    Attachments of what people wrote are previews of links, of which the title is kept.
-    """
-    text = _trimmed(raw.get("text"))
+    """Return what was written, in text or blocks, and what apps attach; of people's link previews, the titles."""
+    text = fields.text_of(raw.get("text"))
     if not text or text.startswith(_NOT_SHOWN):
         text = slack_text.of_blocks(raw.get("blocks")) or text.removeprefix(_NOT_SHOWN)
-    items = raw.get("attachments")
-    attachments = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    attachments = fields.dicts_of(raw.get("attachments"))
     if by_app or not text:
         said = [slack_text.of_attachment(item) for item in attachments]
     else:
-        said = [f"[link {title}]" for item in attachments if (title := _trimmed(item.get("title")))]
+        said = [f"[link {title}]" for item in attachments if (title := fields.text_of(item.get("title")))]
     return "\n".join(part for part in (text, *said) if part and (part is text or part not in text))
 
 
-def _trimmed(value: object) -> str:
-    return value.strip() if isinstance(value, str) else ""
-
-
 def _sender_name(raw: dict[str, Any], names: dict[str, str]) -> str:
-    profile, bot = raw.get("user_profile"), raw.get("bot_profile")
-    told = profile if isinstance(profile, dict) else {}
-    return name_of(
+    shown = fields.dict_of(raw.get("user_profile"))
+    return fields.name_of(
         names.get(str(raw.get("user"))),
-        told.get("display_name"),
-        told.get("real_name"),
+        shown.get("display_name"),
+        shown.get("real_name"),
         raw.get("username"),
-        bot.get("name") if isinstance(bot, dict) else None,
+        fields.dict_of(raw.get("bot_profile")).get("name"),
     )
 
 
 def _files(raw: dict[str, Any]) -> list[dict[str, str]]:
     items = raw.get("files")
-    files = [
-        item for item in (items if isinstance(items, list) else [raw.get("file")]) if isinstance(item, dict)
-    ]
+    files = fields.dicts_of(items if isinstance(items, list) else [raw.get("file")])
     # deleted files stay as tombstones without a name
-    return [
-        _file(name_of(item.get("name"), item.get("title")))
-        for item in files
-        if item.get("mode") != "tombstone"
+    names = [
+        fields.name_of(file.get("name"), file.get("title"))
+        for file in files
+        if file.get("mode") != "tombstone"
     ]
-
-
-def _file(name: str) -> dict[str, str]:
-    kind: MediaKind = media_kind(name) if name else "media"
-    return {"kind": kind, "name": name} if name else {"kind": kind}
-
-
-def _metadata(raw: dict[str, Any], files: list[dict[str, str]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"media": files} if files else {}
-    edited = raw.get("edited")
-    if isinstance(edited, dict) and isinstance(edited.get("ts"), str):
-        metadata["edited_ts"] = edited["ts"]
-    return metadata
+    return [fields.attachment(fields.media_kind(name) if name else "media", name) for name in names]

@@ -2,9 +2,20 @@
 
 import html
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pipeline.platforms.fields import dicts_of, text_of
+
+# the markup of elements of rich texts
+_INLINE = {
+    "user": "<@{user_id}>",
+    "channel": "<#{channel_id}>",
+    "usergroup": "<!subteam^{usergroup_id}>",
+    "broadcast": "<!{range}>",
+    "emoji": ":{name}:",
+}
 _ANGLED = re.compile(r"<([^<>\s][^<>]*)>")
 
 
@@ -40,14 +51,14 @@ def of_blocks(blocks: object) -> str:
     ...         {"type": "text", "text": "by "}, {"type": "user", "user_id": "U1"}]}]}])
     'Build 12\\nby <@U1>'
     """
-    return "\n".join(line for block in _dicts(blocks) for line in _lines(block) if line.strip())
+    return "\n".join(line for block in dicts_of(blocks) for line in _lines(block) if line.strip())
 
 
 def of_attachment(item: Mapping[str, Any]) -> str:
     """Return the markup of an attachment, or its fallback if it has none."""
     fields = (
         ": ".join(filter(None, (_text(field.get("title")), _text(field.get("value")))))
-        for field in _dicts(item.get("fields"))
+        for field in dicts_of(item.get("fields"))
     )
     said = [_text(item.get(name)) for name in ("pretext", "title", "text")]
     parts = [*said, of_blocks(item.get("blocks")), *fields]
@@ -57,44 +68,30 @@ def of_attachment(item: Mapping[str, Any]) -> str:
 def _lines(block: Mapping[str, Any]) -> Iterator[str]:
     match block.get("type"):
         case "rich_text":
-            for part in _dicts(block.get("elements")):
+            for part in dicts_of(block.get("elements")):
                 # a list has a section for each of its points
-                points = _dicts(part.get("elements")) if part.get("type") == "rich_text_list" else [part]
-                yield from ("".join(map(_inline, _dicts(point.get("elements")))) for point in points)
+                points = dicts_of(part.get("elements")) if part.get("type") == "rich_text_list" else [part]
+                yield from ("".join(map(_inline, dicts_of(point.get("elements")))) for point in points)
         case "context":
-            yield " ".join(filter(None, map(_text, _dicts(block.get("elements")))))
+            yield " ".join(filter(None, map(_text, dicts_of(block.get("elements")))))
         case "image" | "video":
             yield _text(block.get("title")) or _text(block.get("alt_text"))
         case _:
             yield _text(block.get("text"))
-            yield from map(_text, _dicts(block.get("fields")))
+            yield from map(_text, dicts_of(block.get("fields")))
 
 
 def _inline(element: Mapping[str, Any]) -> str:
-    match element.get("type"):
-        case "link":
-            label = element.get("text")
-            return f"<{element.get('url')}|{label}>" if label else f"<{element.get('url')}>"
-        case "user":
-            return f"<@{element.get('user_id')}>"
-        case "channel":
-            return f"<#{element.get('channel_id')}>"
-        case "usergroup":
-            return f"<!subteam^{element.get('usergroup_id')}>"
-        case "broadcast":
-            return f"<!{element.get('range')}>"
-        case "emoji":
-            return f":{element.get('name')}:"
+    if (template := _INLINE.get(str(element.get("type")))) is not None:
+        return template.format_map(defaultdict(lambda: None, element))
     # spaces between its neighbours are its own
     text = element.get("text")
+    if element.get("type") == "link":
+        return f"<{element.get('url')}|{text}>" if text else f"<{element.get('url')}>"
     return text if isinstance(text, str) else ""
 
 
 def _text(raw: object) -> str:
     """Return a text, or what a text object holds."""
     value = raw.get("text") or raw.get("alt_text") if isinstance(raw, dict) else raw
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _dicts(raw: object) -> list[dict[str, Any]]:
-    return [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
+    return text_of(value)

@@ -1,12 +1,11 @@
 """Parse Telegram Desktop's `result.json`, of one chat or of all.
 
-Ids are written as the Bot API writes them, so that what a bot sees live and what is imported is one chat and
-one person: `telegram:-100…` for supergroups and channels, `telegram:-…` for basic groups, `telegram:11` for
-people. In supergroups and channels the message ids are the bot's, too; in other chats every account counts
-its own, and the same chat imported and seen live is stored twice.
+Ids are the Bot API's, so that a chat or person seen live and imported is one: `telegram:-100…` for supergroups and
+channels, `telegram:-…` for basic groups, `telegram:11` for people. Message ids are the bot's only in supergroups and
+channels: any other chat that is both imported and seen live is stored twice.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import IO, Any
@@ -14,22 +13,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import json_stream
-from pipeline.platforms.records import (
-    Broken,
-    ImportOptions,
-    Notice,
-    Parsed,
-    Record,
-    Skipped,
-    Times,
-    chat_of,
-    in_hours,
-    name_of,
-    sentence,
-    with_media,
-)
-from schemas.messages import ChatIn, ChatKind, MessageIn
+from pipeline.platforms import fields, json_stream
+from pipeline.platforms.records import Broken, ImportOptions, Notice, Parsed, Skipped, Times
+from schemas.messages import ChatIn, ChatKind
 
 # one chat's export has its messages at the top; that of all has a list of chats, and one of chats left
 _LISTS = {
@@ -54,91 +40,80 @@ _POSITIONS = 2**31
 
 
 def parse(stream: IO[bytes], options: ImportOptions) -> Iterator[Parsed]:
-    """Parse chats and their messages from the bytes of `result.json` (UTF-8).
-
-    `options.chat_id` names the chat of a single-chat export; in an export of all chats it is not used.
-    """
-    header: dict[str, Any] = {}
-    reader: _Reader | None = None
-    told_times = told_zone = False
+    """Parse chats and their messages; `options.chat_id` names the chat of a single-chat export."""
+    header: Mapping[str, Any] | None = None
+    reader: _TelegramReader | None = None
+    said_times = said_zone = False
     for found in json_stream.walk(stream, _LISTS):
-        match found:
-            case json_stream.Cut(reason=reason):
-                yield Broken(where="the end of what could be read", reason=reason, breaks_off=True)
-            case json_stream.Opened(path=path) if path in _LISTS.values():
-                header, reader = {}, None
-                if path and options.chat_id:
-                    yield Notice(text="The export names its chats itself; --chat is not used.")
-                    options = replace(options, chat_id=None)
-            case json_stream.Scalar(path=path, value=value):
-                parent, _, key = path.rpartition(".")
-                if parent in _LISTS.values() and key in {"name", "type", "id"}:
-                    header[key] = value
-            case json_stream.Item(path=path, index=index, value=value):
-                where = f"messages[{index}]" if not _LISTS[path] else f"{_title(header)}, messages[{index}]"
-                if reader is None:
-                    try:
-                        reader = _Reader(header, options)
-                    except ValidationError as error:
-                        yield Broken(where=where, reason=f"its chat has no usable id: {sentence(error)}")
-                        continue
-                    yield reader.chat
-                if not told_times and isinstance(value, dict) and "date_unixtime" in value:
-                    told_times = True
-                    yield Times(text=_times(value, reader.zone))
-                if not told_zone and _lacks_instant(value):
-                    told_zone = True
-                    yield Times(
-                        text=f"read by the clock of {reader.zone or 'UTC'}: this old export has no others"
-                    )
-                    if reader.zone is None:
-                        yield Notice(
-                            text="This old export writes times without a zone; they are read as UTC. Say --tz."
-                        )
-                yield reader.read(value, where)
+        if isinstance(found, Broken):
+            yield found
+            continue
+        if found.around and options.chat_id:
+            yield Notice(text="The export names its chats itself; --chat is not used.")
+            options = replace(options, chat_id=None)
+        if found.header is not header:
+            header, reader = found.header, None
+        where = f"{_title(header)}, messages[{found.index}]" if found.around else f"messages[{found.index}]"
+        if reader is None:
+            try:
+                reader = _TelegramReader(header, options)
+            except ValidationError as error:
+                yield Broken(where=where, reason=f"its chat has no usable id: {fields.sentence(error)}")
+                continue
+            yield reader.chat
+        value, zone = found.value, reader.chat.time_zone
+        if not said_times and isinstance(value, dict) and "date_unixtime" in value:
+            said_times = True
+            yield _times(value, zone)
+        if not said_zone and _lacks_instant(value):
+            said_zone = True
+            yield Times(text=f"read by the clock of {zone or 'UTC'}: this old export has no others")
+            if zone is None:
+                yield Notice(
+                    text="This old export writes times without a zone; they are read as UTC. Say --tz."
+                )
+        yield reader.read(value, where)
 
 
-def _title(header: dict[str, Any]) -> str:
-    return name_of(header.get("name")) or f"chat {header.get('id', '?')}"
+def _title(header: Mapping[str, Any]) -> str:
+    return fields.name_of(header.get("name")) or f"chat {header.get('id', '?')}"
 
 
 def _lacks_instant(raw: object) -> bool:
     return isinstance(raw, dict) and raw.get("type") == "message" and "date_unixtime" not in raw
 
 
-def _times(raw: dict[str, Any], zone: str | None) -> str:
+def _times(raw: dict[str, Any], zone: str | None) -> Times:
     """Describe how the times are read, and the exporter's clock as far as a message shows it."""
-    if zone is not None:
-        return f"exact, from the file's Unix times; shown by the clock of {zone}"
     try:
         ahead = datetime.fromisoformat(raw["date"]) - datetime.fromtimestamp(
             int(raw["date_unixtime"]), UTC
         ).replace(tzinfo=None)
-        offset = f"; the clock of whoever exported was UTC{in_hours(ahead)} at {raw['date']}"
+        offset = f"; the clock of whoever exported was UTC{fields.in_hours(ahead)} at {raw['date']}"
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
         offset = ""
     # an offset names no zone, and without one nobody knows it in another season
-    return f"exact, from the file's Unix times; shown in UTC{offset}: say --tz, as in Europe/Lisbon"
+    return fields.exact_times("from the file's Unix times", zone, offset)
 
 
-class _Reader:
-    """The messages of one chat to ours."""
+class _TelegramReader:
+    """Reads the messages of one chat."""
 
-    def __init__(self, header: dict[str, Any], options: ImportOptions) -> None:
+    def __init__(self, header: Mapping[str, Any], options: ImportOptions) -> None:
         chat_type = str(header.get("type", ""))
         raw_id = header.get("id")
         # saved messages have no id of their own in some versions
         own = "" if raw_id is None else _BOT_API_PREFIX.get(chat_type, "") + str(raw_id).removeprefix("-")
         kind: ChatKind = "direct" if chat_type in _DIRECT else "group"
-        title = name_of(header.get("name")) or ("Saved messages" if chat_type == "saved_messages" else "")
-        self.chat: ChatIn = chat_of(
+        title = fields.name_of(header.get("name")) or (
+            "Saved messages" if chat_type == "saved_messages" else ""
+        )
+        self.chat: ChatIn = fields.chat_of(
             "telegram", options.chat_id or own or chat_type, options, kind=kind, title=title
         )
-        # the topics of a forum, and what stands in them, by message
+        # the topic of each message of a forum
         self._topics: dict[int, int] = {}
         self._bot = f"user{raw_id}" if chat_type == "bot_chat" else None
-        self.zone = options.zone_name(self.chat.chat_id)
-        self.chat = self.chat.model_copy(update={"time_zone": self.zone})
 
     def read(self, raw: Any, where: str) -> Parsed:
         if not isinstance(raw, dict):
@@ -150,37 +125,33 @@ class _Reader:
         try:
             reply_to, thread = self._answered(raw)
             text, media = _text(raw), _media(raw)
-            content = with_media(text, media)
-            if not content:
+            if not text and not media:
                 return Skipped(where=where, reason="message without text")
             sender, own_id = raw.get("from_id"), _number(raw, "id")
-            message = MessageIn(
+            return fields.read_message(
+                where,
+                self.chat.chat_id,
+                text=text,
+                media=media,
+                metadata=_metadata(raw),
+                by_clock=_lacks_instant(raw),
                 external_id=str(own_id),
                 sender_id=_sender_id(sender),
-                sender_name=name_of(raw.get("from")),
+                sender_name=fields.name_of(raw.get("from")),
                 role="assistant" if sender is not None and sender == self._bot else "user",
-                content=content,
                 sent_at=self._sent_at(raw),
                 # ids rise with time and are the same in every export: the order within one second
                 position=own_id % _POSITIONS,
                 reply_to=reply_to,
                 thread=thread,
-                metadata=_metadata(raw, media),
             )
-        except ValidationError as error:
-            return Broken(where=where, reason=sentence(error))
         except KeyError as error:
             return Broken(where=where, reason=f"{error.args[0]} is missing")
         except (TypeError, ValueError, OverflowError, OSError) as error:
             return Broken(where=where, reason=str(error))
-        by_clock = _lacks_instant(raw)
-        return Record(chat_id=self.chat.chat_id, message=message, where=where, by_clock=by_clock)
 
     def _answered(self, raw: dict[str, Any]) -> tuple[str | None, str | None]:
-        """Return the `(message, topic)` that a message answers, both as the Bot API names them.
-
-        What stands in a topic answers its first message, the service message that made it, or one that stands there.
-        """
+        """Return the `(message, topic)` that a message answers, both as the Bot API names them."""
         answered = raw.get("reply_to_message_id")
         if not isinstance(answered, int) or isinstance(answered, bool) or raw.get("reply_to_peer_id"):
             return None, None
@@ -194,7 +165,9 @@ class _Reader:
         if "date_unixtime" in raw:
             return datetime.fromtimestamp(_number(raw, "date_unixtime"), UTC)
         local = datetime.fromisoformat(raw["date"])
-        return (local if local.tzinfo else local.replace(tzinfo=ZoneInfo(self.zone or "UTC"))).astimezone(UTC)
+        return (
+            local if local.tzinfo else local.replace(tzinfo=ZoneInfo(self.chat.time_zone or "UTC"))
+        ).astimezone(UTC)
 
 
 def _number(raw: dict[str, Any], field: str) -> int:
@@ -225,7 +198,7 @@ def _text(raw: dict[str, Any]) -> str:
     if isinstance(poll := raw.get("poll"), dict):
         said = f"{said}\n{_poll(poll)}".strip()
     if isinstance(place := raw.get("location_information"), dict):
-        name = name_of(raw.get("place_name"), raw.get("address"))
+        name = fields.name_of(raw.get("place_name"), raw.get("address"))
         where = name or f"{place.get('latitude')}, {place.get('longitude')}"
         said = f"{said}\n[location {where}]".strip()
     return said
@@ -262,7 +235,7 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
     if "media_type" in raw:
         kind = _MEDIA_TYPES.get(str(raw["media_type"]), "media")
         item = _named(kind, raw.get("file_name") or raw.get("file"))
-        if emoji := name_of(raw.get("sticker_emoji")):
+        if emoji := fields.name_of(raw.get("sticker_emoji")):
             item["emoji"] = emoji
         return [item]
     if "file" in raw:
@@ -275,11 +248,11 @@ def _media(raw: dict[str, Any]) -> list[dict[str, str]]:
 def _named(kind: str, path: object) -> dict[str, str]:
     # "(File not included. Change data exporting settings to download.)" stands in place of a path
     name = path.rpartition("/")[2].strip() if isinstance(path, str) and not path.startswith("(") else ""
-    return {"kind": kind, "name": name} if name else {"kind": kind}
+    return fields.attachment(kind, name)
 
 
-def _metadata(raw: dict[str, Any], media: list[dict[str, str]]) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"media": media} if media else {}
+def _metadata(raw: dict[str, Any]) -> dict[str, str]:
+    metadata = {}
     if isinstance(author := raw.get("forwarded_from"), str):
         metadata["forwarded_from"] = author
     if isinstance(bot := raw.get("via_bot"), str):

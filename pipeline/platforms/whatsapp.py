@@ -1,9 +1,7 @@
 """Parse WhatsApp's `Export chat`: the text file of an Android phone or an iPhone.
 
-The file names no zone, no ids and, on Android, no seconds; see `identity` for what stands in for the ids.
-System lines ("Ana added Ben", the notice on encryption) are counted and left out: nobody said them, and
-their wording would be what keyword search finds first. A picture without a caption stays as `[image]`, since
-the answers that follow make no sense without it; what was deleted is left out.
+The file has no zone, no ids and, on Android, no seconds; see `identity` for its ids. System lines and deleted messages
+are counted and left out. A picture without a caption stays as `[image]`, since answers refer to it.
 """
 
 import re
@@ -18,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pipeline.platforms import whatsapp_text, whatsapp_time
+from pipeline.platforms import fields, whatsapp_text, whatsapp_time
 from pipeline.platforms.identity import ImportIds, Positions
 from pipeline.platforms.records import (
     Ambiguous,
@@ -30,12 +28,8 @@ from pipeline.platforms.records import (
     Record,
     Skipped,
     Times,
-    chat_of,
-    sentence,
-    unreadable,
-    with_media,
 )
-from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind, MessageIn
+from schemas.messages import MAX_CONTENT_BYTES, ChatIn, ChatKind
 
 # The dates are read from the first lines, so that a file of any size needs little memory; from more of them when these
 # allow two readings, which they rarely do for longer than twelve days.
@@ -82,29 +76,28 @@ class _Entry:
         else:
             self.problem = self.problem or f"content is longer than {MAX_CONTENT_BYTES} bytes"
         self.size += len(text) + 1
-        self.problem = self.problem or unreadable(text)
+        self.problem = self.problem or fields.unreadable(text)
 
 
 def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
     """Parse the chat and its messages from the lines of the export (with or without their line ends).
 
-    `options` names the chat by `chat_id` or `title`. Yields `Ambiguous` alone when its dates can be read in two ways;
-    else the chat first, and once more at the end when who spoke tells of what kind it is.
+    `options` names the chat by `chat_id` or `title`. Yields only `Ambiguous` if its dates can be read in two ways;
+    else the chat, its messages, and the chat once more if the speakers tell its kind.
     """
     if not (options.chat_id or options.title):
         yield Broken(where="the file", reason="nothing says which chat this is: name it with --chat")
         return
     try:
-        chat = chat_of("whatsapp", options.chat_id or str(options.title), options)
+        chat = fields.chat_of("whatsapp", options.chat_id or str(options.title), options)
     except ValidationError as error:
-        yield Broken(where="the chat", reason=sentence(error))
+        yield Broken(where="the chat", reason=fields.sentence(error))
         return
     beginning = _read_beginning(iter(lines), options.date_order)
     if beginning.order is None:
         yield Ambiguous(examples=tuple(whatsapp_time.examples(beginning.starts)))
         return
-    zone = options.zone_name(chat.chat_id)
-    chat = chat.model_copy(update={"time_zone": zone})
+    zone = chat.time_zone
     yield chat
     if beginning.starts and zone is None:
         yield Notice(
@@ -112,7 +105,7 @@ def parse(lines: Iterable[str], options: ImportOptions) -> Iterator[Parsed]:
         )
     if beginning.starts:
         yield Times(text=_times(beginning.starts, beginning.order, zone))
-    reader = _Reader(chat=chat, zone=ZoneInfo(zone or "UTC"), order=beginning.order)
+    reader = _WhatsAppReader(chat=chat, zone=ZoneInfo(zone or "UTC"), order=beginning.order)
     for entry in _entries(beginning.lines, beginning.styles):
         yield reader.read(entry) if isinstance(entry, _Entry) else entry
     if kind := options.kind or _kind(chat.title or "", reader.senders):
@@ -131,7 +124,7 @@ class _Beginning:
     order: DateOrder | None
 
 
-def _read_beginning(lines: Iterator[str], told: DateOrder | None) -> _Beginning:
+def _read_beginning(lines: Iterator[str], given: DateOrder | None) -> _Beginning:
     head: list[str] = []
     chars = 0
     for line in islice(lines, HEAD_LINES):
@@ -143,7 +136,7 @@ def _read_beginning(lines: Iterator[str], told: DateOrder | None) -> _Beginning:
         read = [start for start in map(whatsapp_time.read_start, head) if start is not None]
         styles = [style for style, _ in Counter(start.style for start in read).most_common(1)]
         starts = [start for start in read if start.style in styles]
-        order = told or (whatsapp_time.guess_order(starts) if starts else "dmy")
+        order = given or (whatsapp_time.guess_order(starts) if starts else "dmy")
         more = [] if order else list(islice(lines, len(head)))
         if not more:
             return _Beginning(
@@ -191,7 +184,7 @@ def _entries(lines: Iterable[str], styles: list[whatsapp_time.Style]) -> Iterato
         yield entry
 
 
-class _Reader:
+class _WhatsAppReader:
     """Entries to messages; keeps what came before, for ids, order and the clock."""
 
     def __init__(self, *, chat: ChatIn, zone: ZoneInfo, order: DateOrder) -> None:
@@ -242,33 +235,28 @@ class _Reader:
 
     def _message(
         self, where: str, sender: str, local: datetime, others: list[str], said: whatsapp_text.Said
-    ) -> Record | Broken:
+    ) -> Parsed:
         sent_at = whatsapp_time.instant(local, self._zone, self._latest)
         sender_id = whatsapp_text.sender_id(sender)
         # With and without media the same picture has two placeholders; only that there was one is hashed.
         identity = f"[media] {said.text}" if said.media else said.text
         external_id, *aliases = self._ids.names(sender_id, local.isoformat(), identity, others)
-        metadata: dict[str, object] = {}
-        if said.media:
-            metadata["media"] = list(said.media)
-        if said.edited:
-            metadata["edited"] = True
-        try:
-            message = MessageIn(
-                external_id=external_id,
-                sender_id=sender_id,
-                sender_name=sender,
-                content=with_media(said.text, said.media),
-                sent_at=sent_at,
-                position=self._positions.next(sent_at),
-                metadata=metadata,
-            )
-        except ValidationError as error:
-            return Broken(where=where, reason=sentence(error))
-        self._latest = sent_at
-        self.senders[sender_id] = sender
-        # a day whose number is that of its month is one day in either order
-        aliases = [alias for alias in aliases if alias != external_id]
-        return Record(
-            chat_id=self._chat.chat_id, message=message, where=where, by_clock=True, aliases=tuple(aliases)
+        found = fields.read_message(
+            where,
+            self._chat.chat_id,
+            text=said.text,
+            media=said.media,
+            metadata={"edited": True} if said.edited else {},
+            by_clock=True,
+            # a day whose number is that of its month is one day in either order
+            aliases=tuple(alias for alias in aliases if alias != external_id),
+            external_id=external_id,
+            sender_id=sender_id,
+            sender_name=sender,
+            sent_at=sent_at,
+            position=self._positions.next(sent_at),
         )
+        if isinstance(found, Record):
+            self._latest = sent_at
+            self.senders[sender_id] = sender
+        return found

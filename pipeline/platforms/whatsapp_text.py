@@ -1,57 +1,25 @@
-"""Recognize WhatsApp's placeholders for what is no text, in the languages of its users.
+"""Recognize WhatsApp's placeholders for what is no text, which phones export in their own language.
 
-Phones put these phrases into the export in their own language, so they are listed. A phrase that is not
-listed stays what it looks like, a text: nothing is lost by a language that is missing here.
+A phrase that is not listed stays text, so a missing language loses nothing.
 """
 
 import re
 from dataclasses import dataclass
 
-from pipeline.platforms.records import MediaKind, media_kind
+from pipeline.platforms.fields import attachment, media_kind
+from pipeline.platforms.records import MediaKind
+from pipeline.text.phrases import sections
 
 LTR = "\u200e"
 """The iPhone puts this mark in front of whatever nobody has typed."""
 
 _EDGE_MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 
-_DELETED = re.compile(
-    "this message was deleted(?: by admin.*)?|you deleted this message"
-    "|diese nachricht wurde gelöscht|du hast diese nachricht gelöscht"
-    "|se eliminó este mensaje|este mensaje fue eliminado|eliminaste este mensaje|mensaje eliminado"
-    "|mensagem apagada|esta mensagem foi apagada|(?:você apagou|apagou|apagaste) esta mensagem"
-    "|ce message a été supprimé|vous avez supprimé ce message"
-    "|questo messaggio è stato eliminato|hai eliminato questo messaggio"
-    "|dit bericht is verwijderd|(?:u hebt|je hebt) dit bericht verwijderd"
-    "|данное сообщение удалено|вы удалили данное сообщение"
-    "|bu mesaj silindi|bu mesajı sildiniz"
-    "|ta wiadomość została usunięta|usunięto tę wiadomość",
-    re.IGNORECASE,
-)
-
-_EDITED = re.compile(
-    "<(?:this message was edited|diese nachricht wurde bearbeitet"
-    "|se editó este mensaje|este mensaje fue editado|mensagem editada|esta mensagem foi editada"
-    "|ce message a été modifié|questo messaggio è stato modificato|dit bericht is bewerkt"
-    "|сообщение изменено|данное сообщение изменено|bu mesaj düzenlendi|ta wiadomość została edytowana"
-    ")\\.?>$",
-    re.IGNORECASE,
-)
-
-# Android without media says that there was some, not what it was.
-_OMITTED = re.compile(
-    "<(?:media omitted|medien ausgeschlossen|medien weggelassen|multimedia omitido|archivo omitido"
-    "|mídia oculta|arquivo de mídia oculto|ficheiro não revelado|médias omis|fichier omis|media omessi"
-    "|media weggelaten|без медиафайлов|medya dahil edilmedi|pominięto multimedia|media dikecualikan"
-    "|省略多媒体文件|メディアは含まれていません|미디어 파일을 제외한 내용|तस्वीर या वीडियो नहीं है)>",
-    re.IGNORECASE,
-)
-
-_ATTACHED_ANDROID = re.compile(
-    r"(?P<name>\S.*\.\w{2,5}) \((?:file attached|datei angehängt|archivo adjunto|arquivo anexado"
-    r"|ficheiro anexado|fichier joint|file allegato|bestand bijgevoegd|файл добавлен|dosya ekli"
-    r"|plik dołączony)\)",
-    re.IGNORECASE,
-)
+_PHRASES = sections("pipeline.platforms", "whatsapp_phrases.txt")
+_DELETED = re.compile(_PHRASES["deleted"], re.IGNORECASE)
+_EDITED = re.compile(rf"<(?:{_PHRASES['edited']})\.?>$", re.IGNORECASE)
+_OMITTED = re.compile(f"<(?:{_PHRASES['omitted']})>", re.IGNORECASE)
+_ATTACHED_ANDROID = re.compile(rf"(?P<name>\S.*\.\w{{2,5}}) \((?:{_PHRASES['attached']})\)", re.IGNORECASE)
 # `<attached: 00000012-PHOTO-2023-12-31-21-41-07.jpg>` in any language: only the iPhone writes it so
 _ATTACHED_IPHONE = re.compile(r"<[^:<>]{3,25}:\s?(?P<name>\S[^<>]*\.\w{2,5})>")
 _ATTACHED_BEHIND = re.compile(rf"{LTR}{_ATTACHED_IPHONE.pattern}$")
@@ -72,20 +40,8 @@ _OMITTED_IPHONE = re.compile(
     re.IGNORECASE,
 )
 
-# On Android a system line is known by having no `Name: `; these are the ones that can hold a colon, because
-# they quote what somebody chose: a group's name or description, a number.
-_SYSTEM = re.compile(
-    "\\b(?:changed (?:the|this) group|changed the subject|changed their phone number"
-    "|created (?:the |this )?group|end-to-end|security code changed|pinned a message|started a call"
-    "|turned on disappearing|ende-zu-ende|hat (?:den betreff|die gruppe|das gruppenbild)"
-    "|cambió (?:el asunto|el nombre|la descripción)|creó (?:el|este) grupo"
-    "|(?:mudou|alterou) (?:o assunto|o nome|a descrição)|criou (?:o|este) grupo"
-    "|a (?:modifié|changé) (?:le sujet|la description)|a créé le groupe"
-    "|ha (?:cambiato l'oggetto|creato il gruppo|modificato la descrizione)"
-    "|heeft (?:het onderwerp|de groep)|(?:изменил|создал)\\(?а?\\)? (?:тему|группу|описание|название))",
-    re.IGNORECASE,
-)
-
+# On Android a system line has no `Name: `, but these may hold a colon.
+_SYSTEM = re.compile(rf"\b(?:{_PHRASES['system']})", re.IGNORECASE)
 # Placeholders are short, file names within them too; a text of 64 KB is not searched for them.
 _LONGEST_PHRASE = 400
 
@@ -169,8 +125,7 @@ def _media(line: str, *, iphone: bool) -> dict[str, str] | None:
     if iphone and (found := _ATTACHED_IPHONE.fullmatch(line)):
         return _attachment(trim(found["name"]))
     if iphone and (found := _OMITTED_IPHONE.fullmatch(line.replace(LTR, ""))):
-        kind = _NOUNS[found["noun"].lower()]
-        return {"kind": kind, "name": trim(found["name"])} if found["name"] else {"kind": kind}
+        return attachment(_NOUNS[found["noun"].lower()], trim(found["name"] or ""))
     return None
 
 

@@ -100,10 +100,7 @@ def _raw_length(head: str, visible: int) -> int:
 
 
 def local_time(start: Start, order: DateOrder) -> datetime:
-    """Return the time on the phone's clock, without a zone.
-
-    Raises `ValueError` when the calendar has no such day, the clock no such time, or nobody had a phone then.
-    """
+    """Return the time on the phone's clock, without a zone. Raises `ValueError` for a time that cannot be."""
     a, b, c = (int(part) for part in start.date)
     year, month, day = {"dmy": (c, b, a), "mdy": (c, a, b), "ymd": (a, b, c)}[order]
     if year < 100:
@@ -120,11 +117,7 @@ def local_time(start: Start, order: DateOrder) -> datetime:
 
 
 def instant(local: datetime, zone: ZoneInfo, after: datetime | None) -> datetime:
-    """Convert a wall clock's time to an instant, in UTC.
-
-    The hour that a clock repeats in autumn is read as the second one when the first would lie before
-    `after`, the instant of the message before.
-    """
+    """Convert the phone's local time to UTC; in autumn's doubled hour, not before `after` if possible."""
     first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
     second = local.replace(tzinfo=zone, fold=1).astimezone(UTC)
     # in the hour that spring leaves out the readings differ too, the second lying earlier: never taken
@@ -134,10 +127,8 @@ def instant(local: datetime, zone: ZoneInfo, after: datetime | None) -> datetime
 def guess_order(starts: Sequence[Start]) -> DateOrder | None:
     """Guess the order of day, month and year in these dates; None if they allow two readings.
 
-    Dots are day first wherever phones write them. Otherwise a number that cannot be a month decides. Without one, an
-    export runs forward in time: the only reading in which it does is the right one. If both are possible, what decides
-    is that the United States alone write 12 hours with AM and PM, in capitals, and a month without a zero in front:
-    Australia and others, whose days come first, write am and pm.
+    Dots mean day first. Otherwise a number that cannot be a month decides, then that an export runs forward in time,
+    and last that only the United States write 12 hours with AM and PM in capitals and a month without a leading zero.
     """
     if not starts:
         return None

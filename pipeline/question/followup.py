@@ -1,7 +1,4 @@
-"""Complete a question that leans on what was said before it ("and how old is it?").
-
-The content words of the latest messages (the "history brief") join the question's own before search and embedding.
-"""
+"""Complete a question that leans on earlier ones ("and how old is it?") with content words of the latest messages."""
 
 import re
 from collections.abc import Sequence
@@ -31,8 +28,8 @@ _REFERS = re.compile(
 def leans(question: Question) -> bool:
     """Tell whether a question cannot be understood without what was said before it.
 
-    It goes on from it, has no words that carry meaning and names neither people nor a time, or refers to something
-    and names nobody. English; in other languages only what has no such words leans.
+    It goes on from it, has no content words and names neither people nor a time, or refers to something and names
+    nobody. English; in other languages only a question without content words leans.
     """
     if _GOES_ON.match(question.text):
         return True
@@ -43,10 +40,9 @@ def leans(question: Question) -> bool:
 
 
 def brief(question: Question, recent: Sequence[Message], now: datetime, most: int) -> list[str]:
-    """Return up to `most` content words of the latest messages, those of the newest first.
+    """Return up to `most` content words of the latest messages, those of the newest first; `recent` is newest first.
 
-    `recent` is newest first; the question itself, as it came in, is passed over, and so is what a bot was asked
-    before the last question to it.
+    The question itself and earlier questions to a bot, but the last, are passed over.
     """
     bots = addressing.names_of({message.speaker for message in recent if message.role == "assistant"})
     passed = False

@@ -1,7 +1,7 @@
 """Parse a question: whom it names, which times, what it asks for, and what is left to search for.
 
-Names of participants and dates say where to look, not what was said: a message seldom repeats its sender's name. So
-they leave the searched text and return as preferences.
+Names of participants and dates say where to look, and are seldom in the messages sought: they leave the searched text
+and return as preferences.
 """
 
 import re
@@ -11,6 +11,7 @@ from datetime import datetime
 
 from pipeline.question.temporal_anchor import Timed
 from pipeline.text import answer_types, calendar, exact_match
+from pipeline.text.answer_types import AnswerType
 from pipeline.text.caches import pattern
 from pipeline.text.exact_match import Verbatim
 
@@ -31,18 +32,8 @@ class Question:
     content: str
     # the participants that it names; none when it names them all
     speakers: frozenset[str]
-    # it asks for a time
-    asks_when: bool
-    # it asks for a number, or for what is mostly written in figures
-    asks_number: bool = False
-    # it asks for a place
-    asks_where: bool = False
-    # it asks for a person
-    asks_who: bool = False
-    # it asks how things stand in the end
-    asks_now: bool = False
-    # it asks what was decided
-    asks_decision: bool = False
+    # what it asks for
+    asks: frozenset[AnswerType]
     # the times that it names, each from … until, the end not included, in order of time
     spans: tuple[tuple[datetime, datetime], ...]
     # the time that it counts from an event, once that was found in the talk
@@ -59,11 +50,10 @@ class Question:
 
 
 def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) -> Question:
-    """Parse a question.
+    """Parse a question; `speakers` are the participants' names.
 
-    `speakers` are the participants' names; a date without a year means every year from `earliest` to `now`,
-    in the time zone of `now`; "yesterday" and the like count from `now`. A name or date that is quoted, or part of
-    an identifier, is neither.
+    A date without a year means every year from `earliest` to `now`, in the time zone of `now`, from which "yesterday"
+    and the like count. A name or date inside quotation marks or an identifier is neither.
     """
     parts = {part.casefold() for speaker in speakers for part in (speaker, *_WORD.findall(speaker))}
     exact, content, marked = exact_match.taken(text, parts)
@@ -82,18 +72,13 @@ def read(text: str, speakers: Sequence[str], earliest: datetime, now: datetime) 
             if found and not (found.start() == 0 and part.lower() in _OPENERS):
                 named.add(speaker)
                 content = mention.sub(" ", content)
-    exact = (exact + exact_match.numbers(content))[: exact_match.MOST]
+    exact = (exact + exact_match.numbers(content))[: exact_match.MAX_PIECES]
     content = exact_match.put_back(" ".join(content.split()), marked)
     return Question(
         text=text,
         content=content if _WORD.search(content) else text,
         speakers=frozenset(named) if len(named) < len(set(speakers)) else frozenset(),
-        asks_when=answer_types.asks_when(text),
-        asks_number=answer_types.asks_number(text),
-        asks_where=answer_types.asks_where(text),
-        asks_who=answer_types.asks_who(text),
-        asks_now=answer_types.asks_now(text),
-        asks_decision=answer_types.asks_decision(text),
+        asks=answer_types.asked(text),
         spans=tuple(spans),
         phrases=tuple(piece for piece in exact if piece.kind == "phrase"),
         identifiers=tuple(piece for piece in exact if piece.kind != "phrase"),

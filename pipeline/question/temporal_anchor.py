@@ -1,7 +1,6 @@
 """Find the event that a question is anchored to: "before the trip", "since we moved", "the day after the launch".
 
-`mention` finds it in the question's words (English only), `pipeline.retrieval.event_dating` dates it from messages,
-`timed` says what the question then prefers.
+`mention` finds it (in English), `pipeline.retrieval.event_dating` dates it, `timed` says what the question prefers.
 """
 
 import re
@@ -90,7 +89,7 @@ class Mention:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class EventDate:
     """The date of an event, according to a message."""
 
     # the days that the message names, or the moment at which it was said
@@ -107,7 +106,7 @@ class Timed:
     """A time relative to an event, as a preference."""
 
     mention: Mention
-    told: tuple[Told, ...]
+    dates: tuple[EventDate, ...]
     start: datetime
     end: datetime
     # days after which the preference is half as much, before `start` and after `end`
@@ -126,7 +125,7 @@ class Timed:
         said = (
             f"{written(one.start.date())}{_until(one)}, said by {one.speaker}"
             + ("" if one.start.date() == one.said_at.date() else f" on {written(one.said_at.date())}")
-            for one in self.told
+            for one in self.dates
         )
         return f"{self.mention.text}: {'; '.join(said)}"
 
@@ -156,9 +155,9 @@ def mention(text: str) -> Mention | None:
     return None
 
 
-def timed(mentioned: Mention, told: tuple[Told, ...]) -> Timed:
+def timed(mentioned: Mention, dates: tuple[EventDate, ...]) -> Timed:
     """Return what the question prefers, given its events' dates in the order of `mentioned.events`."""
-    first = told[0]
+    first = dates[0]
     before, after = FADES_ACROSS, FADES_ACROSS
     days = timedelta(days=mentioned.days or 0)
     match mentioned.relation:
@@ -174,13 +173,13 @@ def timed(mentioned: Mention, told: tuple[Told, ...]) -> Timed:
         case "since":
             start, end, after = first.start, first.end, inf
         case "between":
-            start = min(one.start for one in told)
-            end = max(one.end for one in told)
+            start = min(one.start for one in dates)
+            end = max(one.end for one in dates)
         case _:
             start = _midnight(first.start)
             end = max(first.end, start + timedelta(days=mentioned.days or 1))
             before = after = FADES_AROUND
-    return Timed(mention=mentioned, told=told, start=start, end=end, fades_before=before, fades_after=after)
+    return Timed(mention=mentioned, dates=dates, start=start, end=end, fades_before=before, fades_after=after)
 
 
 def _mention(
@@ -208,7 +207,7 @@ def _midnight(at: datetime) -> datetime:
     return at.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _until(one: Told) -> str:
+def _until(one: EventDate) -> str:
     """Describe the last of several days."""
     last = (one.end - timedelta(microseconds=1)).date()
     return f" – {written(last)}" if last > one.start.date() else ""

@@ -28,10 +28,7 @@ class Wording(NamedTuple):
         return [*self.lexemes, *self.related]
 
     def read(self, counted: Mapping[str, int]) -> tuple[dict[str, int], dict[str, float]]:
-        """Split a message's counts of lexemes into the question's own and the weight of synonyms.
-
-        `counted`: how often it has any of `all`.
-        """
+        """Split a message's counts of `all` lexemes into the question's own and the weight of synonyms."""
         own = {lexeme: number for lexeme, number in counted.items() if lexeme not in self.related}
         others: dict[str, float] = {}
         for lexeme, number in counted.items():

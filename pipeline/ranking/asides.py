@@ -1,7 +1,4 @@
-"""Mark asides among candidates: questions put to a bot, and answers that say nothing.
-
-They share the words of every question and answer none, so they would outrank what answers.
-"""
+"""Mark asides, which share a question's words and answer none: questions put to a bot, and answers that say nothing."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,10 +39,10 @@ class Questions:
 
 
 def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
-    """Mark the asides among candidates, which are in the order of their sessions.
+    """Mark the asides among candidates, which are in the order of their sessions; an aside has no meaning of its own.
 
-    An aside has no meaning of its own. A question that was answered keeps its words for the answer after it, and is
-    no aside where nothing but the log says that it was put to a bot: it tells what the answer is about.
+    A question that was answered keeps its words, for the answer after it. If only the log says that it was put to a
+    bot, it is no aside.
     """
     bots = names_of({c.speaker for c in ordered if c.role == "assistant"})
     found: list[Candidate] = []

@@ -1,8 +1,7 @@
 """Prefer the newest decisions about its subject where a question asks what was decided.
 
-A decision seldom says what it is about ("then we take Beatriz, tomorrow"). So its words count by how much more often
-they occur in the passages about the question's subject than elsewhere, as in relevance feedback (Lavrenko and Croft,
-Relevance-Based Language Models, 2001).
+A decision seldom names its subject ("then we take Beatriz, tomorrow"), so its words count by how much more often they
+occur in passages about the subject than elsewhere (Lavrenko and Croft, Relevance-Based Language Models, 2001).
 """
 
 from collections import Counter, defaultdict
@@ -29,9 +28,9 @@ _VERBS = frozenset(
     " objections object skip nehmen wechseln absagen trocar mudar cancelar cambiar annuler changer".split()
 )
 
-# A long session is about many things: so many messages of it are taken as one talk. About the subject are, of all
-# talks, so many that fit by so much of what the best one does.
-_TALK, _MOST, _NEAR = 10, 8, 0.5
+# A long session is about many things, so it is read as talks of 10 messages. About the subject are the best 8 talks,
+# as far as they fit half as well as the best one.
+_TALK_MESSAGES, _TALKS, _NEAR_BEST = 10, 8, 0.5
 # A word of two decisions makes them of one subject, if it is so much more frequent there than elsewhere …
 _SHARED = 0.2
 # … and then the older counts for so much, the newer at least for so much of the older.
@@ -44,10 +43,10 @@ def about(
     statistics: Statistics,
     then: Sequence[float] | None = None,
 ) -> list[float]:
-    """Return how well each candidate decides what the question is about, from 0 to 1.
+    """Return how well each candidate decides what the question is about, from 0 to 1; `meaning` has the same range.
 
-    `meaning` is each one's, from 0 for the average to 1 for the best. Of decisions about one thing the newest counts,
-    unless the question asks for those of a time: `then` is how well each one's time fits, from 0 to 1.
+    The newest of several about one thing counts, unless the question is about a time: `then` says how well each fits
+    it.
     """
     deciding = [i for i, c in enumerate(ordered) if not c.aside and decides(c.text)]
     if not deciding:
@@ -109,11 +108,11 @@ def _closeness(
     for candidate, own, value in zip(ordered, said, meaning, strict=True):
         held = sum(tells.get(term, 0.0) for term in candidate.terms)
         fit = ((held / whole if whole else 0.0) + max(0.0, value)) / 2
-        talk = candidate.session, candidate.place // _TALK
+        talk = candidate.session, candidate.place // _TALK_MESSAGES
         fits[talk] = max(fits[talk], fit)
         holding[talk] |= own
-    best = sorted(fits, key=lambda talk: -fits[talk])[:_MOST]
-    near = {talk: fits[talk] for talk in best if fits[talk] >= _NEAR * fits[best[0]]}
+    best = sorted(fits, key=lambda talk: -fits[talk])[:_TALKS]
+    near = {talk: fits[talk] for talk in best if fits[talk] >= _NEAR_BEST * fits[best[0]]}
     total = sum(near.values())
     if not total:
         return {}

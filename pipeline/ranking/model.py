@@ -12,8 +12,7 @@ from schemas.sessions import RepliedTo
 class Weights:
     """The weight of each feature, whose best value is 1.
 
-    Chosen on three LoCoMo conversations, the same cut into messengers' short messages, and the sample chats, and
-    rounded by hand.
+    Chosen on three LoCoMo conversations, whole and cut into short messages, and the sample chats; rounded by hand.
     """
 
     # BM25 of the message read together with what was said around it, the less the less of the question it covers
@@ -65,10 +64,7 @@ class Weights:
 
 
 class Candidate(NamedTuple):
-    """A message that may answer, or is beside one that may.
-
-    A tuple, not a dataclass: a thousand of them are made for each query, in a third of the time.
-    """
+    """A message that may answer, or is beside one that may; a tuple, which is made faster than a dataclass."""
 
     id: int
     # the session that it lies in; 0 as long as it has not been placed

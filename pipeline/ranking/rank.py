@@ -1,12 +1,12 @@
 """Rank a chat's messages and sessions for a question, by words, meaning and how people talk.
 
-Every score is a sum of parts, each switched off by its weight. A message is read with what was said around it, each
-neighbour counting less by its distance (a decay to the power of the steps between them); what was said before carries
-farther than what came after. Steps are short inside one speaker's run of messages, and infinite between sessions.
+A score is a sum of parts, each switched off by its weight. A message is read with its neighbours, each counting less
+by its distance, and more if it came before than after.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from operator import sub, truediv
 
 from pipeline.question.parse import Question
@@ -39,13 +39,18 @@ def rank(
     texts = [c.text for c in ordered]
     asks = [answer_types.asks(text) for text in texts]
     answers = _answers(ordered, asks, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
+    fits = None
+    if question.spans or question.event:
+        fits = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
+    wants_decision = weights.decision and "decision" in question.asks
+    decided = decisions.about(ordered, meaning, statistics, fits) if wants_decision else []
     nothing = [0.0] * len(ordered)
 
     def part(weight: float, values: Iterable[float], *, wanted: object = True) -> list[float]:
         """Return a part of every candidate's score; what is not wanted is not computed."""
         return [weight * value for value in values] if weight and wanted else nothing
 
-    parts = {
+    parts: dict[str, list[float]] = {
         "words": part(weights.words, own),
         "related": part(weights.related, map(sub, words, own), wanted=weights.related),
         "meaning": part(weights.meaning, meaning),
@@ -59,33 +64,23 @@ def rank(
         ),
         "asks": part(weights.asks, asks),
         "answers": part(weights.answers, answers),
-        "when": part(weights.when, map(answer_types.says_when, texts), wanted=question.asks_when),
-        "number": part(weights.number, map(answer_types.says_number, texts), wanted=question.asks_number),
-        "where": part(weights.where, map(answer_types.says_where, texts), wanted=question.asks_where),
-        "who": part(weights.who, map(answer_types.says_who, texts), wanted=question.asks_who),
-        "latest": part(weights.latest, _newness(ordered), wanted=question.asks_now),
+        **{
+            kind: part(getattr(weights, kind), map(says, texts), wanted=kind in question.asks)
+            for kind, says in answer_types.SAYS.items()
+        },
+        "latest": part(weights.latest, _newness(ordered), wanted="now" in question.asks),
         "about_self": part(weights.about_self, map(answer_types.about_self, texts)),
-        "decision": part(
-            weights.decision,
-            _decisions(question, ordered, meaning, statistics, weights),
-            wanted=question.asks_decision,
-        ),
+        "decision": part(weights.decision, decided, wanted=decided),
         "aside": part(weights.aside, (c.aside for c in ordered)),
         "phrase": part(
-            weights.phrase,
-            (exact_match.share(question.phrases, text) for text in texts),
-            wanted=question.phrases,
+            weights.phrase, map(partial(exact_match.share, question.phrases), texts), wanted=question.phrases
         ),
         "exact": part(
             weights.exact,
-            (exact_match.share(question.identifiers, text) for text in texts),
+            map(partial(exact_match.share, question.identifiers), texts),
             wanted=question.identifiers,
         ),
-        "date": part(
-            weights.date,
-            (_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered),
-            wanted=question.spans or question.event,
-        ),
+        "date": part(weights.date, fits or (), wanted=fits),
     }
     rows = list(zip(*parts.values(), strict=True))
     scores = [sum(row) for row in rows]
@@ -96,11 +91,10 @@ def rank(
 
 
 def rank_sessions(scored: Sequence[Scored]) -> list[tuple[int, Scored]]:
-    """Rank sessions by their best messages: `(session, its best message)`, best first.
+    """Rank sessions by their best messages: `(session, its best message)`, best first; `scored` is best first.
 
-    `scored` is best first. To the score of a session's best message are added `SECOND` of that of its second best
-    and `SESSION_WORDS` of `session_words`: the parts `second` and `session_words`. Messages that are not placed yet
-    speak for none.
+    `SECOND` of the second best message's score is added as the part `second`, and `SESSION_WORDS` of `session_words` as
+    the part of that name. Messages that are not yet placed count for no session.
     """
     words = session_words([hit.candidate for hit in scored])
     best: dict[int, Scored] = {}
@@ -126,25 +120,8 @@ def meanings(ordered: Sequence[Candidate], mean: float) -> list[float]:
     return [(c.cosine - mean) / span if c.cosine is not None and span > 1e-9 else 0.0 for c in ordered]
 
 
-def _decisions(
-    question: Question,
-    ordered: Sequence[Candidate],
-    alike: Sequence[float],
-    statistics: Statistics,
-    weights: Weights,
-) -> Iterator[float]:
-    """Yield how well each decides what the question asks a decision about, computed when needed."""
-    then = None
-    if question.spans or question.event:
-        then = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
-    yield from decisions.about(ordered, alike, statistics, then)
-
-
 def _answers(ordered: Sequence[Candidate], asks: Sequence[float], relevance: Sequence[float]) -> list[float]:
-    """Return, for each message, the relevance of the question that it may answer; 0 if none was asked.
-
-    That is the most relevant question in the run of somebody else's messages right before its speaker's run.
-    """
+    """Return the relevance of the best question in another speaker's run right before each message's; 0 without one."""
     found: list[float] = []
     asked_before = asked_now = 0.0
     session, speaker = 0, ""

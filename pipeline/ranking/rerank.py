@@ -1,7 +1,4 @@
-"""Rerank as a profile asks for: blended with recency and words, decayed by age, diversified.
-
-All of it is off in the profile `balanced`. Scores stay sums of their parts.
-"""
+"""Rerank as a profile asks for: blended with recency and words, decayed by age, diversified."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -37,10 +34,7 @@ class Whole:
 
 
 def read_again(scored: Sequence[Scored], answers: Sequence[float]) -> list[Scored]:
-    """Add a cross-encoder's judgement, from 0 to 1, to the first candidates, and order these anew.
-
-    That is added as the part `reranker`, so that none of them falls behind one that was not read.
-    """
+    """Add a cross-encoder's judgement, from 0 to 1, to the first candidates as the part `reranker`, and sort these."""
     first = [
         hit._replace(score=hit.score + added, parts={**hit.parts, "reranker": added})
         for hit, added in zip(scored, (READ_WEIGHT * value for value in answers), strict=False)
@@ -61,9 +55,8 @@ def blend(
 ) -> list[Scored]:
     """Blend by `(w0 · score/best + w1 · 0.5^(age/half-life) + w2 · share of the question's terms) · factor`.
 
-    `terms` is how many lexemes the question has, `covered` the sessions that stand in the context anyway: the factor
-    of their messages is `covered_factor`, that of all others 1. What a quoted phrase adds stays, and what a
-    decision does.
+    `terms` is the question's number of lexemes. The factor of messages in `covered` sessions, which the context
+    contains anyway, is `covered_factor`, else 1. The parts of `_LASTING` stay as they are.
     """
     best = max((hit.score - _lasting(hit) for hit in scored), default=0.0)
     base, time, overlap = weights
@@ -89,7 +82,7 @@ def blend_sessions(
 ) -> list[tuple[int, dict[str, float]]]:
     """Blend sessions by the same formula with the factor `boost`: `(session, parts of its score)`, best first.
 
-    Among those nearer than `TIE` the one that holds more of the question's terms comes first, then the newer.
+    Ties within `TIE` are sorted by overlap, then newer first.
     """
     best = max((session.score for session in sessions), default=0.0)
     base, time, overlap = weights
@@ -110,10 +103,7 @@ def blend_sessions(
 
 
 def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Scored]:
-    """Multiply each score by `per_day` for every day of its age, best first.
-
-    What is not above 0 stays as it is, and so does what a quoted phrase adds, or a decision: that holds until another.
-    """
+    """Multiply each score above 0 by `per_day` for every day of its age, except the parts of `_LASTING`; best first."""
     found = []
     for hit in scored:
         days = max(0.0, (now - hit.candidate.sent_at).total_seconds() / 86_400)
@@ -126,11 +116,10 @@ def faded(scored: Sequence[Scored], now: datetime, per_day: float) -> list[Score
 def diverse(
     scored: Sequence[Scored], share: float, alike: Callable[[Candidate, Candidate], float]
 ) -> list[Scored]:
-    """Diversify the best `MMR_TOP` by maximal marginal relevance; the others stay as they are.
+    """Diversify the best `MMR_TOP` by maximal marginal relevance, `alike` being from 0 to 1; the others follow.
 
-    The next is always the one with the most of `share · score/best - (1 - share) · its likeness to the most alike
-    of those chosen` (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998). With a `share`
-    of 1 nothing changes. `alike` is from 0 to 1.
+    The next is the one with the most of `share · score/best - (1 - share) · its highest similarity to a chosen one`
+    (Carbonell and Goldstein, The Use of MMR, Diversity-Based Reranking, 1998); with a `share` of 1 nothing changes.
     """
     left = list(scored[:MMR_TOP])
     best = max((hit.score for hit in left), default=0.0)

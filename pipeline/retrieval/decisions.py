@@ -26,7 +26,7 @@ def with_decisions(connection: Connection, query: PreparedQuery, found: Candidat
     Does nothing where every message is a candidate, or the question asks for no decision.
     """
     chat = query.request.chat
-    wanted = query.question.asks_decision and query.request.weights.decision
+    wanted = "decision" in query.question.asks and query.request.weights.decision
     if not wanted or is_whole(chat):
         return found
     ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from pipeline.question import temporal_anchor
 from pipeline.question.parse import Question
-from pipeline.question.temporal_anchor import Mention, Timed, Told
+from pipeline.question.temporal_anchor import EventDate, Mention, Timed
 from pipeline.ranking import rank
 from pipeline.ranking.model import Scored, Weights
 from pipeline.retrieval.candidates import retrieve
@@ -47,7 +47,7 @@ def date_event(
     return temporal_anchor.timed(mention, tuple(dated))
 
 
-def date_hits(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | None:
+def date_hits(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> EventDate | None:
     """Date the event that `hits`, best first, are about; None if that is not clear.
 
     Of the best hits the newest that names days is taken, as plans change; without such, the oldest, as an event is
@@ -65,11 +65,13 @@ def date_hits(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | 
     return min(best, key=lambda one: one.said_at)
 
 
-def _dated(hit: Scored, zone: tzinfo) -> Told:
+def _dated(hit: Scored, zone: tzinfo) -> EventDate:
     said_at = hit.candidate.sent_at.astimezone(zone)
     span = _days(hit.candidate.text, said_at)
     start, end = span or (said_at, said_at)
-    return Told(start=start, end=end, dated=span is not None, said_at=said_at, speaker=hit.candidate.speaker)
+    return EventDate(
+        start=start, end=end, dated=span is not None, said_at=said_at, speaker=hit.candidate.speaker
+    )
 
 
 def _days(text: str, said_at: datetime) -> tuple[datetime, datetime] | None:

@@ -37,7 +37,7 @@ _TOTALS = text("""
         count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NOT NULL) AS running,
         count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts > 0) AS retrying,
         count(*) FILTER (WHERE dead_at IS NOT NULL) AS dead,
-        extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL)) AS oldest_seconds
+        extract(epoch FROM now() - min(pending_since) FILTER (WHERE due_at IS NOT NULL))::float8 AS oldest_seconds
     FROM jobs WHERE due_at IS NOT NULL OR dead_at IS NOT NULL GROUP BY kind
     UNION ALL
     SELECT 'payload', 0, 0, 0, count(*), NULL FROM refused_payloads HAVING count(*) > 0

@@ -87,7 +87,7 @@ _PROGRESS = f"""
         {{embedded}} AS embedded,
         (SELECT count(*) FROM cut WHERE status <> 'open') AS closed,
         (SELECT count(*) FROM cut WHERE status NOT IN ('open', 'closed')) AS summarized,
-        (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS owed,
+        (SELECT count(*) FROM pending WHERE due_at IS NOT NULL) AS pending,
         (SELECT count(*) FROM pending WHERE dead_at IS NOT NULL) AS dead,
         (SELECT last_error FROM pending WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT 1) AS error
 """

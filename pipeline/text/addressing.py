@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 
 from pipeline.text import answer_types
 from pipeline.text.caches import cached
+from pipeline.text.phrases import PHRASES
 
 # Of a message that asks by so much of its length no more than the question is lost.
 ASKS = 0.8
@@ -23,43 +24,17 @@ _NAMES = frozenset("/!,:")
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _NOT_IN_A_NAME = re.compile(r"[\W_]")
 
-# What an answer says that knows nothing, by language.
-_NOTHING = {
-    "english": (
-        "i don't know|i dont know|i do not know|idk|dunno|no idea|i have no idea|no clue|not sure|i'm not sure"
-        "|i am not sure|i have nothing|i have no information|i have no record|i don't have any|i don't have that"
-        "|i don't have information|i couldn't find|i could not find|i can't find|i cannot find|i found nothing"
-        "|nothing found|i can't answer|i cannot answer|i don't remember|i do not remember"
-    ),
-    "german": (
-        "ich weiß es nicht|ich weiß nicht|weiß ich nicht|das weiß ich nicht|keine ahnung|weiß nicht"
-        "|dazu habe ich nichts|ich habe dazu nichts|dazu weiß ich nichts|ich finde dazu nichts"
-    ),
-    "portuguese": "não sei|nao sei|não faço ideia|sei lá|não encontrei|não tenho nada|não tenho informação",
-    "spanish": "no lo sé|no sé|no se|ni idea|no tengo idea|no encontré|no encuentro|no tengo información",
-    "french": "je ne sais pas|je sais pas|aucune idée|je n'en sais rien|je n'ai rien|je ne trouve rien",
-    "italian": "non lo so|non so|nessuna idea|non ne ho idea|boh|non trovo nulla|non ho informazioni",
-    "dutch": "ik weet het niet|weet ik niet|geen idee|ik heb geen idee|daar weet ik niets van",
-    "polish": "nie wiem|nie mam pojęcia",
-    "russian": "не знаю|я не знаю|понятия не имею|без понятия",
-}
-_APOLOGIES = (
-    "sorry|hm|hmm|um|uh|honestly|unfortunately|well|leider|entschuldigung|desculpa|desculpe|perdón|pardon|désolé|scusa"
-    "|helaas|oh|ah|sadly"
-)
 _BUT = frozenset("but though however except aber mas pero mais ma però maar ale но".split())
 _SAYS_NOTHING = re.compile(
-    rf"(?:(?:{_APOLOGIES}) )*(?:{'|'.join(_NOTHING.values()).casefold()})(?P<more>(?: .*)?)", re.IGNORECASE
+    rf"(?:(?:{PHRASES['apologies']}) )*(?:{PHRASES['says nothing'].casefold()})(?P<more>(?: .*)?)",
+    re.IGNORECASE,
 )
 # How many words more such an answer may have: a bot's repeats what it was asked, people go on to say something.
 _MORE_OF_A_BOT, _MORE_OF_PEOPLE = 14, 1
 
 
 def said(text: str, bots: Collection[str] = ()) -> str:
-    """Return a text's words in lower case, without a mention or a bot's name at either end.
-
-    Two texts that ask the same have the same: a bot's own mention is cut off before it asks. `bots` are names in
-    lower case.
+    """Return a text's words in lower case, without a mention or a bot's name (of `bots`, in lower case) at either end.
 
     >>> said("@tripbot When is my  flight"), said("Bot, when is my flight?!")
     ('when is my flight', 'when is my flight')
@@ -69,9 +44,7 @@ def said(text: str, bots: Collection[str] = ()) -> str:
 
 
 def is_put_to_a_bot(text: str, bots: Collection[str] = ()) -> bool:
-    """Tell whether a text asks something of a bot that it names at either end.
-
-    What tells a bot something is no aside: it may be what is asked for later.
+    """Tell whether a text asks something of a bot that it names at either end; what informs a bot may be sought later.
 
     >>> is_put_to_a_bot("@harbourbot who found the key?"), is_put_to_a_bot("@harbourbot the boat is on Sunday now")
     (True, False)

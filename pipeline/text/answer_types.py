@@ -1,13 +1,16 @@
-"""What a question asks for, and what a message offers: a time, a number, a place, a person, a decision.
-
-English patterns; in another language they match nothing, and only words and meaning count.
-"""
+"""What a question asks for, and what a message offers: a time, number, place, person or decision; English patterns."""
 
 import re
+from collections.abc import Callable
 from itertools import repeat
+from typing import Literal
 
 from pipeline.text.caches import cached
 from pipeline.text.calendar import MONTHS
+from pipeline.text.phrases import PHRASES
+
+AnswerType = Literal["when", "number", "where", "who", "now", "decision"]
+"""A time; a number, or what is mostly written in figures; a place; a person; the present or final state; a decision."""
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _SELF = "i me my mine myself we us our ours i'm i've i'd i'll we're we've we'd we'll im ive".split()
@@ -56,9 +59,7 @@ _ASKING = re.compile(
 
 @cached
 def asks(text: str) -> float:
-    """Return the share of the text that asks something, from 0 to 1.
-
-    Sentences that end in a question mark, and those without any mark that begin as questions do.
+    """Return the share of the text that asks, from 0 to 1, by question marks and, without any mark, by beginnings.
 
     >>> asks("how do we get to Svaneti"), asks("By plane."), asks("Fine. And you?")
     (1.0, 0.0, 0.6153846153846154)
@@ -88,108 +89,55 @@ def _without_picture(text: str) -> str:
 
 
 @cached
-def says_when(text: str) -> bool:
-    """Tell whether a message names a time."""
-    return bool(_TIME.search(text))
-
-
-@cached
-def says_number(text: str) -> bool:
-    """Tell whether a message holds a number, in figures or as a word."""
-    return bool(_NUMBER.search(text))
-
-
-@cached
-def says_where(text: str) -> bool:
-    """Tell whether a message names a place.
-
-    >>> says_where("we met at the beach"), says_where("I flew to Lisbon"), says_where("to be honest")
-    (True, True, False)
-    """
-    return bool(_PLACE.search(text))
-
-
-@cached
-def says_who(text: str) -> bool:
-    """Tell whether a message mentions somebody by their relation to its speaker; no pattern knows names."""
-    return bool(_PERSON_WORD.search(text))
-
-
-@cached
 def about_self(text: str) -> float:
     """Return the share of first-person words less that of second-person words, damped for short messages."""
     words = _WORD.findall(text.lower().replace("’", "'"))
     return sum(map(_PERSON.get, words, repeat(0))) / max(len(words), 8)
 
 
-# Questions for what a group has decided, by language.
-_ASKS_DECISION = {
-    "english": (
-        r"\b(?:did|have|had|do) (?:we|they|you all|you guys|everybody|everyone)(?: \w+){0,2}?"
-        r" (?:decided?|agreed?|settled?|choose|chosen?|pick(?:ed)?|voted?|go(?:ne)? (?:with|for)|opt(?:ed)?)\b"
-        r"|\b(?:we|they) (?:decided|agreed|settled|chose|picked|voted|went (?:with|for)|opted)\b"
-        # what is planned was decided
-        r"|\b(?:are|will) we (?:now |still |finally )?\w+ing\b"
-        r"|\b(?:was|were|been|is|got) (?:\w+ )?(?:decided|agreed|settled)\b"
-        r"|\b(?:the|our|what|which|any|final) (?:\w+ )?(?:decisions?|agreement|verdict)\b"
+_ASKS: dict[AnswerType, re.Pattern[str]] = {
+    "when": re.compile(
+        r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b",
+        re.IGNORECASE,
     ),
-    "german": (
-        r"\bwir (?:uns )?(?:\w+ ){0,6}(?:entschieden|beschlossen|geeinigt|ausgemacht|abgemacht|vereinbart)\b"
-        r"|\bwurde (?:\w+ ){0,6}(?:entschieden|beschlossen|vereinbart)\b|\b(?:entscheidung|beschluss)\b"
+    "number": re.compile(
+        r"\bhow (?:many|much|old|tall|big|long|far|often|heavy|aged|fast)\b|\bwhat time\b"
+        r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
+        re.IGNORECASE,
     ),
-    "portuguese": r"\b(?:decidimos|combinámos|combinamos|escolhemos|ficou (?:decidido|combinado)|decisão)\b",
-    "spanish": r"\b(?:decidimos|acordamos|elegimos|quedamos en|(?:hemos|se ha) (?:decidido|acordado)|decisión)\b",
-    "french": r"\b(?:décidé|convenu|choisi|décision)\b",
+    "where": re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE),
+    "who": re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE),
+    "now": re.compile(
+        r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
+        r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
+        re.IGNORECASE,
+    ),
+    "decision": re.compile(PHRASES["asks decision"], re.IGNORECASE),
 }
-_DECISION = re.compile("|".join(_ASKS_DECISION.values()), re.IGNORECASE)
 
 
-def asks_decision(text: str) -> bool:
-    """Tell whether a question asks what was decided.
+def asked(question: str) -> frozenset[AnswerType]:
+    """Return what a question asks for.
 
-    >>> asks_decision("What did we decide about the boiler?"), asks_decision("Is the boiler hot?")
-    (True, False)
+    >>> sorted(asked("What did we decide about the boiler?")), sorted(asked("Is the boiler hot?"))
+    (['decision'], [])
     """
-    return _DECISION.search(text) is not None
+    return frozenset(kind for kind, pattern in _ASKS.items() if pattern.search(question))
 
 
-_ASKS_WHEN = re.compile(
-    r"\bwhen\b|\b(?:what|which) (?:year|month|day|date|time)\b|\bhow (?:long|often|recently)\b", re.IGNORECASE
-)
-_ASKS_NUMBER = re.compile(
-    r"\bhow (?:many|much|old|tall|big|long|far|often|heavy|aged|fast)\b|\bwhat time\b"
-    r"|\b(?:price|costs?|number|phone|amount|weigh|password|code|percent)\b",
-    re.IGNORECASE,
-)
-_ASKS_WHERE = re.compile(r"\bwhere\b|\b(?:what|which) (?:city|country|place|state|town)\b", re.IGNORECASE)
-_ASKS_WHO = re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE)
-_ASKS_NOW = re.compile(
-    r"\b(?:now|currently|still|latest|in the end|from now on|these days|at the moment|finally|eventually|nowadays"
-    r"|yet|no longer|any ?more|most recent(?:ly)?|last time)\b",
-    re.IGNORECASE,
-)
+def _finder(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    @cached
+    def says(text: str) -> bool:
+        return pattern.search(text) is not None
+
+    return says
 
 
-def asks_when(question: str) -> bool:
-    """Tell whether a question asks for a time."""
-    return bool(_ASKS_WHEN.search(question))
-
-
-def asks_number(question: str) -> bool:
-    """Tell whether a question asks for a number, or for what is mostly written in figures."""
-    return bool(_ASKS_NUMBER.search(question))
-
-
-def asks_where(question: str) -> bool:
-    """Tell whether a question asks for a place."""
-    return bool(_ASKS_WHERE.search(question))
-
-
-def asks_who(question: str) -> bool:
-    """Tell whether a question asks for a person."""
-    return bool(_ASKS_WHO.search(question))
-
-
-def asks_now(question: str) -> bool:
-    """Tell whether a question asks for the present or final state."""
-    return bool(_ASKS_NOW.search(question))
+SAYS: dict[AnswerType, Callable[[str], bool]] = {
+    "when": _finder(_TIME),
+    "number": _finder(_NUMBER),
+    "where": _finder(_PLACE),
+    "who": _finder(_PERSON_WORD),
+}
+"""Whether a message names a time, a number, a place, or somebody by a relation to the speaker (no pattern knows names).
+"""

@@ -10,11 +10,7 @@ V = TypeVar("V", float, int, bool)
 
 
 def cached(function: Callable[[str], V], *, most: int = 65_536) -> Callable[[str], V]:
-    """Memoize a number that a function computes from a text, by the text's hash and never its words.
-
-    Hashes have 64 bits and a key of their own in each process: of 65,536 texts two are taken for each other once in
-    ten thousand million times. At `most` texts all are dropped.
-    """
+    """Memoize a number computed from a text, by its 64-bit hash and never its words; `most` texts at once."""
     known: dict[int, V] = {}
 
     @wraps(function)

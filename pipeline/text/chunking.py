@@ -32,10 +32,10 @@ def split(
 ) -> list[Chunk]:
     """Split a text into chunks of at most `limit` tokens by `count`, in order.
 
-    A chunk ends after a paragraph where one ends in its second half, else after a sentence, else after a word,
-    else where the limit is. Each but the first repeats up to `overlap` tokens of the one before it, from the
-    beginning of a sentence where possible. A text of white space alone has no chunks. `count` must be at most
-    `limit` for any single character. Raises `ValueError` unless 0 <= overlap <= limit / 2 and limit >= 1.
+    A chunk ends after a paragraph if one ends in its second half, else after a sentence, a word, or at the limit. Each
+    but the first repeats up to `overlap` tokens of the one before it, if possible from the beginning of a sentence.
+    White space has no chunks. `count` must be at most `limit` for any character. Raises `ValueError` unless 0 <=
+    overlap <= limit / 2 and limit >= 1.
     """
     if limit < 1 or not 0 <= overlap <= limit / 2:
         raise ValueError(f"chunks need limit >= 1 and 0 <= overlap <= limit / 2, not {limit} and {overlap}")
@@ -67,14 +67,8 @@ def _reach(text: str, start: int, limit: int, count: Callable[[str], int]) -> in
     size, fits = limit * _CHARS_PER_TOKEN, start + 1
     while start + size < len(text) and count(text[start : start + size]) <= limit:
         fits, size = start + size, size * 2
-    low, high = fits, min(start + size, len(text))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(text[start:middle]) <= limit:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    high = min(start + size, len(text))
+    return tokens.longest(fits, high, lambda end: count(text[start:end]) <= limit)
 
 
 def _best_break(text: str, start: int, done: int, reach: int) -> int:
@@ -91,13 +85,7 @@ def _best_break(text: str, start: int, done: int, reach: int) -> int:
 
 def _overlap_start(text: str, start: int, end: int, overlap: int, count: Callable[[str], int]) -> int:
     """Return where the next chunk begins: at most `overlap` tokens before `end`, and after `start`."""
-    low, high = start + 1, end
-    while low < high:
-        middle = (low + high) // 2
-        if count(text[middle:end]) <= overlap:
-            high = middle
-        else:
-            low = middle + 1
+    low = end - tokens.longest(0, end - start - 1, lambda size: count(text[end - size : end]) <= overlap)
     for kind in _BREAKS:
         for match in kind.finditer(text, max(low - _LONGEST_BREAK, start), end):
             # a paragraph may begin with white space of its own

@@ -4,10 +4,7 @@ from collections.abc import Mapping, Sequence
 
 
 def is_said(words: frozenset[str], said: Mapping[int, Sequence[frozenset[str]]], jaccard: float) -> bool:
-    """Tell whether a set of words in `said` (by size) has a Jaccard index with these above `jaccard`.
-
-    It is at most the smaller size over the larger, so most sizes need no look.
-    """
+    """Tell whether a set of words in `said`, which is by size, has a Jaccard index with these above `jaccard`."""
     size = len(words)
     for its_size, others in said.items():
         if size > jaccard * its_size and its_size > jaccard * size:

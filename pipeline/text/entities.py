@@ -59,10 +59,9 @@ _LONGEST_ACRONYM = 5  # longer words in capitals are shouted
 def entities(texts: Sequence[str], *, known: Iterable[str] = (), limit: int = 24) -> list[str]:
     """Return up to `limit` names, @mentions, amounts, dates, times, links and code of these messages.
 
-    The most frequent first, then in the order of appearance; every spelling once, whatever its case. `known`
-    are names that need not be found, such as the speakers', and are left out with their short forms. A
-    capitalized word counts as a name where it stands inside a sentence; at the beginning of one, where every
-    word is capitalized, it must come up again. Where all nouns are capitalized, a single such word is none.
+    The most frequent first, then in order of appearance, each once whatever its case; `known` names and their short
+    forms are left out. A capitalized word is a name inside a sentence; at the beginning of one it must recur. Where
+    all nouns are capitalized, a single such word is none.
     """
     inside: Counter[str] = Counter()
     opening: Counter[str] = Counter()

@@ -1,8 +1,8 @@
 """Find in a question what must match exactly: quoted phrases, identifiers, addresses, long numbers.
 
-The text search parser cuts `ERR_42`, a path or a telephone number to pieces and forgets in which order they stood,
-and stems a quoted phrase like any other. So these are compared with the messages' own text: upper or lower case,
-any white space for white space, a number however it is grouped, and never inside a longer word or number.
+The text search parser splits `ERR_42`, a path or a telephone number, forgets the order, and stems quoted phrases. So
+these are compared with the messages' own text: in any case and spacing, a number in any grouping, and never inside a
+longer word or number.
 """
 
 import re
@@ -13,8 +13,8 @@ from typing import Literal
 
 from pipeline.text.caches import pattern
 
-# So many at most of one question, each of so many characters at most.
-MOST = 8
+# Of one question; characters of each.
+MAX_PIECES = 8
 MAX_CHARS = 200
 
 _QUOTED = re.compile(
@@ -104,7 +104,7 @@ def _has_edge(character: str) -> bool:
 def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[str]]:
     """Take exact pieces out of a text: `(pieces, the text with a mark for each, what each mark replaces)`.
 
-    What is no more than one of `names` (in lower case) is left where it is: it tells who is asked about.
+    One of `names` (in lower case) is left in: it says who is asked about.
     """
     found: dict[Verbatim, None] = {}
     marked: list[str] = []
@@ -115,7 +115,12 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
             return chr(_MARK + marked.index(whole))
         piece = " ".join(piece.split())
         known = piece.strip("@").casefold() in names
-        if len(marked) >= MOST or known or not 2 <= len(piece) <= MAX_CHARS or not _WORD_SIGN.search(piece):
+        if (
+            len(marked) >= MAX_PIECES
+            or known
+            or not 2 <= len(piece) <= MAX_CHARS
+            or not _WORD_SIGN.search(piece)
+        ):
             return whole
         found[Verbatim(piece, kind)] = None
         marked.append(whole)
@@ -134,7 +139,7 @@ def taken(text: str, names: Collection[str]) -> tuple[list[Verbatim], str, list[
 
 # The first of the characters that stand for what was taken out: they belong to no script.
 _MARK = 0xE000
-_ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MOST)}]")
+_ANY_MARK = re.compile(f"[{chr(_MARK)}-{chr(_MARK + MAX_PIECES)}]")
 
 
 def put_back(text: str, marked: Sequence[str]) -> str:

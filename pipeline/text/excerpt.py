@@ -8,8 +8,7 @@ from pipeline.text.tokens import estimate
 def about(text: str, question: str, tokens: int) -> str:
     """Return the run of sentences with most of the question's words, within `tokens` estimated tokens.
 
-    On one line, with an ellipsis where something is left out; the beginning where no word of the question stands,
-    and all of a text that is short enough.
+    On one line, with an ellipsis where something is left out; the beginning if no word of the question occurs.
 
     >>> about("Tea is at five. The ferry goes at eight. Bring a coat.", "When does the ferry go?", 9)
     '… The ferry goes at eight. …'

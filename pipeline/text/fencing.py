@@ -68,9 +68,7 @@ _NOT_SHOWN = re.compile(
 
 
 def visible(text: str) -> str:
-    """Drop the characters that a terminal or a model reads and people do not see.
-
-    What is seen stays, and so do the joiners that scripts need.
+    """Drop the characters that a terminal or a model reads and people do not see, but for joiners that scripts need.
 
     >>> visible("a\\u200bb \\u202ec\\x1b[2J"), visible("می\\u200cخواهم 👩\\u200d🚀")
     ('ab c[2J', 'می\\u200cخواهم 👩\\u200d🚀')

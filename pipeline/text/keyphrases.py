@@ -12,10 +12,9 @@ _MAX_CHARS = 100  # of one topic
 
 
 def weights_of(said: Sequence[Sentence], names: Iterable[str]) -> dict[str, float]:
-    """Weigh each term: by the messages that it recurs in, and by how specific its form is.
+    """Weigh each term by the messages in which it recurs, and by its form; speakers' names have no weight.
 
-    Without a corpus, form stands in for rarity: longer words, numbers and names are rarer. Speakers' names
-    tell nothing, as every message has one.
+    Form stands in for rarity in a corpus: longer words, numbers and names are rarer.
     """
     seen: dict[str, set[int]] = {}
     capitals: Counter[str] = Counter()

@@ -24,9 +24,9 @@ _WIDE_FROM = 0x0E00  # from Thai on (also kana, ideographs, Hangul) a character 
 def estimate(text: str) -> int:
     """Estimate the number of tokens of a text.
 
-    The sum over the text's pieces: a run of n ASCII letters is ceil(n / 7), a run of n digits ceil(n / 3), a
-    run of n other letters ceil(n / 2) below U+0E00 and n from there on, and 1 is what English shortens after an
-    apostrophe ('s, 'll), and every other character that is not white space.
+    The sum over its pieces: ceil(n / 7) for a run of n ASCII letters, ceil(n / 3) for n digits, for n other letters
+    ceil(n / 2) below U+0E00 and n from there on, 1 for an English contraction ('s, 'll) and any other visible
+    character.
 
     >>> estimate("We'll take the plumber from Almada for 240 €.")
     11
@@ -38,9 +38,6 @@ def estimate(text: str) -> int:
 
 def estimate_line(text: str) -> int:
     """Estimate the number of tokens of a text on lines of its own, line ends included.
-
-    So counted, the messages of a chat come out at 0.93 (short ones, with many names) to 1.14 (plain English) of what
-    `cl100k_base` and `o200k_base` count.
 
     >>> estimate_line("one\\n\\ntwo") == estimate_line("one") + estimate_line("two") == 4
     True
@@ -62,13 +59,21 @@ def _tokens_of(match: re.Match[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokenizer:
-    """A counter of tokens, and its name in answers.
-
-    The tokens of lines, added up, must be no fewer than those of the lines as one text.
-    """
+    """A counter of tokens, and its name in answers; lines counted apart must add up to no less than the text."""
 
     name: str
     count: Count
 
 
 ESTIMATE = Tokenizer(name="estimate", count=estimate_line)
+
+
+def longest(low: int, high: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number from `low`, which fits, to `high` that fits, where all below one that fits do."""
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

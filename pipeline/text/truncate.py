@@ -1,7 +1,7 @@
 """Shorten a text to a number of characters or tokens, on one line where it must be."""
 
 from pipeline.text.fencing import harmless, visible
-from pipeline.text.tokens import Count, estimate_line
+from pipeline.text.tokens import Count, estimate_line, longest
 
 ELLIPSIS = "…"
 
@@ -27,14 +27,7 @@ def within_tokens(text: str, tokens: int, count: Count = estimate_line) -> str:
     """
     if count(text) <= tokens:
         return text
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count(shortened(text, middle)) <= tokens:
-            low = middle
-        else:
-            high = middle - 1
-    return shortened(text, low)
+    return shortened(text, longest(0, len(text), lambda size: count(shortened(text, size)) <= tokens))
 
 
 def one_line(text: str) -> str:

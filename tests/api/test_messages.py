@@ -15,7 +15,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.store.database import Database
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
-from workers.api.hints import APART_SECONDS
+from workers.api.wake_ups import APART_SECONDS
 from workers.queues import INGEST
 
 

@@ -24,7 +24,7 @@ from schemas.settings import Settings
 from tests.api.conftest import CHAT, body, problem_of, said
 from tests.conftest import TENANT
 from workers.api.errors import as_problem
-from workers.api.hints import Hinter
+from workers.api.wake_ups import Waker
 from workers.app import make_app
 
 Serve = Callable[[Settings], httpx.Client]
@@ -139,13 +139,13 @@ def test_a_redis_that_does_not_let_us_in_is_told(serve: Serve, settings: Setting
 
 def test_a_flood_of_hints_waits_for_nobody_while_redis_is_away(settings: Settings) -> None:
     away = settings.model_copy(update={"redis_url": SecretStr(f"redis://127.0.0.1:{free_port()}/0")})
-    hinter = Hinter(make_app(away))
+    waker = Waker(make_app(away))
     started = time.monotonic()
     for _ in range(1000):
-        hinter.hint("ingest")
+        waker.wake_up("ingest")
     assert time.monotonic() - started < 1
     # and the end of the API waits for the one on its way alone
-    hinter.close()
+    waker.close()
     assert time.monotonic() - started < 10
 
 

@@ -19,13 +19,9 @@ from ops.local.processes import environment
 from pipeline.ingest.accept import accept
 from pipeline.operations import retention
 from pipeline.operations.doctor import collect
-from pipeline.operations.doctor import facts as diagnosis
-from pipeline.operations.doctor.broker import Broker
-from pipeline.operations.doctor.embedding import Spaces
-from pipeline.operations.doctor.facts import Facts
-from pipeline.operations.doctor.finding import worst
-from pipeline.operations.doctor.postgres import Login, Server
-from pipeline.operations.doctor.stored import Work
+from pipeline.operations.doctor import findings as diagnosis
+from pipeline.operations.doctor.facts import Broker, Facts, LateJobs, Login, Server, Spaces
+from pipeline.operations.doctor.findings import worst
 from pipeline.store import vector_search
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -142,7 +138,7 @@ def test_a_role_that_walls_do_not_bind_is_found(
 def test_a_wall_that_is_down_is_found(run: Run, memory: None, settings: Settings) -> None:
     as_owner(settings, "ALTER TABLE memories NO FORCE ROW LEVEL SECURITY")
     said = diagnose(run)["findings"]
-    assert [(each["check"], each["severity"]) for each in said] == [("walls", "error")]
+    assert [(each["check"], each["severity"]) for each in said] == [("isolation", "error")]
     assert "memories" in said[0]["what"]
 
 
@@ -225,7 +221,7 @@ def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network
     told = diagnose(run, *model)["findings"]
     # Then both are found
     checks = {each["check"] for each in told}
-    assert {"space", "walls"} <= checks
+    assert {"space", "isolation"} <= checks
     assert ("model" in checks) == bool(model)
     assert "sentence-transformers/all-MiniLM-L6-v3" in next(
         each["what"] for each in told if each["check"] == "space"
@@ -238,7 +234,7 @@ def test_an_embedder_that_cannot_be_is_a_finding(
 ) -> None:
     monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "no-such-hash")
     as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    assert found(run) == {"model": "error", "space": "error", "walls": "error"}
+    assert found(run) == {"model": "error", "space": "error", "isolation": "error"}
 
 
 def test_a_role_that_cannot_log_in_hides_nothing_else(
@@ -248,7 +244,7 @@ def test_a_role_that_cannot_log_in_hides_nothing_else(
     url = settings.maintenance_database_url.get_secret_value()
     monkeypatch.setenv("BACKSCROLL_MAINTENANCE_DATABASE_URL", url.replace("backscroll_maintenance", "nobody"))
     as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
-    assert found(run) == {"connection": "error", "walls": "error"}
+    assert found(run) == {"connection": "error", "isolation": "error"}
 
 
 def test_where_nothing_runs_that_is_the_one_finding(
@@ -286,8 +282,8 @@ def test_late_and_dead_work_and_messages_aside_are_found(
     as_tenant(database, "UPDATE arrivals SET quarantined_at = now(), error = 'odd'")
     said = diagnose(run)["findings"]
     assert {each["what"] for each in said} == {
-        "2 pieces of arrival were given up",
-        "1 pieces of ingest were given up",
+        "2 jobs of arrival were given up",
+        "1 jobs of ingest were given up",
     }
 
 
@@ -351,7 +347,7 @@ def test_what_is_missing_and_owed_by_nobody_is_found_and_owed(
 ) -> None:
     as_tenant(database, damage)
     (finding,) = diagnose(run)["findings"]
-    assert (finding["check"], f"what {kind} makes" in finding["what"]) == ("unowed", True)
+    assert (finding["check"], f"what {kind} makes" in finding["what"]) == ("missing", True)
     assert diagnose(run, "--fix")["findings"] == []
     workers.finish()
     assert as_tenant(database, "SELECT count(*) FROM message_vectors")[0][0] == 10
@@ -364,7 +360,7 @@ def test_arrivals_that_nobody_owes_are_found_and_placed(
 ) -> None:
     accept(database, TENANT, ChatIn(chat_id=CHAT), [message(n) for n in range(5)])
     as_tenant(database, "DELETE FROM jobs")
-    assert found(run) == {"unowed": "error"}
+    assert found(run) == {"missing": "error"}
     run("doctor", "--fix")
     workers.finish()
     assert found(run) == {}
@@ -424,7 +420,7 @@ def test_facts_at_their_worst_are_all_told_with_what_to_do() -> None:
         ),
         broker=Broker(appendonly="yes", used_bytes=99, max_bytes=100, unserved={"embed": 3}),
         skew_seconds=3600,
-        work=[Work(kind="embed", late=3, late_seconds=4000, dead=1)],
+        jobs=[LateJobs(kind="embed", late=3, late_seconds=4000, dead=1)],
     )
     findings = diagnosis.diagnose(facts)
     assert len(findings) == 12

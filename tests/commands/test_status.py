@@ -24,10 +24,10 @@ def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers) -
     before = run("status", "--json").json
     assert before["counts"]["messages"] == before["counts"]["waiting"] == 418
     assert before["oldest_unplaced_seconds"] >= 0
-    assert {work["kind"]: work["pending"] for work in before["work"]} == {"ingest": 1}
+    assert {job["kind"]: job["pending"] for job in before["jobs"]} == {"ingest": 1}
     workers.finish()
     after = run("status", "--json").json
-    assert after["work"] == []
+    assert after["jobs"] == []
     assert after["counts"]["waiting"] == 0
     assert after["oldest_unplaced_seconds"] is None
     assert after["counts"]["vectors"][0]["messages"] == 418
@@ -69,11 +69,11 @@ def test_without_the_maintenance_role_only_the_tenants_own_work_is_seen(
 ) -> None:
     run("import", SAMPLE, "--tenant", "neighbour")
     assert run("status", "--json").json["all_tenants"]
-    assert len(run("status", "--json").json["work"]) == 1
+    assert len(run("status", "--json").json["jobs"]) == 1
     monkeypatch.delenv("BACKSCROLL_MAINTENANCE_DATABASE_URL")
     alone = run("status", "--json").json
     assert not alone["all_tenants"]
-    assert alone["work"] == []
+    assert alone["jobs"] == []
 
 
 def test_it_tells_which_queues_a_worker_serves(settings: Settings) -> None:
@@ -109,7 +109,7 @@ def test_it_tells_which_queues_a_worker_serves(settings: Settings) -> None:
 def test_progress_counts_only_the_chats_asked_for(run: Run, database: Database) -> None:
     run("import", SAMPLE)
     here = status.progress(database, TENANT, ["telegram:-100420"])
-    assert (here.messages, here.waiting, here.owed, here.complete) == (418, 418, 1, False)
+    assert (here.messages, here.waiting, here.pending, here.complete) == (418, 418, 1, False)
     elsewhere = status.progress(database, TENANT, ["telegram:another"])
     assert (elsewhere.messages, elsewhere.complete) == (0, True)
 

@@ -19,8 +19,7 @@ from pipeline.ingest.redate import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
-from pipeline.operations.doctor import collect
-from pipeline.operations.doctor.stored import Tenant
+from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.retention import retention_of
 from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
@@ -387,12 +386,12 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         ChatIn(chat_id=a.chat_id),
         Record(chat_id=a.chat_id, message=a.message, where="line 1"),
     ],
-    "sample": lambda a: collect.Sample(chats={MALLORY: a.names("chats", "chat_id")}),
-    "tenant: pipeline.operations.doctor.stored.Tenant": lambda a: Tenant(
+    "sample": lambda a: {MALLORY: a.names("chats", "chat_id")},
+    "tenant: pipeline.operations.doctor.facts.TenantData": lambda a: TenantData(
         tenant_id=MALLORY,
         differing=a.names("chats", "chat_id"),
         drifted=a.names("chats", "chat_id"),
-        unowed={"embed": 1, "summarize": 1, "ingest": 1},
+        without_job={"embed": 1, "summarize": 1, "ingest": 1},
         orphans=1,
     ),
 }

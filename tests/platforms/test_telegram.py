@@ -114,7 +114,7 @@ def test_a_broken_message_is_reported_and_the_next_one_read() -> None:
     assert [broken.where for broken in house.broken] == [f"messages[{n}]" for n in range(6)]
     assert house.broken[0].reason == "id None is no number"
     assert "from_id is missing" in house.broken[1].reason
-    assert "content is 70000 bytes long" in house.broken[4].reason
+    assert "content: is 70000 bytes long" in house.broken[4].reason
 
 
 def test_an_export_that_breaks_off_gives_what_came_before() -> None:

@@ -137,7 +137,7 @@ class Deployment:
         until(done, f"{chat}: {messages} messages remembered", SECONDS)
         found = self.progress(chat)
         assert found.messages == messages
-        assert (found.waiting, found.owed, found.dead, found.error) == (0, 0, 0, None)
+        assert (found.waiting, found.pending, found.dead, found.error) == (0, 0, 0, None)
         assert found.embedded == found.to_embed == messages
         assert found.summarized == found.closed > 0
         return found

@@ -11,7 +11,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from schemas.settings import Settings
 from tests.processes.nodes import RedisProcess
 from workers.app import make_app
-from workers.queues import INGEST, hint
+from workers.queues import INGEST, wake_up
 
 
 def test_a_worker_takes_another_task_after_one_that_redis_did_not_let_it_acknowledge(
@@ -29,7 +29,7 @@ def test_a_worker_takes_another_task_after_one_that_redis_did_not_let_it_acknowl
                 channel, queues=[Queue(INGEST.full_name)], on_message=taken.append
             )
             with consumer:
-                hint(app, "ingest", times=2)
+                wake_up(app, "ingest", times=2)
                 connection.drain_events(timeout=5)
                 assert len(taken) == 1
                 assert not channel.qos.can_consume()

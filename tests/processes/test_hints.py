@@ -23,9 +23,9 @@ from tests.processes.conftest import talk
 from tests.processes.nodes import RedisProcess
 from workers import queues, resources
 from workers.app import make_app
-from workers.queues import OF_KIND, SPARE_HINTS
+from workers.queues import OF_KIND, SPARE_WAKE_UPS
 from workers.resources import Resources
-from workers.tasks.sweep import PILED_UP
+from workers.tasks.sweep import MAX_WAITING_SWEEPS
 
 amounts = st.dictionaries(st.sampled_from(sorted(OF_KIND)), st.integers(0, 600))
 
@@ -72,7 +72,7 @@ def test_no_queue_gets_more_hints_than_twice_its_workers(
     with redis_client.Redis.from_url(broker.url) as client:
         client.flushdb()
         for kind, waiting in hinted.items():
-            queues.hint(app, kind, times=waiting % 50)
+            queues.wake_up(app, kind, times=waiting % 50)
         for _ in range(sweeps):
             app.tasks["backscroll.sweep"]()
         for queue in set(OF_KIND.values()):
@@ -142,7 +142,7 @@ def test_sweeps_that_have_piled_up_are_left_but_for_the_last_ones(
     queue = queues.SWEEP.full_name
     with redis_client.Redis.from_url(broker.url) as client:
         # Given more sweeps than one outage needs
-        for _ in range(PILED_UP + 1):
+        for _ in range(MAX_WAITING_SWEEPS + 1):
             app.send_task("backscroll.sweep", queue=queue)
         # When one of them comes to its turn, then it does nothing, while so many wait behind
         app.tasks["backscroll.sweep"]()
@@ -163,7 +163,7 @@ def test_no_hint_goes_out_for_a_summary_that_waits(
     told = [MessageIn.model_validate(one) for one in talk(10)]
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), told)
     # When they are placed, then the vectors may be made now, the summaries after the debounce
-    resources.run(app, "ingest", held.placer)
+    resources.run(app, "ingest")
     with redis_client.Redis.from_url(broker.url) as client:
         assert client.llen(queues.EMBED.full_name) == 1
         assert client.llen(queues.SUMMARIZE.full_name) == (0 if debounce else 1)
@@ -183,13 +183,13 @@ def test_thousands_of_hints_for_a_worker_that_is_busy_leave_a_bounded_queue(
     with redis_client.Redis.from_url(broker.url) as client:
         # When thousands of requests hint at the same kind of work
         for _ in range(4000):
-            queues.hint(app, "ingest")
+            queues.wake_up(app, "ingest")
         # Then what waits is enough for its workers, and Redis does not fill up
         waiting = client.llen(queues.INGEST.full_name)
-        assert 2 * queues.INGEST.concurrency <= waiting <= 2 * queues.INGEST.concurrency + SPARE_HINTS
+        assert 2 * queues.INGEST.concurrency <= waiting <= 2 * queues.INGEST.concurrency + SPARE_WAKE_UPS
         # And one that was taken makes room for the next
         client.rpop(queues.INGEST.full_name)
-        queues.hint(app, "ingest", times=50)
+        queues.wake_up(app, "ingest", times=50)
         assert client.llen(queues.INGEST.full_name) == waiting
 
 

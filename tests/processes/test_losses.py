@@ -41,7 +41,7 @@ def stuck(deployment: Deployment, kind: str, table: str) -> Iterator[None]:
     """All that is owed of a kind is due, and its worker in the middle of it: it waits for this table."""
     with deployment.locked(table):
         deployment.make_due()
-        queues.hint(deployment.app, kind)
+        queues.wake_up(deployment.app, kind)
         deployment.wait_until_stuck(table)
         yield
 
@@ -55,11 +55,11 @@ def test_a_worker_that_was_stopped_for_a_while_does_what_thousands_of_hints_were
     worker.kill("SIGSTOP")
     for chat in chats:
         deployment.accept(chat, talk(1))
-        queues.hint(deployment.app, "ingest", times=50)
+        queues.wake_up(deployment.app, "ingest", times=50)
     for _ in range(1000):
-        queues.hint(deployment.app, "ingest")
+        queues.wake_up(deployment.app, "ingest")
     waiting = deployment.redis.llen(queues.INGEST.full_name)
-    assert waiting <= 2 * queues.INGEST.concurrency + queues.SPARE_HINTS
+    assert waiting <= 2 * queues.INGEST.concurrency + queues.SPARE_WAKE_UPS
     # When it goes on, then nothing is left, and no sweep was needed for it
     worker.kill("SIGCONT")
     keys = {"chats": chats}
@@ -78,7 +78,7 @@ def test_hints_thrown_away_in_the_middle_of_an_import_are_made_up_for(deployment
         deployment.accept("test:import", told[start : start + 100])
         # the second half is never hinted at
         if start < 300:
-            queues.hint(deployment.app, "ingest")
+            queues.wake_up(deployment.app, "ingest")
         deployment.redis.flushall()
     deployment.wait_for("test:import", 600)
     assert set(deployment.vectors_of("test:import").values()) == {1}

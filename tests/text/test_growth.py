@@ -168,7 +168,7 @@ def test_patterns_stand_where_this_test_finds_them() -> None:
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             for function, call in calls_of_re(ast.parse(path.read_text()), ""):
                 where = f"{module}.{function}"
-                if where != "pipeline.text.dialogue_acts._any" and not module.startswith(NOT_SENT):
+                if not module.startswith(NOT_SENT):
                     hidden.append(f"{where}: re.{call}")
     assert hidden == []
 
@@ -235,12 +235,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "asks": lambda text: uncached(answer_types.asks)(text),
     "about_self": lambda text: uncached(answer_types.about_self)(text),
     "asks of a picture": lambda text: uncached(answer_types.asks)(text + "[picture: a]?"),
-    "says": lambda text: (
-        uncached(answer_types.says_when)(text),
-        uncached(answer_types.says_number)(text),
-        uncached(answer_types.says_where)(text),
-        uncached(answer_types.says_who)(text),
-    ),
+    "says": lambda text: [uncached(says)(text) for says in answer_types.SAYS.values()],
+    "answer types": answer_types.asked,
     "tokens": tokens.estimate_line,
     "verbatim": lambda text: exact_match.taken(text, {"ann"}),
     "numbers": exact_match.numbers,

@@ -20,7 +20,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def embedder() -> SentenceTransformersEmbedder:
-    embedder = SentenceTransformersEmbedder(threads=1)
+    embedder = SentenceTransformersEmbedder()
     embedder.load()
     return embedder
 
@@ -81,11 +81,11 @@ def test_a_folder_without_a_model_is_refused(tmp_path):
 def test_a_question_read_without_its_batch_has_the_same_vector(
     embedder: SentenceTransformersEmbedder, monkeypatch: pytest.MonkeyPatch
 ):
-    from pipeline.clients import bert
+    from pipeline.clients import torch_layers
 
     texts = ["When?", "who repairs the heating?", "the plumber from Almada came at eight " * 60, "日本語", ""]
     alone = [embedder.embed_query(text) for text in texts]
-    monkeypatch.setattr(bert, "is_bert", lambda model: False)
+    monkeypatch.setattr(torch_layers, "is_bert", lambda model: False)
 
     for text, vector in zip(texts, alone, strict=True):
         assert embedder.embed_query(text) == pytest.approx(vector, abs=1e-6)

@@ -49,20 +49,20 @@ def test_the_description_of_a_picture_is_not_the_speakers() -> None:
 
 
 def test_numbers_are_known_in_figures_and_in_words() -> None:
-    assert answer_types.says_number("912 seats")
-    assert answer_types.says_number("Five attempts")
-    assert not answer_types.says_number("some seats")
+    assert answer_types.SAYS["number"]("912 seats")
+    assert answer_types.SAYS["number"]("Five attempts")
+    assert not answer_types.SAYS["number"]("some seats")
 
 
 def test_places_are_known_by_their_capital_or_their_kind() -> None:
-    assert answer_types.says_where("We flew to Lisbon")
-    assert answer_types.says_where("see you at the old station")
-    assert not answer_types.says_where("to be honest, in a while")
+    assert answer_types.SAYS["where"]("We flew to Lisbon")
+    assert answer_types.SAYS["where"]("see you at the old station")
+    assert not answer_types.SAYS["where"]("to be honest, in a while")
 
 
 def test_people_are_known_by_what_they_are_to_each_other() -> None:
-    assert answer_types.says_who("my sister did")
-    assert not answer_types.says_who("it was done")
+    assert answer_types.SAYS["who"]("my sister did")
+    assert not answer_types.SAYS["who"]("it was done")
 
 
 @given(st.text(max_size=200))

@@ -22,10 +22,10 @@ from workers import signals  # noqa: F401
 from workers.api import errors, openapi
 from workers.api.access import Access
 from workers.api.backlog import BacklogLimit
-from workers.api.hints import Hinter
 from workers.api.linger import Linger
 from workers.api.routes import ROUTERS
 from workers.api.state import ApiState
+from workers.api.wake_ups import Waker
 from workers.app import make_app
 from workers.logging import configure_logging
 
@@ -68,7 +68,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         database=database,
         reranker=make_reranker(settings.reranker_model),
         embedder=make_embedder(settings),
-        hinter=Hinter(make_app(settings)),
+        waker=Waker(make_app(settings)),
         backlog=BacklogLimit(database, settings.tenant, settings.backlog_max_messages),
     )
     app.add_middleware(Access)
@@ -106,7 +106,7 @@ async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     finally:
         if warming.ident is not None:
             await anyio.to_thread.run_sync(warming.join)
-        await anyio.to_thread.run_sync(api.hinter.close)
+        await anyio.to_thread.run_sync(api.waker.close)
         api.database.close()
 
 

@@ -12,7 +12,7 @@ from pipeline.store.database import Database
 from schemas.settings import Settings
 from workers.api.backlog import BacklogLimit
 from workers.api.errors import HttpError
-from workers.api.hints import Hinter
+from workers.api.wake_ups import Waker
 
 _BEARER = HTTPBearer(auto_error=False, description="The value of BACKSCROLL_API_KEY.")
 
@@ -33,7 +33,7 @@ class ApiState:
     database: Database
     # for questions
     embedder: Embedder
-    hinter: Hinter
+    waker: Waker
     backlog: BacklogLimit
     # for the best messages of a context, if one is configured
     reranker: Reranker | None = None

@@ -20,7 +20,7 @@ from schemas.errors import InvalidInput, Retryable, SettingsError
 from schemas.messages import clean_text
 from schemas.payloads import QueuedIngest, TenantId, parse_payload
 from workers import resources
-from workers.queues import HIDDEN, hint
+from workers.queues import HIDDEN, wake_up
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
@@ -34,28 +34,28 @@ _tenant = TypeAdapter(TenantId)
 
 
 class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
-    """A payload as its worker tells of it: without its arguments, whatever the sender says of them."""
+    """A payload's task without its arguments in what its worker reports, whatever the sender says of them."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._argsrepr, self._kwargsrepr = HIDDEN["argsrepr"], HIDDEN["kwargsrepr"]
 
     def info(self, safe: bool = False) -> dict[str, Any]:
-        """What `inspect active` shows."""
-        told: dict[str, Any] = super().info(safe=True)
-        return told
+        """Return what `inspect active` shows."""
+        shown: dict[str, Any] = super().info(safe=True)
+        return shown
 
 
 # A payload is in no table before it is accepted: this task alone goes back to the queue when its worker dies.
 @shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, Request=PayloadRequest)
 def ingest(self: Task, *args: Any, **payload: Any) -> None:
-    """Store the messages of a payload, waiting while Postgres is away or not upgraded; without one place arrivals.
+    """Store the messages of a payload, waiting while Postgres is away or not upgraded; without one, place arrivals.
 
-    A payload that cannot be accepted, or that has ended its process too often, is refused: it becomes a dead letter.
+    A payload that cannot be accepted, or has ended its process too often, becomes a dead letter.
     """
     held = resources.current()
     if not args and not payload:
-        resources.run(self.app, "ingest", held.placer)
+        resources.run(self.app, "ingest")
         return
     refuse = partial(_refuse, held.database, held.settings.tenant, {"args": args, "kwargs": payload})
     try:
@@ -96,11 +96,11 @@ def ingest(self: Task, *args: Any, **payload: Any) -> None:
         kept_out=accepted.kept_out,
     )
     if accepted.new:
-        hint(self.app, "ingest")
+        wake_up(self.app, "ingest")
 
 
 def _after_outages(act: Callable[[], T]) -> T:
-    """Do this as soon as Postgres is there and upgraded: until then the payload is in no other place."""
+    """Do this once Postgres is there and upgraded: until then the payload is nowhere else."""
     while True:
         try:
             return act()
@@ -111,7 +111,7 @@ def _after_outages(act: Callable[[], T]) -> T:
 
 
 def _begin(database: Database, tenant_id: str, suspect: str) -> int:
-    """Count a try of a payload that may end its process; how many there were, with this one."""
+    """Count a try of a payload that may end its process, and return their number."""
     with database.tenant(tenant_id) as connection:
         chats.ensure_tenant(connection, tenant_id)
         return quarantine.count_try(connection, tenant_id, suspect)
@@ -129,10 +129,7 @@ def _refuse(
     reason: str,
     suspect: tuple[str, str] | None = None,
 ) -> None:
-    """Make a dead letter of a payload, for a reason that quotes nobody; it is not acknowledged before that.
-
-    One that names no tenant, or none that can be, belongs to `default_tenant`.
-    """
+    """Make a dead letter of a payload before it is acknowledged, of `default_tenant` if it names no valid tenant."""
     payload = task["kwargs"]
     try:
         tenant_id = _tenant.validate_python(payload.get("tenant"))

@@ -3,7 +3,7 @@
 import structlog
 from celery import Task, shared_task
 
-from pipeline.operations.retention import Pruned, prune_all, retention_of
+from pipeline.operations.retention import prune_all, retention_of
 from schemas.errors import BackscrollError
 from workers import resources
 from workers.queues import BACKFILL
@@ -13,14 +13,16 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="backscroll.prune", bind=True)
 def prune(self: Task, after: str = "") -> None:
-    """Prune every tenant by the settings, from the one after `after`; what is left goes into a task of its own.
+    """Prune every tenant by the settings, from the one after `after`; the rest goes into a task of its own.
 
-    Raises `BackscrollError` in the end when tenants could not be pruned.
+    Raises `BackscrollError` at the end if tenants could not be pruned.
     """
     with resources.waiting():
         held = resources.current()
         done = prune_all(held.database, retention_of(held.settings), after=after)
-        _tell(done)
+        for tenant_id, pruned in done.rows.items():
+            if any(pruned.values()):
+                log.info("pruned", tenant=tenant_id, **pruned)
         if done.stopped_at is not None:
             self.apply_async([done.stopped_at], queue=BACKFILL.full_name, retry=False)
         if done.failed:
@@ -28,9 +30,3 @@ def prune(self: Task, after: str = "") -> None:
             raise BackscrollError(
                 f"{len(done.failed)} tenants could not be pruned, the others were; of {first}: {reason}"
             )
-
-
-def _tell(done: Pruned) -> None:
-    for tenant_id, pruned in done.rows.items():
-        if any(pruned.values()):
-            log.info("pruned", tenant=tenant_id, **pruned)

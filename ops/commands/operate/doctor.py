@@ -16,10 +16,8 @@ from ops.console import broker, rendering
 from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline.clients.factory import default_provider, make_embedder, space_by_name
-from pipeline.operations.doctor.broker import Broker
-from pipeline.operations.doctor.facts import Facts, diagnose
-from pipeline.operations.doctor.finding import Finding, Severity, worst
-from pipeline.operations.doctor.postgres import Login, not_running
+from pipeline.operations.doctor.facts import Broker, Facts, Login
+from pipeline.operations.doctor.findings import Finding, Severity, diagnose, not_running, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
 from schemas.kinds import KINDS
 from schemas.revision import REVISION
@@ -117,7 +115,7 @@ def examine(
         spaces=collect.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
         broker=asked,
         skew_seconds=skew,
-        work=collect.owed(database, scope),
+        jobs=collect.late_jobs(database, scope),
         tenants=list(collect.stored(database, sample, rules)),
     ), sample
 

@@ -134,13 +134,13 @@ def _jobs(found: Status) -> Iterator[RenderableType]:
             f"{found.counts.quarantined:,} messages cannot be placed and are set aside: see `backscroll jobs list`",
             style="red",
         )
-    if not found.work:
+    if not found.jobs:
         yield Text("\nNo jobs are pending.", style="green")
         return
     states = ("pending", "running", "retrying", "dead", "oldest")
     cells = [
         (each.kind, each.pending, each.running, each.retrying, each.dead, rendering.age(each.oldest_seconds))
-        for each in found.work
+        for each in found.jobs
     ]
     yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
 

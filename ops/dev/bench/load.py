@@ -85,7 +85,7 @@ def _flood(database: Database, app: Celery) -> Iterator[None]:
                 said = numbered(range(sent, sent + BATCH))
                 accept.accept(database, BIG, ChatIn(chat_id=f"{BIG}:{number}"), said)
                 sent += BATCH
-            queues.hint(app, "ingest")
+            queues.wake_up(app, "ingest")
             due += PROBE_SECONDS
             ending.wait(max(0.0, due - time.monotonic()))
 
@@ -120,7 +120,7 @@ def _probe(
         began = time.monotonic()
         (said,) = numbered(range(number, number + 1))
         accept.accept(database, SMALL, ChatIn(chat_id=chat), [said])
-        queues.hint(app, "ingest")
+        queues.wake_up(app, "ingest")
         for what, statement in _REACHED.items():
             given = [chat, said.external_id]
             _await(lambda s=statement, g=given: count(connection, s, g) > 0, pause=0.004)  # type: ignore[misc]

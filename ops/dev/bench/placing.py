@@ -119,7 +119,7 @@ def _work(settings: Settings, ready: Event, go: Event, end: Event) -> None:
     go.wait()
     while not end.is_set():
         policy = resources.policy("ingest")
-        if not runner.run(resources.database, "ingest", resources.placer, policy).claimed:
+        if not runner.run(resources.database, "ingest", resources.handler("ingest"), policy).claimed:
             time.sleep(0.02)
     resources.database.close()
 

@@ -1,11 +1,11 @@
 """Collect from Postgres what the doctor needs, and mend what can be mended without harm.
 
-Chats are checked one by one under their lock, so that placing is never half-way while they are compared; a chat that is
-locked is left for the next time.
+Chats are checked one by one under their lock, so that none is compared while messages are placed; a locked one is
+skipped.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection
@@ -13,9 +13,7 @@ from sqlalchemy import Connection
 from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.policy import Rules
 from pipeline.ingest.session_ranges import FOREVER
-from pipeline.operations.doctor.embedding import Spaces
-from pipeline.operations.doctor.postgres import Server
-from pipeline.operations.doctor.stored import Tenant, Work
+from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
 from pipeline.store import chats, checks, jobs, messages, sessions, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.chats import tenant_ids
@@ -24,15 +22,9 @@ from pipeline.store.jobs import NewJob
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
 
-# Keys owed anew in one transaction.
-AT_ONCE = 5000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """Which chats of which tenants are looked at closely."""
-
-    chats: dict[str, list[str]]
+JOBS_PER_TRANSACTION = 5000
+Sample = Mapping[str, Sequence[str]]
+"""The chats to check closely, by tenant."""
 
 
 def tenants(database: Database, tenant_id: str | None) -> list[str]:
@@ -49,7 +41,7 @@ def choose(database: Database, tenant_ids: Sequence[str], limit: int) -> Sample:
     for tenant_id in tenant_ids:
         with database.tenant(tenant_id) as connection:
             chosen[tenant_id] = checks.sample(connection, limit)
-    return Sample(chats=chosen)
+    return chosen
 
 
 def login(connection: Connection) -> tuple[str, bool]:
@@ -67,7 +59,7 @@ def server(database: Database) -> Server:
             migration=checks.migration(connection) if row.migrated else None,
             needed=REVISION,
             vector_tables=vectors.exist(connection),
-            unwalled=checks.unwalled(connection),
+            unprotected=checks.unwalled(connection),
             invalid_indexes=checks.invalid_indexes(connection),
         )
 
@@ -97,9 +89,9 @@ def embedding(
 ) -> Spaces | None:
     """Return the stored spaces beside the settings' embedder; None without vector tables.
 
-    `everybody`: these are all tenants, and an index that none of them needs is needed by nobody.
+    `everybody`: these are all tenants, so an index that none of them needs may go.
     """
-    retired: dict[str, int] = {}
+    retired: Counter[str] = Counter()
     with database.tenant("") as connection:
         if not vectors.exist(connection):
             return None
@@ -119,12 +111,11 @@ def embedding(
         status = "other"
     for tenant_id in tenant_ids if "retired" in statuses.values() else ():
         with database.tenant(tenant_id) as connection:
-            for name, count in checks.retired_vectors(connection).items():
-                retired[name] = retired.get(name, 0) + count
+            retired.update(checks.retired_vectors(connection))
     return Spaces(
         active=next((name for name, each in statuses.items() if each == "active"), None),
         building=[name for name, each in statuses.items() if each == "building"],
-        # a model that nobody has loaded yet has not told its dimensions
+        # the dimensions of an unknown model are known once it is loaded
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
         missing_indexes=[vectors.index_of(s) for s in written if is_worth_it and not indexed[s.id]],
@@ -134,15 +125,15 @@ def embedding(
     )
 
 
-def owed(database: Database, tenant_id: str | None) -> list[Work]:
+def late_jobs(database: Database, tenant_id: str | None) -> list[LateJobs]:
     """Return late jobs and dead letters by kind: of a tenant, or of all (maintenance) for None."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
-        return [Work(**row._mapping) for row in checks.jobs_by_kind(connection)]
+        return [LateJobs(**row._mapping) for row in checks.jobs_by_kind(connection)]
 
 
-def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]:
+def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[TenantData]:
     """Compare what is stored of each tenant with what it should be."""
-    for tenant_id, chat_ids in sample.chats.items():
+    for tenant_id, chat_ids in sample.items():
         differing, drifted = [], []
         for chat_id in chat_ids:
             with database.tenant(tenant_id) as connection:
@@ -156,24 +147,24 @@ def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]
         with database.tenant(tenant_id) as connection:
             lacking = {
                 kind: checks.count_missing_jobs(connection, statement)
-                for kind, statement in _unowed(connection, rules).items()
+                for kind, statement in _lacking(connection, rules).items()
             }
             orphans = checks.orphans(connection) if vectors.exist(connection) else 0
-        yield Tenant(
+        yield TenantData(
             tenant_id=tenant_id,
             differing=sorted(differing),
             drifted=sorted(drifted),
-            unowed=lacking,
+            without_job=lacking,
             orphans=orphans,
         )
 
 
-def mend(database: Database, tenant: Tenant, rules: Rules) -> list[str]:
+def mend(database: Database, tenant: TenantData, rules: Rules) -> list[str]:
     """Mend what was found of a tenant, and return a sentence for each thing done."""
     return [
         *_recount(database, tenant),
         *_cut_anew(database, tenant, rules),
-        *_owe(database, tenant, rules),
+        *_enqueue(database, tenant, rules),
         *_delete_orphans(database, tenant),
     ]
 
@@ -210,11 +201,11 @@ def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
     return True
 
 
-def _unowed(connection: Connection, rules: Rules) -> dict[str, str]:
+def _lacking(connection: Connection, rules: Rules) -> dict[str, str]:
     return checks.missing_jobs(connection, summaries=rules.summaries) if rules.memory else {}
 
 
-def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
+def _recount(database: Database, tenant: TenantData) -> Iterator[str]:
     for chat_id in tenant.drifted:
         with database.tenant(tenant.tenant_id) as connection:
             chat = chats.lock(connection, chat_id)
@@ -224,22 +215,22 @@ def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
                 yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
 
 
-def _cut_anew(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
+def _cut_anew(database: Database, tenant: TenantData, rules: Rules) -> Iterator[str]:
     for chat_id in tenant.differing:
         with database.tenant(tenant.tenant_id) as connection:
             session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
         yield f"cut chat {chat_id} into sessions anew"
 
 
-def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
+def _enqueue(database: Database, tenant: TenantData, rules: Rules) -> Iterator[str]:
     with database.tenant(tenant.tenant_id) as connection:
-        statements = _unowed(connection, rules)
+        statements = _lacking(connection, rules)
     for kind, statement in statements.items():
         total = 0
         while True:
             with database.tenant(tenant.tenant_id) as connection:
-                found = checks.some_missing_jobs(connection, statement, AT_ONCE)
-                # what waits for its place is live talk; the rest has been missing for a while
+                found = checks.some_missing_jobs(connection, statement, JOBS_PER_TRANSACTION)
+                # arrivals are live messages; the rest has been missing for a while
                 priority = jobs.LIVE if kind == "ingest" else jobs.LATER
                 jobs.enqueue_all(
                     connection,
@@ -247,13 +238,13 @@ def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
                     (NewJob(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
                 )
             total += len(found)
-            if len(found) < AT_ONCE:
+            if len(found) < JOBS_PER_TRANSACTION:
                 break
         if total:
-            yield f"owed {total:,} pieces of {kind} of tenant {tenant.tenant_id}"
+            yield f"enqueued {total:,} jobs of {kind} of tenant {tenant.tenant_id}"
 
 
-def _delete_orphans(database: Database, tenant: Tenant) -> Iterator[str]:
+def _delete_orphans(database: Database, tenant: TenantData) -> Iterator[str]:
     if tenant.orphans:
         with database.tenant(tenant.tenant_id) as connection:
             yield f"deleted {checks.delete_orphans(connection):,} vectors without a row"

@@ -1,14 +1,94 @@
-"""Diagnose everything that was collected in one moment."""
+"""Facts about a deployment, as the doctor collects them in one moment."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from pipeline.operations.doctor import broker, embedding, postgres, stored
-from pipeline.operations.doctor.broker import Broker
-from pipeline.operations.doctor.embedding import Spaces
-from pipeline.operations.doctor.finding import Finding
-from pipeline.operations.doctor.postgres import Login, Server
-from pipeline.operations.doctor.stored import Tenant, Work
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """One of the URLs to Postgres, tried."""
+
+    # the variable that names it
+    setting: str
+    # None: it could not be used, because of the problem
+    role: str | None = None
+    problem: str | None = None
+    # row-level security does not bind it
+    unbound: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """Postgres and the tables in it."""
+
+    version: int
+    pgvector: str | None
+    migration: str | None
+    needed: str
+    vector_tables: bool = False
+    # tables with a tenant whose row-level security is off, or does not bind their owner
+    unprotected: Sequence[str] = ()
+    # left by an interrupted build
+    invalid_indexes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spaces:
+    """The embedding spaces, and the embedder that the settings name."""
+
+    active: str | None
+    building: Sequence[str]
+    embedder: str
+    # the embedder's space as stored: `active`, `building`, `retired`, or `other` where only the name fits
+    embedder_status: str | None
+    # of messages' vectors: missing though a chat is large enough, and unread because none is
+    missing_indexes: Sequence[str] = ()
+    unread_indexes: Sequence[str] = ()
+    # rows in retired spaces, by the space's name
+    retired_vectors: Mapping[str, int] = field(default_factory=dict)
+    # why the model cannot be used; None: it can, or was not tried
+    model_problem: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broker:
+    """Redis and the queues."""
+
+    problem: str | None = None
+    # None: Redis does not say
+    appendonly: str | None = None
+    policy: str | None = None
+    used_bytes: int = 0
+    # 0: no limit
+    max_bytes: int = 0
+    # waiting tasks by queue, of the queues that no worker serves
+    unserved: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateJobs:
+    """The late and dead jobs of one kind."""
+
+    kind: str
+    # due, and claimed by nobody
+    late: int = 0
+    late_seconds: float = 0.0
+    dead: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TenantData:
+    """What is wrong with one tenant's data, on a sample of its chats where checking takes long."""
+
+    tenant_id: str
+    # chats whose sessions are not those of the pure function
+    differing: Sequence[str] = ()
+    # chats whose counters are not what is stored
+    drifted: Sequence[str] = ()
+    # rows that lack what a job makes, and have no job, by its kind
+    without_job: Mapping[str, int] = field(default_factory=dict)
+    # vectors whose row is gone or was merged into another
+    orphans: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,19 +101,5 @@ class Facts:
     broker: Broker | None = None
     # the database's clock minus this machine's
     skew_seconds: float | None = None
-    work: Sequence[Work] = ()
-    tenants: Sequence[Tenant] = ()
-
-
-def diagnose(facts: Facts) -> list[Finding]:
-    """Return all findings, errors first."""
-    found = [
-        *postgres.logins(facts.logins),
-        *(postgres.server(facts.server) if facts.server else ()),
-        *(embedding.findings(facts.spaces) if facts.spaces else ()),
-        *(broker.findings(facts.broker) if facts.broker else ()),
-        *postgres.clock(facts.skew_seconds),
-        *stored.work(facts.work),
-        *stored.tenants(facts.tenants),
-    ]
-    return sorted(found, key=lambda finding: finding.severity != "error")
+    jobs: Sequence[LateJobs] = ()
+    tenants: Sequence[TenantData] = ()

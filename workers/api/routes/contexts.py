@@ -50,7 +50,7 @@ def post_answer(api: Api, tenant: Tenant, context_id: Id, answer: Body[AnswerIn]
     """
     receipt = query_log.report(api.database, tenant, context_id, answer, api.settings)
     if receipt.memory_id is not None:
-        api.hinter.hint("embed")
+        api.waker.wake_up("embed")
     return receipt
 
 

@@ -66,7 +66,7 @@ def post_document(
         return DocumentReceipt(outcome="kept_out", document_id=name, chunks=0, request_id=trace_id)
     kept = documents.keep(api.database, tenant, document, documents.cut(document.content, api.embedder))
     if kept.written:
-        api.hinter.hint("embed")
+        api.waker.wake_up("embed")
     else:
         response.status_code = 200
     return DocumentReceipt(**asdict(kept), document_id=name, request_id=trace_id)

@@ -61,7 +61,7 @@ def post_forget(api: Api, tenant: Tenant, subject: Body[Subject]) -> StartedRece
     forget.check_confirmed(tenant, subject)
     seen = _is_seen(api, tenant, subject)
     receipt = forget.start(api.database, tenant, subject, trace_id=request_id())
-    api.hinter.hint("forget")
+    api.waker.wake_up("forget")
     return StartedReceipt(**receipt.model_dump(), seen=seen)
 
 
@@ -86,7 +86,7 @@ def post_rename(api: Api, tenant: Tenant, chat_id: Id, new: Body[NewId]) -> Rece
     theirs. Sending the same again is harmless.
     """
     receipt = chat_moves.start(api.database, tenant, chat_id, new.to, trace_id=request_id())
-    api.hinter.hint("forget")
+    api.waker.wake_up("forget")
     return receipt
 
 
@@ -97,7 +97,7 @@ def delete_chat(api: Api, tenant: Tenant, chat_id: Id) -> Receipt:
     Workers delete it and count it on the receipt; ask for the receipt until it has its `finished_at`.
     """
     receipt = forget.remove(api.database, tenant, chat_id, trace_id=request_id())
-    api.hinter.hint("forget")
+    api.waker.wake_up("forget")
     return receipt
 
 

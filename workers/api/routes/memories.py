@@ -48,7 +48,7 @@ def post_memory(api: Api, tenant: Tenant, payload: Body[MemoryPayload], response
         return MemoryReceipt(outcome="kept_out", id=None, request_id=request_id())
     written = memories.remember(api.database, tenant, payload)
     if written.outcome == "new":
-        api.hinter.hint("embed")
+        api.waker.wake_up("embed")
     else:
         response.status_code = 200
     return MemoryReceipt(outcome=written.outcome, id=written.id, request_id=request_id())

@@ -76,7 +76,7 @@ def _accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceipt:
     trace_id = request_id()
     accepted = accept.accept(api.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
     # For duplicates too: their first sender's process may have died before the wake-up.
-    api.hinter.hint("ingest")
+    api.waker.wake_up("ingest")
     return MessagesReceipt(
         accepted=accepted.new,
         duplicates=accepted.duplicates,
@@ -126,5 +126,5 @@ def delete_message(api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> Ch
 def _receipt(api: ApiState, changed: Changed) -> ChangeReceipt:
     """Wake the workers of the jobs that follow, and answer."""
     for kind in sorted(changed.follows):
-        api.hinter.hint(kind)
+        api.waker.wake_up(kind)
     return ChangeReceipt(outcome=changed.outcome, request_id=request_id())

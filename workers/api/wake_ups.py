@@ -19,7 +19,7 @@ APART_SECONDS = 0.1
 CLOSING_SECONDS = 5.0
 
 
-class Hinter:
+class Waker:
     """Keeps at most one wake-up of each kind waiting, with the id of the request that asked for it first."""
 
     def __init__(self, celery: Celery) -> None:
@@ -28,10 +28,10 @@ class Hinter:
         self._pending: dict[str, Context] = {}
         self._changed = threading.Condition()
         self._closing = False
-        self._sender = threading.Thread(target=self._send, name="hints", daemon=True)
+        self._sender = threading.Thread(target=self._send, name="wake-ups", daemon=True)
         self._sender.start()
 
-    def hint(self, kind: str) -> None:
+    def wake_up(self, kind: str) -> None:
         """Wake the workers of a kind: now, or `APART_SECONDS` after the last wake-ups.
 
         Never waits. A lost wake-up costs the time until the next sweep.
@@ -59,8 +59,8 @@ class Hinter:
                 return
             for kind, context in pending.items():
                 try:
-                    context.run(queues.hint, self.celery, kind)
+                    context.run(queues.wake_up, self.celery, kind)
                 except Exception as error:
-                    log.error("hint_failed", kind=kind, exc_info=error)  # noqa: TRY400 - one line, no traceback
+                    log.error("wake_up_failed", kind=kind, exc_info=error)  # noqa: TRY400 - one line, no traceback
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, APART_SECONDS)

@@ -1,0 +1,175 @@
+"""Read the fields of exported chats and messages into values of `records`."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from pydantic import ValidationError
+
+from pipeline.platforms.records import (
+    MAX_LINE_CHARS,
+    Broken,
+    ImportOptions,
+    MediaKind,
+    Record,
+    Skipped,
+    Times,
+)
+from schemas.base import in_words
+from schemas.messages import MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, MessageIn
+
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+_PREFIXED = re.compile(r"[a-z][a-z0-9_-]*:\S")
+
+
+def sentence(error: ValidationError) -> str:
+    """Describe pydantic's findings in one sentence that names the fields.
+
+    >>> try: MessageIn.model_validate({"external_id": "1", "content": "", "sent_at": 0})
+    ... except ValidationError as error: print(sentence(error))
+    sender_id is missing
+    """
+    errors = error.errors(include_url=False)
+    return in_words(errors, ChatIn if error.title == ChatIn.__name__ else MessageIn)[0]
+
+
+def unreadable(line: str) -> str | None:
+    """Return why this line of a text file cannot be read, or None; bytes that are no UTF-8 are surrogate escapes.
+
+    >>> unreadable("caf" + b"\\xe9".decode("utf-8", "surrogateescape"))
+    'is not UTF-8: byte 0xE9 after "caf"'
+    """
+    if len(line) > MAX_LINE_CHARS:
+        return f"the line is longer than {MAX_LINE_CHARS} characters"
+    if found := _NOT_UTF8.search(line):
+        before = line[max(0, found.start() - 20) : found.start()]
+        return f'is not UTF-8: byte 0x{ord(found[0]) - 0xDC00:02X} after "{before}"'
+    return None
+
+
+def chat_of(
+    platform: str, chat_id: str, options: ImportOptions, *, kind: ChatKind | None = None, title: str = ""
+) -> ChatIn:
+    """Return the chat, completed from the options. Raises `ValidationError` for an unusable id; a long title is cut."""
+    return ChatIn(
+        chat_id=with_platform(platform, chat_id),
+        platform=platform,
+        kind=options.kind or kind,
+        title=(title or options.title or "")[:MAX_TITLE_CHARS] or None,
+        time_zone=options.zone_name(with_platform(platform, chat_id)),
+        language=options.language,
+    )
+
+
+def read_message(
+    where: str,
+    chat_id: str,
+    *,
+    text: str,
+    media: Sequence[dict[str, Any]],
+    metadata: Mapping[str, Any],
+    by_clock: bool = False,
+    aliases: tuple[str, ...] = (),
+    **fields: Any,
+) -> Record | Skipped | Broken:
+    """Return the message with this text and these attachments, as far as it is one; `fields` as in `MessageIn`."""
+    if not (content := with_media(text, media)):
+        return Skipped(where=where, reason="message without text")
+    kept = {"media": list(media), **metadata} if media else metadata
+    try:
+        message = MessageIn.model_validate({**fields, "content": content, "metadata": kept})
+    except ValidationError as error:
+        return Broken(where=where, reason=sentence(error))
+    return Record(chat_id=chat_id, message=message, where=where, by_clock=by_clock, aliases=aliases)
+
+
+def exact_times(
+    source: str, zone: str | None, exported: str = "", advice: str = ": say --tz, as in Europe/Lisbon"
+) -> Times:
+    """Say that times are exact, where they come from, and by which clock they are shown."""
+    shown = f"by the clock of {zone}" if zone is not None else f"in UTC{exported}{advice}"
+    return Times(text=f"exact, {source}; shown {shown}")
+
+
+def with_platform(platform: str, identifier: str) -> str:
+    """Prefix an id with its platform.
+
+    >>> with_platform("whatsapp", "Trip: Rome"), with_platform("whatsapp", "telegram:11")
+    ('whatsapp:Trip: Rome', 'telegram:11')
+    """
+    # an empty id stays empty, to be refused as such
+    return identifier if not identifier or _PREFIXED.match(identifier) else f"{platform}:{identifier}"
+
+
+def in_hours(offset: timedelta) -> str:
+    """Format an offset from UTC.
+
+    >>> in_hours(timedelta(hours=-3, minutes=-30)), in_hours(timedelta(hours=1))
+    ('-03:30', '+01:00')
+    """
+    minutes = round(offset.total_seconds() / 60)
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+def name_of(*candidates: object) -> str:
+    """Return the first text that is not blank, cut to what is stored; empty if there is none."""
+    for candidate in candidates:
+        if isinstance(candidate, str) and candidate.strip():
+            return candidate.strip()[:MAX_NAME_CHARS]
+    return ""
+
+
+def dict_of(value: object) -> dict[str, Any]:
+    """Return a value of JSON if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_of(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a value of JSON, if it is a list."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text_of(value: object) -> str:
+    """Return a value of JSON if it is a text, stripped, else an empty one."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def attachment(kind: str, name: str) -> dict[str, str]:
+    """Return an attachment, as metadata has it."""
+    return {"kind": kind, "name": name} if name else {"kind": kind}
+
+
+def with_media(text: str, media: Iterable[dict[str, Any]]) -> str:
+    """Prefix the text with a word in brackets for each attachment, and a document's name, so that it can be found.
+
+    >>> with_media("look", [{"kind": "image", "name": "IMG-20231231-WA0001.jpg"}])
+    '[image] look'
+    >>> with_media("", [{"kind": "document", "name": "Lease.pdf"}])
+    '[document Lease.pdf]'
+    """
+    words = [
+        f"[document {item['name']}]"
+        if item["kind"] == "document" and item.get("name")
+        else f"[{item['kind']}]"
+        for item in media
+    ]
+    return " ".join([*words, text]).strip()
+
+
+_KIND_BY_SUFFIX: dict[str, MediaKind] = {
+    **dict.fromkeys(("jpg", "jpeg", "png", "gif", "heic", "bmp", "avif"), "image"),
+    "webp": "sticker",
+    **dict.fromkeys(("mp4", "mov", "webm", "3gp", "mkv", "avi"), "video"),
+    **dict.fromkeys(("opus", "ogg", "oga", "mp3", "m4a", "aac", "wav", "amr", "flac"), "audio"),
+    "vcf": "contact",
+}
+
+
+def media_kind(file_name: str) -> MediaKind:
+    """Return what kind of media a file is, by its suffix.
+
+    >>> media_kind("PTT-20231231-WA0007.opus"), media_kind("Lease.pdf")
+    ('audio', 'document')
+    """
+    return _KIND_BY_SUFFIX.get(file_name.rpartition(".")[2].lower(), "document")
