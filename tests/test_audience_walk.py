@@ -15,8 +15,8 @@ from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.enrich import embed
-from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import accept, place
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
@@ -148,9 +148,9 @@ def plant(database: Database) -> None:
 @pytest.fixture(scope="module")
 def walked(shared: Database) -> Database:
     plant(shared)
-    rules, policy = Rules.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
+    rules, policy = SessionPolicy.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
     for kind, handler in {
-        "ingest": accept.placer(shared, rules),
+        "ingest": place.placer(shared, rules),
         "embed": embed.embedder(shared, EMBEDDER),
     }.items():
         while runner.run(shared, kind, handler, policy).claimed:

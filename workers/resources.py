@@ -18,8 +18,8 @@ from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarizers import make_summarizer
 from pipeline.erasure import forget
-from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import place
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
 from pipeline.operations import backfill
@@ -45,7 +45,7 @@ class Resources:
         self.pid = os.getpid()
         self.settings = settings
         self.database = Database.from_settings(settings, pool_size=8)
-        self.rules = Rules.of(settings)
+        self.rules = SessionPolicy.of(settings)
         # who was served last, by kind of work
         self.turns: dict[str, Turn] = {}
 
@@ -57,7 +57,7 @@ class Resources:
     @cached_property
     def placer(self) -> Handler:
         """Does `ingest` work."""
-        return accept.placer(self.database, self.rules, self.settings.job_max_attempts)
+        return place.placer(self.database, self.rules, self.settings.job_max_attempts)
 
     @cached_property
     def embed(self) -> Handler:

@@ -26,7 +26,7 @@ from schemas.messages import ChatKind
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.ingest.history import Event, Tally
+    from pipeline.ingest.import_tally import Event, Tally
     from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -115,10 +115,10 @@ def import_(
                 f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
-        from pipeline.ingest import history
+        from pipeline.ingest.import_tally import stored_chats
         from pipeline.operations import lookup
 
-        now = history.now(database, settings.tenant, tally)
+        now = stored_chats(database, settings.tenant, tally)
         report.notice_languages(now)
         if not call.as_json:
             import_report.print_summary(tally, now, report)
@@ -212,12 +212,12 @@ def _import(
     source: Source, settings: Settings, database: Database, report: import_report.ImportReport, shown: bool
 ) -> Tally:
     from pipeline.ingest import history
-    from pipeline.ingest.history import Tally
-    from pipeline.ingest.policy import Rules
+    from pipeline.ingest.import_tally import Stored, Tally
+    from pipeline.ingest.policy import SessionPolicy
 
     tally = Tally()
     settle = timedelta(seconds=settings.settle_seconds)
-    rules = Rules.of(settings)
+    rules = SessionPolicy.of(settings)
     events = history.store(database, settings.tenant, source.records(), rules, settle=settle)
     try:
         with (
@@ -229,9 +229,9 @@ def _import(
                 tally.add(event)
                 _warn_of_times(event, report)
                 bar.move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
-                if isinstance(event, history.Stored) and event.new:
+                if isinstance(event, Stored) and event.new:
                     wake_up.send("ingest")
-                if isinstance(event, history.Stored) and event.moved:
+                if isinstance(event, Stored) and event.moved:
                     wake_up.send("summarize")
     except import_report.TwoReadings:
         raise
@@ -245,9 +245,9 @@ def _import(
 
 
 def _warn_of_times(event: Event, report: import_report.ImportReport) -> None:
-    from pipeline.ingest import history
+    from pipeline.ingest.import_tally import Stored
 
-    if not isinstance(event, history.Stored) or not event.new:
+    if not isinstance(event, Stored) or not event.new:
         return
     if event.ahead:
         report.notice(

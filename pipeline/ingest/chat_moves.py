@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges, sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.people import suppression
 from pipeline.people.suppression import Admitted
@@ -121,7 +121,7 @@ def _renamed(connection: Connection, chat_id: str, into: str, given: Sequence[Me
 
 
 def steps(
-    database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, rules: Rules
+    database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, policy: SessionPolicy
 ) -> Iterator[bool]:
     """Move step by step, each in a transaction of its own; returns whether summaries follow."""
     more = True
@@ -133,12 +133,12 @@ def steps(
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return
-            more, follows = _step(connection, tenant_id, receipt_id, found[chat_id], found[into], rules)
+            more, follows = _step(connection, tenant_id, receipt_id, found[chat_id], found[into], policy)
         yield follows
 
 
 def _step(
-    connection: Connection, tenant_id: str, receipt_id: int, chat: Chat, into: Chat, rules: Rules
+    connection: Connection, tenant_id: str, receipt_id: int, chat: Chat, into: Chat, policy: SessionPolicy
 ) -> tuple[bool, bool]:
     """Return `(whether there is more, whether summaries follow)`."""
     waiting = store.arrivals(connection, chat.chat_id, MESSAGES_AT_ONCE)
@@ -149,7 +149,7 @@ def _step(
     ids = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
     if ids:
         some = store_ranges.of_ids(connection, ids)
-        return True, _sessions(connection, tenant_id, receipt_id, chat, into, some, rules)
+        return True, _sessions(connection, tenant_id, receipt_id, chat, into, some, policy)
     left = store.left(connection, chat.chat_id, MESSAGES_AT_ONCE)
     if left:
         _move(connection, receipt_id, chat, into, left)
@@ -159,7 +159,7 @@ def _step(
     store.clear(connection, tenant_id, chat.chat_id)
     # close markers of the former chat may cut sessions of the other
     jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
-    owed = session_ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into))
+    owed = session_ranges.close_sessions(connection, tenant_id, into.chat_id, policy.for_chat(into))
     return False, bool(owed)
 
 
@@ -181,13 +181,13 @@ def _sessions(
     chat: Chat,
     into: Chat,
     some: Sequence[Session],
-    rules: Rules,
+    policy: SessionPolicy,
 ) -> bool:
     """Move sessions with their messages, joined with those of the other chat; returns whether summaries follow."""
     by_key: dict[str, list[Session]] = defaultdict(list)
     for session in some:
         by_key[session.session_key].append(session)
-    near = store_ranges.near(connection, [_window(into, session, rules) for session in some])
+    near = store_ranges.near(connection, [_window(into, session, policy) for session in some])
     for session in near:
         by_key[session.session_key].append(session)
     closes = sessions.closes(connection, [(into.chat_id, key) for key in by_key])
@@ -195,7 +195,7 @@ def _sessions(
     cut: list[int] = []
     for key, together in by_key.items():
         marks = closes[into.chat_id, key]
-        for group in sessionize.joined(together, rules.gap_of(key), marks):
+        for group in sessionize.joined(together, policy.gap_of(key), marks):
             if len(group) == 1:
                 continue
             shape = _shape(group)
@@ -211,14 +211,14 @@ def _sessions(
     # what reads them now has read a part
     jobs.fence(connection, tenant_id, [f"session:{each}" for each in ids])
     for session in store_ranges.of_ids(connection, cut):
-        session_ranges.split_anew(connection, tenant_id, session, into.language, rules)
+        session_ranges.split_anew(connection, tenant_id, session, into.language, policy)
     if not rewrite.grown:
         return False
-    return bool(session_ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into)))
+    return bool(session_ranges.close_sessions(connection, tenant_id, into.chat_id, policy.for_chat(into)))
 
 
-def _window(into: Chat, session: Session, rules: Rules) -> Window:
-    gap = rules.gap_of(session.session_key)
+def _window(into: Chat, session: Session, policy: SessionPolicy) -> Window:
+    gap = policy.gap_of(session.session_key)
     return Window(
         chat_id=into.chat_id,
         session_key=session.session_key,

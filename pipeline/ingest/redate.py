@@ -1,11 +1,11 @@
 """Correct the times of stored messages, when a later import reads their clock or date order otherwise.
 
-Moved messages leave their sessions, which are cut again from what is left, and are placed as if they came now. A
-session that all left leads to the one that has its first message, and so do its memories. A run that is broken off goes
-on with the next: what has its time already is not moved.
+Moved messages leave their sessions, which are split again, and are placed as if they came now. An emptied session
+leads to the one that has its first message, and so do its memories. A run that is broken off goes on with the next:
+what has its time already is not moved.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -13,21 +13,21 @@ from functools import partial
 from sqlalchemy import Connection
 
 from pipeline.ingest import place, session_ranges
-from pipeline.ingest.policy import Rules
-from pipeline.store import chats, edits, jobs, messages
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.batches import batched
+from pipeline.store import chats, edits, jobs, messages, suppression
 from pipeline.store import redate as store
-from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.retry import persistently
 from schemas.messages import MessageIn
 from schemas.sessions import Session, is_named
 
-AT_ONCE = 250
+MOVES_AT_ONCE = 250
 """Messages moved in one transaction: some 0.1 s, in which their chat takes no others."""
 
 QUARTER = timedelta(minutes=15)
-"""Clocks of two zones, and days, are quarters of an hour apart. Any other difference has another reason."""
+"""Clocks of two zones, and days, differ by quarters of an hour; any other difference has another reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,24 +48,18 @@ def move(
     tenant_id: str,
     chat_id: str,
     moves: Sequence[Move],
-    rules: Rules,
+    policy: SessionPolicy,
     *,
     settle: timedelta,
 ) -> int:
-    """Move messages of one chat, in slices of a transaction each; returns how many were there to be moved.
+    """Move messages of one chat, in slices of a transaction each, and count those that were there.
 
-    Summaries are owed then, which wait for so long as `settle` says. Raises `Retryable`; the same call may be made
-    again.
+    Their sessions are summarized again after `settle`. Raises `Retryable`; the same call may be made again.
     """
     return sum(
-        persistently(partial(_move, database, tenant_id, chat_id, some, rules, settle))
-        for some in _slices(moves)
+        persistently(partial(_move, database, tenant_id, chat_id, some, policy, settle))
+        for some in batched(moves, MOVES_AT_ONCE)
     )
-
-
-def _slices(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
-    for start in range(0, len(moves), AT_ONCE):
-        yield moves[start : start + AT_ONCE]
 
 
 def _move(
@@ -73,11 +67,11 @@ def _move(
     tenant_id: str,
     chat_id: str,
     moves: Sequence[Move],
-    rules: Rules,
+    policy: SessionPolicy,
     settle: timedelta,
 ) -> int:
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, chat_id)
+        suppression.lock(connection, tenant_id, chat_id)
         chat = chats.lock_alone(connection, chat_id)
         held = store.hold(connection, chat_id, [move.id for move in moves]) if chat else []
         if chat is None or not held:
@@ -85,19 +79,24 @@ def _move(
         there = {message.id: message for message in held}
         moves = [move for move in moves if move.id in there]
         placed = [message for message in held if message.placed]
-        touched = edits.sessions_at(
-            connection, chat_id, sorted({(message.session_key, message.sent_at) for message in placed})
-        )
-        _take_back_closes(connection, chat_id, moves, there)
+        places = sorted({(message.session_key, message.sent_at) for message in placed})
+        touched = edits.sessions_at(connection, chat_id, places)
+        closes = [
+            (there[move.id].session_key, there[move.id].sent_at)
+            for move in moves
+            if move.message.closes_session and is_named(there[move.id].session_key)
+        ]
+        if closes:
+            store.drop_closes(connection, chat_id, closes)
         store.move(
             connection,
             chat_id,
             [(m.id, m.message.external_id, m.message.position, m.message.sent_at) for m in moves],
         )
-        _place(connection, tenant_id, chat, placed, touched, rules)
+        _place(connection, tenant_id, chat, placed, touched, policy)
         chats.settle(connection, chat_id, settle)
         session_ranges.close_sessions(
-            connection, tenant_id, chat_id, rules.for_chat(chat), priority=jobs.LATER
+            connection, tenant_id, chat_id, policy.for_chat(chat), priority=jobs.LATER
         )
     return len(moves)
 
@@ -108,25 +107,25 @@ def _place(
     chat: Chat,
     placed: Sequence[store.Held],
     touched: Sequence[Session],
-    rules: Rules,
+    policy: SessionPolicy,
 ) -> None:
     """Take messages out of their sessions, and place them where they belong now."""
     if not placed:
         return
-    # as long as they wait nobody takes them for messages of the sessions that they leave
-    arrived = store.arrive_anew(connection, tenant_id, chat.chat_id, [message.id for message in placed])
+    # while they wait they do not count as messages of the sessions that they leave
+    ids = [message.id for message in placed]
+    arrived = store.arrive_anew(connection, tenant_id, chat.chat_id, ids)
     emptied = [
         session
         for session in touched
-        if not session_ranges.split_what_is_left(connection, tenant_id, session, chat.language, rules)
+        if not session_ranges.split_what_is_left(connection, tenant_id, session, chat.language, policy)
     ]
     store.set_aside(connection, [session.id for session in emptied])
-    if rules.for_chat(chat).memory:
-        place.put(connection, tenant_id, {chat.chat_id: chat}, arrived, rules)
-    messages.forget_arrivals(connection, [message.id for message in placed])
-    into = _homes(
-        connection, chat.chat_id, emptied, placed, {each.message_id: each.sent_at for each in arrived}
-    )
+    if policy.for_chat(chat).memory:
+        place.put(connection, tenant_id, {chat.chat_id: chat}, arrived, policy)
+    messages.forget_arrivals(connection, ids)
+    now_at = {each.message_id: each.sent_at for each in arrived}
+    into = _homes(connection, chat.chat_id, emptied, placed, now_at)
     session_ranges.lead_on(connection, tenant_id, into)
     for session in emptied:
         if session.id not in into:
@@ -143,12 +142,7 @@ def _homes(
     """Map emptied sessions to those that have their first message now, if any."""
     places: dict[int, tuple[str, datetime]] = {}
     for session in emptied:
-        mine = [
-            message
-            for message in placed
-            if message.session_key == session.session_key
-            and session.started_at <= message.sent_at <= session.ended_at
-        ]
+        mine = [m for m in placed if _holds(session, m.session_key, m.sent_at)]
         if mine:
             first = min(mine, key=lambda message: message.sent_at)
             places[session.id] = session.session_key, now_at[first.id]
@@ -157,17 +151,9 @@ def _homes(
         session_id: home.id
         for session_id, (key, at) in places.items()
         for home in homes
-        if home.session_key == key and home.started_at <= at <= home.ended_at
+        if _holds(home, key, at)
     }
 
 
-def _take_back_closes(
-    connection: Connection, chat_id: str, moves: Sequence[Move], there: dict[int, store.Held]
-) -> None:
-    closes = [
-        (there[move.id].session_key, there[move.id].sent_at)
-        for move in moves
-        if move.message.closes_session and is_named(there[move.id].session_key)
-    ]
-    if closes:
-        store.drop_closes(connection, chat_id, closes)
+def _holds(session: Session, session_key: str, at: datetime) -> bool:
+    return session.session_key == session_key and session.started_at <= at <= session.ended_at

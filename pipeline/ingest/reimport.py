@@ -1,8 +1,8 @@
-"""Sort out messages that an import brings again: which are moved, and which have another name by now.
+"""Sort out messages that an import brings again: which are moved, and which have another id by now.
 
-A derived id holds a message's local time. Read in another date order a message has another id, by which nothing is
-found; but its aliases, the ids of the other readings, are. A stored message of such an id is the same one, unless the
-source has another message whose id that is, which is known when the source has been read whole.
+A derived id holds a message's local time, so that read in another date order the message has another id: one of its
+aliases. A stored message of such an id is the same one, unless the source has another message of that id, which is
+known when the source has been read whole.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,13 +24,13 @@ from pipeline.store.redate import Known
 class SortedOut:
     """What to do with messages that an import brings."""
 
-    # where the chat's messages are: another chat, when it was given another id
+    # the chat's present id
     chat_id: str
     # to be accepted: new ones, and those that are there by their ids
     records: Sequence[Record]
     # of the latter, what is there at another time
     moves: Sequence[Move] = ()
-    # there by an alias, it seems: for `renamed` at the end
+    # seem to be there by an alias: for `find_renamed` at the end
     renamed: Sequence[Record] = ()
     # how many were deleted for good, by an alias
     deleted: int = 0
@@ -82,11 +82,11 @@ class _Stored:
     """Stored messages, by the ids that an import knows them by."""
 
     given: str
-    # where they are
+    # the chat's present id
     chat_id: str
     known: dict[str, Known]
-    # what ids and aliases are there; other than they are only in another chat
-    called: Mapping[str, str]
+    # ids and aliases as they are in the present chat
+    present: Mapping[str, str]
 
     @classmethod
     def of(cls, connection: Connection, chat_id: str, records: Sequence[Record]) -> "_Stored":
@@ -99,15 +99,15 @@ class _Stored:
             given=chat_id,
             chat_id=into,
             known={each: there[name] for each, name in zip(ids, names, strict=True) if name in there},
-            called=dict(zip(ids, names, strict=True)),
+            present=dict(zip(ids, names, strict=True)),
         )
 
     def deleted(self, connection: Connection, ids: Sequence[str]) -> set[str]:
         """Return which of these ids were deleted, before or after they came where they are."""
-        gone = suppression.deleted(connection, self.chat_id, [self.called[each] for each in ids])
+        gone = suppression.deleted(connection, self.chat_id, [self.present[each] for each in ids])
         before = suppression.deleted(connection, self.given, ids) if self.given != self.chat_id else set()
-        return {each for each in ids if each in before or self.called[each] in gone}
+        return {each for each in ids if each in before or self.present[each] in gone}
 
     def move(self, there: Known, record: Record) -> Move:
-        name = self.called[record.message.external_id]
+        name = self.present[record.message.external_id]
         return Move(id=there.id, message=record.message.model_copy(update={"external_id": name}))

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from pipeline.ingest import sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import chats, counters, edits, jobs, memories, messages, sessions, summaries, vectors
 from pipeline.store import ranges as store
 from pipeline.store.jobs import LATER, LIVE, Owed
@@ -75,14 +75,14 @@ def close_sessions(
     connection: Connection,
     tenant_id: str,
     chat_id: str,
-    rules: Rules,
+    policy: SessionPolicy,
     *,
     trace_id: str | None = None,
     priority: int = LIVE,
 ) -> int:
     """Close ended sessions of a chat and enqueue their summaries; returns how many these are."""
-    remembered = [chat_id] if rules.memory else []
-    owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered, priority)
+    remembered = [chat_id] if policy.memory else []
+    owed = closed(connection, tenant_id, {chat_id: trace_id}, policy, remembered, priority)
     jobs.raise_all(connection, tenant_id, owed)
     return len(owed)
 
@@ -91,7 +91,7 @@ def closed(
     connection: Connection,
     tenant_id: str,
     traces: Mapping[str, str | None],
-    rules: Rules,
+    policy: SessionPolicy,
     remembered: Collection[str],
     priority: int = LIVE,
 ) -> list[Owed]:
@@ -100,12 +100,12 @@ def closed(
     `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait: until
     it has settled, and behind all others (`LATER`).
     """
-    ended = sessions.close_ended(connection, list(traces), rules.gap, rules.ttl)
+    ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
     counters.add(connection, tenant_id, {"sessions_closed": len(ended)})
-    if not (remembered and rules.summaries):
+    if not (remembered and policy.summaries):
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
-    due |= summaries.wanting_rollup(connection, remembered, rules.rolling_messages, rules.rolling_tokens)
+    due |= summaries.wanting_rollup(connection, remembered, policy.rolling_messages, policy.rolling_tokens)
     settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
     return [
         Owed(
@@ -113,30 +113,32 @@ def closed(
             key=f"session:{session_id}",
             lane=chat_id,
             priority=LATER if chat_id in settling else priority,
-            delay_seconds=max(rules.debounce_seconds, settling.get(chat_id, 0.0)),
+            delay_seconds=max(policy.debounce_seconds, settling.get(chat_id, 0.0)),
             trace_id=traces[chat_id],
         )
         for session_id, chat_id in due.items()
     ]
 
 
-def split_anew(connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules) -> None:
+def split_anew(
+    connection: Connection, tenant_id: str, session: Session, language: str, policy: SessionPolicy
+) -> None:
     """Split a stored session again, after a close marker or a deletion inside it.
 
     The earliest part keeps the id; a session that nothing is left of goes.
     """
-    if not split_what_is_left(connection, tenant_id, session, language, rules):
+    if not split_what_is_left(connection, tenant_id, session, language, policy):
         edits.drop_session(connection, tenant_id, session.id)
 
 
 def split_what_is_left(
-    connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules
+    connection: Connection, tenant_id: str, session: Session, language: str, policy: SessionPolicy
 ) -> bool:
     """Split a session again as `split_anew` does; returns False if nothing is left of it, and does nothing."""
     place = session.chat_id, session.session_key
     closes = sessions.closes(connection, [place])[place]
     rows = messages.times(connection, *place, session.started_at, session.ended_at)
-    parts = sessionize.split((row[0] for row in rows), rules.gap_of(session.session_key), closes)
+    parts = sessionize.split((row[0] for row in rows), policy.gap_of(session.session_key), closes)
     if not parts:
         return False
     rewrite = Rewrite()
@@ -153,27 +155,27 @@ def lead_on(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> 
     _join(connection, tenant_id, groups)
 
 
-def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> None:
+def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, policy: SessionPolicy) -> None:
     """Split a chat's sessions again, after the gap has changed; what is the same already is left alone."""
     chat = chats.lock(connection, chat_id)
     if chat is None:
         return
-    rules = rules.for_chat(chat)
-    if not rules.memory:
+    policy = policy.for_chat(chat)
+    if not policy.memory:
         return
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
     rewrite = Rewrite()
     for key in keys:
         rows = messages.times(connection, chat_id, key, *FOREVER)
-        parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
+        parts = sessionize.split((row[0] for row in rows), policy.gap_of(key), closes[chat_id, key])
         # what retention has taken messages from stays as it is
         stored, parts = sessionize.remembered(store.of_key(connection, chat_id, key), parts)
         if parts:
             _fit(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
     rewrite.write(connection, tenant_id)
     # a whole chat's summaries, and perhaps those of all chats, wait for what is said now
-    close_sessions(connection, tenant_id, chat_id, rules, priority=LATER)
+    close_sessions(connection, tenant_id, chat_id, policy, priority=LATER)
 
 
 def _fit(

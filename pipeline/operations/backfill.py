@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import backfills, chats, jobs, spaces, summaries, tenants, vectors
@@ -41,7 +41,7 @@ _SOURCES = {
 class Current:
     """The space and models that jobs use now."""
 
-    rules: Rules
+    rules: SessionPolicy
     summary_version: int
     min_messages: int
 

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.ingest.history import ChatTally, Tally
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.import_tally import ChatTally, Tally
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.redate import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
@@ -359,11 +359,11 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "statement": lambda a: checks.unowed(a.connection, summaries=True)["embed"] if a.connection else "",
     # what comes from the settings
     "settings": lambda a: a.stage.settings,
-    "rules": lambda a: Rules.of(a.stage.settings),
+    "rules": lambda a: SessionPolicy.of(a.stage.settings),
     "keep": lambda a: retention_of(a.stage.settings.model_copy(update={"retention_days": 1})),
     "policy": lambda _: Policy(batch=100, lease_seconds=60, max_attempts=3),
     "current": lambda a: backfill.Current(
-        rules=Rules.of(a.stage.settings), summary_version=1, min_messages=4
+        rules=SessionPolicy.of(a.stage.settings), summary_version=1, min_messages=4
     ),
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
     "embedder": lambda _: DeterministicEmbedder(),

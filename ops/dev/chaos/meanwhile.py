@@ -7,7 +7,7 @@ from contextlib import closing
 from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT, Cast
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
 from pipeline.erasure import forget
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import backfill
 from pipeline.store.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
@@ -53,7 +53,7 @@ class Errands:
     def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
         settings = self._cast.settings
         current = backfill.Current(
-            rules=Rules.of(settings),
+            rules=SessionPolicy.of(settings),
             summary_version=settings.session_summary_version,
             min_messages=settings.session_min_messages,
         )

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges, sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations.doctor.embedding import Spaces
 from pipeline.operations.doctor.postgres import Server
@@ -140,7 +140,7 @@ def owed(database: Database, tenant_id: str | None) -> list[Work]:
         return [Work(**row._mapping) for row in checks.work(connection)]
 
 
-def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]:
+def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[Tenant]:
     """Compare what is stored of each tenant with what it should be."""
     for tenant_id, chat_ids in sample.chats.items():
         differing, drifted = [], []
@@ -168,7 +168,7 @@ def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[Tenant]
         )
 
 
-def mend(database: Database, tenant: Tenant, rules: Rules) -> list[str]:
+def mend(database: Database, tenant: Tenant, rules: SessionPolicy) -> list[str]:
     """Mend what was found of a tenant, and return a sentence for each thing done."""
     return [
         *_recount(database, tenant),
@@ -193,7 +193,7 @@ def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequenc
         yield f"rebuilt the index {name}"
 
 
-def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
+def _as_cut(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
     """Tell whether the sessions of a locked chat are those of the pure function."""
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
@@ -210,7 +210,7 @@ def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
     return True
 
 
-def _unowed(connection: Connection, rules: Rules) -> dict[str, str]:
+def _unowed(connection: Connection, rules: SessionPolicy) -> dict[str, str]:
     return checks.unowed(connection, summaries=rules.summaries) if rules.memory else {}
 
 
@@ -224,14 +224,14 @@ def _recount(database: Database, tenant: Tenant) -> Iterator[str]:
                 yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
 
 
-def _cut_anew(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
+def _cut_anew(database: Database, tenant: Tenant, rules: SessionPolicy) -> Iterator[str]:
     for chat_id in tenant.differing:
         with database.tenant(tenant.tenant_id) as connection:
             session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
         yield f"cut chat {chat_id} into sessions anew"
 
 
-def _owe(database: Database, tenant: Tenant, rules: Rules) -> Iterator[str]:
+def _owe(database: Database, tenant: Tenant, rules: SessionPolicy) -> Iterator[str]:
     with database.tenant(tenant.tenant_id) as connection:
         statements = _unowed(connection, rules)
     for kind, statement in statements.items():
