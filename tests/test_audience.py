@@ -5,7 +5,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.people.visibility import Place, Policy, asked_in, may_show, visible
+from pipeline.people.visibility import Place, VisibilityPolicy, asked_in, may_show, visible
 
 PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))
 KINDS = st.sampled_from(["group", "direct", "thread"])
@@ -16,11 +16,11 @@ def places(name: str) -> st.SearchStrategy[Place]:
 
 
 HERE, THERE = places("here"), places("there")
-STRICT: Policy = "strict"
+STRICT: VisibilityPolicy = "strict"
 
 
-@given(HERE, st.sampled_from(get_args(Policy)))
-def test_a_chat_is_shown_what_was_learned_in_it(here: Place, policy: Policy) -> None:
+@given(HERE, st.sampled_from(get_args(VisibilityPolicy)))
+def test_a_chat_is_shown_what_was_learned_in_it(here: Place, policy: VisibilityPolicy) -> None:
     assert may_show(policy, here, here)
 
 

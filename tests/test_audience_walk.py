@@ -322,16 +322,22 @@ def test_a_bot_that_knows_who_is_there_may_say_so(walked: Database) -> None:
 
     try:
         # somebody who reads along and has never spoken
-        membership.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob", "telegram:cy"])
+        membership.set_members(
+            walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob", "telegram:cy"]
+        )
         assert shown_in("small") == {"small", "large"}
         # Dee has left; while she is there her name is not kept
-        assert membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:dee"]).unnamed
+        assert membership.set_members(
+            walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:dee"]
+        ).unnamed
         assert shown_in("with-dee") == {"with-dee"}
-        membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob"])
+        membership.set_members(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob"])
         assert shown_in("with-dee") == {"with-dee", "small", "small-at-work", "large"}
-        membership.tell(walked, TENANT, chat_id("silent"), ["telegram:bob", "slack:ann"])
+        membership.set_members(walked, TENANT, chat_id("silent"), ["telegram:bob", "slack:ann"])
         assert shown_in("silent") == {"silent", "small", "small-at-work", "large", "with-dee"}
     finally:
-        membership.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob"])
-        membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob", "telegram:dee"])
-        membership.tell(walked, TENANT, chat_id("silent"), [])
+        membership.set_members(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob"])
+        membership.set_members(
+            walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob", "telegram:dee"]
+        )
+        membership.set_members(walked, TENANT, chat_id("silent"), [])

@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich import embed, embed_texts
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.dead_letters import Filter, listing
+from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome, Policy
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
@@ -94,7 +94,7 @@ def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vec
     embed_once(database, model, policy)
     # Then all others have their vectors, and it waits for an operator with its reason
     assert len(embedded(database)) == count - 1
-    [letter], _ = listing(database, TENANT, Filter(state="dead"))
+    [letter], _ = listing(database, TENANT, JobFilter(state="dead"))
     assert letter.kind == "embed"
     assert (letter.error or "").startswith("ProviderRejected: ")
     # and it took about log2 n calls to find it, beside one for each portion and the probes
@@ -112,7 +112,7 @@ def test_a_text_that_is_too_long_for_the_model_is_embedded_by_its_beginning_and_
     model = Model(raising(ProviderFailed("too long")), word=ending)
     embed_once(database, model, policy)
     assert len(embedded(database)) == 8
-    assert [len(call[0]) for call in model.calls if len(call[0]) == embed.SHORTENED_CHARS] == [1000]
+    assert [len(call[0]) for call in model.calls if len(call[0]) == embed_texts.SHORTENED_CHARS] == [1000]
     assert rows(database, "SELECT count(*) FROM jobs WHERE dead_at IS NOT NULL") == [(0,)]
 
 
@@ -206,7 +206,7 @@ def test_messages_of_one_text_are_given_up_together(
     owe(database, rules, policy, f"some {POISON}", "hello", f"some {POISON}")
     embed_once(database, Model(raising(ProviderFailed("it answers 500"))), policy)
     assert embedded(database) == ["m1"]
-    assert listing(database, TENANT, Filter(state="dead"))[1] == 2
+    assert listing(database, TENANT, JobFilter(state="dead"))[1] == 2
     with database.tenant(TENANT) as connection:
         failed = "SELECT sum(value) FROM daily_counters WHERE name = 'embed_failures'"
         assert connection.scalar(text(failed)) == 2

@@ -126,7 +126,7 @@ IN_ONE_CHAT: dict[str, Callable[[Database, SessionPolicy], object]] = {
         db, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="m1")
     ),
     "forgetting a chat": lambda db, _: forget.start(db, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id)),
-    "saying who is in a chat": lambda db, _: membership.tell(db, TENANT, CHAT.chat_id, ["test:ann"]),
+    "saying who is in a chat": lambda db, _: membership.set_members(db, TENANT, CHAT.chat_id, ["test:ann"]),
 }
 
 

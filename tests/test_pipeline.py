@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy

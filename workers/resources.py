@@ -16,7 +16,7 @@ from celery import Celery
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import make_summarizer
+from pipeline.enrich.summarize import make_summarizer
 from pipeline.erasure import forget
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy

@@ -210,7 +210,7 @@ def members(
             payload = parse_payload(MembersPayload, {"members": named})
             for each in payload.members:
                 require_seen(partial(lookup.require_user, database, settings.tenant, each), unseen=unseen)
-            listed = pipeline_members.tell(database, settings.tenant, found.chat_id, payload.members)
+            listed = pipeline_members.set_members(database, settings.tenant, found.chat_id, payload.members)
         else:
             listed = pipeline_members.show(database, settings.tenant, found.chat_id)
     call.answer(listed, *listed.members)

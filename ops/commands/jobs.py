@@ -18,7 +18,7 @@ from schemas.errors import InvalidInput
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
 
 if TYPE_CHECKING:
-    from pipeline.jobs.dead_letters import Changed, Filter, Item
+    from pipeline.jobs.dead_letters import ChangedJobs, Job, JobFilter
 
 app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -206,11 +206,11 @@ def drop(
     _answer(call, changed, "dropped", "dropped for good")
 
 
-def _filter(state: str, kind: str | None, error: str | None, older_than: str | None) -> Filter:
-    from pipeline.jobs.dead_letters import Filter
+def _filter(state: str, kind: str | None, error: str | None, older_than: str | None) -> JobFilter:
+    from pipeline.jobs.dead_letters import JobFilter
 
     older = None if older_than is None else read_seconds(older_than)
-    return Filter(state=state, kind=kind, error=error, older_than_seconds=older)
+    return JobFilter(state=state, kind=kind, error=error, older_than_seconds=older)
 
 
 def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
@@ -221,8 +221,8 @@ def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
 
 
 def _selected(
-    backlog: JobBacklog, kind: str | None, key: str | None, wanted: Filter, *, everything: bool
-) -> list[Item]:
+    backlog: JobBacklog, kind: str | None, key: str | None, wanted: JobFilter, *, everything: bool
+) -> list[Job]:
     """Find the one job named, or with `--all` those that the options select."""
     if everything == (kind is not None) or (kind is None) != (key is None):
         raise InvalidInput("say which job: KIND and KEY of one, or --all with --state, --kind, --error, …")
@@ -231,7 +231,7 @@ def _selected(
     return backlog.listing(wanted)[0]
 
 
-def _answer(call: Call, changed: Changed, done: str, now: str) -> None:
+def _answer(call: Call, changed: ChangedJobs, done: str, now: str) -> None:
     names = ", ".join(f"{item.kind} {item.key}" for item in changed.left[:NAMED_AT_MOST])
     more = " …" if len(changed.left) > NAMED_AT_MOST else ""
     left = f"{len(changed.left):,} are unchanged ({names}{more}): running, done meanwhile, or not droppable."
@@ -242,5 +242,5 @@ def _answer(call: Call, changed: Changed, done: str, now: str) -> None:
     )
 
 
-def _names(items: Sequence[Item]) -> list[dict[str, str]]:
+def _names(items: Sequence[Job]) -> list[dict[str, str]]:
     return [{"tenant_id": item.tenant_id, "kind": item.kind, "key": item.key} for item in items]

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from ops.console.command import Call, on_data
-from pipeline.people.visibility import Policy, policy_of
+from pipeline.people.visibility import VisibilityPolicy, policy_of
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
-MEANING: dict[Policy, str] = {
+MEANING: dict[VisibilityPolicy, str] = {
     "strict": "another chat's memories are shown only if everybody here was there, too; a direct chat's in no group",
     "tenant": "every memory is shown in every chat, a direct chat's too",
     "chat": "a memory is shown only in the chat where it was learned",
@@ -25,7 +25,9 @@ def tenant_() -> None:
 @on_data
 def audience(
     call: Call,
-    policy: Annotated[Policy | None, typer.Argument(help="Default: show it.", show_default=False)] = None,
+    policy: Annotated[
+        VisibilityPolicy | None, typer.Argument(help="Default: show it.", show_default=False)
+    ] = None,
 ) -> None:
     """Show or set who sees what was learned in another chat: `strict` (the default), `tenant` or `chat`.
 

@@ -1,11 +1,9 @@
 """Give a chat another id: another chat, new or not, gets its messages and all derived data.
 
-Beginning commits that the chat leads to the other one: from then on what is sent, asked, edited or deleted under the
-former id is so under the new one. The work moves in small transactions whatever is there, session by session, and can
-be killed at any point. Sessions, summaries, vectors and memories stay what they are, but where sessions of both chats
-lie within one pause: those are joined, and summarized again.
-
-Messages get their former chat in front of their ids, as both chats may count from 1.
+`start` commits that the chat leads to the other one: from then on what is sent, asked, edited or deleted under the
+former id goes to the new one. A job moves the rest session by session, in small transactions, and can be killed at any
+point. Sessions keep their summaries, vectors and memories, but those of both chats that lie within one gap are joined,
+and summarized again. Messages get their former chat in front of their ids, as both chats may count from 1.
 """
 
 from collections import defaultdict
@@ -21,7 +19,7 @@ from pipeline.people.suppression import Admitted
 from pipeline.store import chat_moves as store
 from pipeline.store import chats, jobs, receipts, sessions
 from pipeline.store import ranges as store_ranges
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from pipeline.store.erasure import clock
@@ -33,27 +31,26 @@ from schemas.sessions import Session
 
 MESSAGES_AT_ONCE = 500
 SESSIONS_AT_ONCE = 100
-"""Moved in one transaction: some 0.3 s, in which both chats' accepting waits."""
+"""Moved in one transaction: some 0.3 s, during which both chats' accepting waits."""
 
 
 def start(
     database: Database, tenant_id: str, chat_id: str, into: str, *, trace_id: str | None = None
 ) -> Receipt:
-    """Point a chat to another one, made if there is none, and enqueue the rest.
+    """Point a chat to another one, made if there is none, and enqueue the rest; idempotent.
 
-    Doing it again gives the receipt that there is. Raises `NotFound`, `InvalidInput` for what leads nowhere, `Busy`,
-    `DatabaseUnavailable`; then nothing was done.
+    Raises `NotFound`, `InvalidInput` for the same id, `Busy`, `DatabaseUnavailable`; then nothing was done.
     """
     if chat_id == into:
         raise InvalidInput(f"to: {into} is the id that the chat has", field="to")
     with database.tenant(tenant_id) as connection:
         # nothing is stored meanwhile, and nothing begins to be forgotten
-        stones.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, alone=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-        stone = suppression.hash_of(stones.ensure_key(connection, tenant_id), "chat", chat_id)
-        if chat.moved_to == into and (known := receipts.latest(connection, "move", stone)) is not None:
+        digest = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
+        if chat.moved_to == into and (known := receipts.latest(connection, "move", digest)) is not None:
             return known
         chats.require_unmoved(chat)
         if other is not None and other.moved_to not in (None, chat_id):
@@ -66,8 +63,8 @@ def start(
         if other is None:
             chats.ensure(connection, tenant_id, _like(chat, into))
         store.lead(connection, chat_id, into)
-        known_as = {"kind": "chat", "chat_id": chat_id, "into": into}
-        receipt_id = receipts.insert(connection, tenant_id, "move", known_as, stone, clock(connection))
+        subject = {"kind": "chat", "chat_id": chat_id, "into": into}
+        receipt_id = receipts.insert(connection, tenant_id, "move", subject, digest, clock(connection))
         jobs.raise_wanted(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
         receipt = receipts.get(connection, receipt_id)
     if receipt is None:
@@ -76,26 +73,17 @@ def start(
 
 
 def _like(chat: Chat, chat_id: str) -> ChatIn:
-    return ChatIn.model_validate(
-        {
-            "chat_id": chat_id,
-            "platform": chat.platform,
-            "kind": chat.kind,
-            "title": chat.title,
-            "time_zone": chat.time_zone,
-            "language": chat.language,
-            "memory": chat.memory,
-        }
-    )
+    names = ("platform", "kind", "title", "time_zone", "language", "memory")
+    return ChatIn.model_validate({"chat_id": chat_id} | {name: getattr(chat, name) for name in names})
 
 
 def admit(
     connection: Connection, key: bytes | None, chat_id: str, into: str, given: Sequence[MessageIn]
 ) -> Admitted:
-    """Filter messages that were sent to a chat's former id, under their present names.
+    """Filter messages that were sent to a chat's former id, and give them their present ids.
 
-    Those that have not been moved yet are left out: they are stored already. To be called under the chat's lock; what
-    keeps them out under the present id is for the caller to look at.
+    Those that have not been moved yet are left out: they are stored already. Call it under the chat's lock, and then
+    filter by the present id.
     """
     admitted = suppression.admit(connection, key, chat_id, given)
     messages, kept_out = _renamed(connection, chat_id, into, admitted.messages), admitted.kept_out
@@ -109,27 +97,24 @@ def admit(
 def _renamed(connection: Connection, chat_id: str, into: str, given: Sequence[MessageIn]) -> list[MessageIn]:
     there = store.still_there(connection, chat_id, [message.external_id for message in given])
     new = [message for message in given if message.external_id not in there]
-    answered = [message.reply_to or "" for message in new]
-    called = store.names(connection, chat_id, into, [message.external_id for message in new])
-    answering = store.names(connection, chat_id, into, answered)
+    names = store.names(connection, chat_id, into, [message.external_id for message in new])
+    replies = store.names(connection, chat_id, into, [message.reply_to or "" for message in new])
     return [
-        message.model_copy(
-            update={"external_id": name, "reply_to": reply if message.reply_to else message.reply_to}
-        )
-        for message, name, reply in zip(new, called, answering, strict=True)
+        message.model_copy(update={"external_id": name, "reply_to": message.reply_to and reply})
+        for message, name, reply in zip(new, names, replies, strict=True)
     ]
 
 
 def steps(
     database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, policy: SessionPolicy
 ) -> Iterator[bool]:
-    """Move step by step, each in a transaction of its own; returns whether summaries follow."""
+    """Move step by step, each in a transaction of its own; yield whether summaries follow."""
     more = True
     while more:
         with database.tenant(tenant_id) as connection:
             # in the order in which they are held by whoever stores under the former id
             for each in (chat_id, into):
-                stones.lock(connection, tenant_id, each, alone=True)
+                suppression_list.lock(connection, tenant_id, each, alone=True)
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return
@@ -159,8 +144,11 @@ def _step(
     store.clear(connection, tenant_id, chat.chat_id)
     # close markers of the former chat may cut sessions of the other
     jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
-    owed = session_ranges.close_sessions(connection, tenant_id, into.chat_id, policy.for_chat(into))
-    return False, bool(owed)
+    return False, _close(connection, tenant_id, into, policy)
+
+
+def _close(connection: Connection, tenant_id: str, chat: Chat, policy: SessionPolicy) -> bool:
+    return bool(session_ranges.close_sessions(connection, tenant_id, chat.chat_id, policy.for_chat(chat)))
 
 
 def _move(
@@ -183,12 +171,10 @@ def _sessions(
     some: Sequence[Session],
     policy: SessionPolicy,
 ) -> bool:
-    """Move sessions with their messages, joined with those of the other chat; returns whether summaries follow."""
+    """Move sessions with their messages, joined with those of the other chat; return whether summaries follow."""
     by_key: dict[str, list[Session]] = defaultdict(list)
-    for session in some:
-        by_key[session.session_key].append(session)
     near = store_ranges.near(connection, [_window(into, session, policy) for session in some])
-    for session in near:
+    for session in [*some, *near]:
         by_key[session.session_key].append(session)
     closes = sessions.closes(connection, [(into.chat_id, key) for key in by_key])
     rewrite = Rewrite()
@@ -203,18 +189,16 @@ def _sessions(
             rewrite.grown[survivor] = shape
             if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
                 cut.append(survivor)
-    # sessions are locked by now; messages before work, as whoever saves vectors has it
+    # sessions are locked by now; messages before jobs, as in the transactions that save vectors
     _move(connection, receipt_id, chat, into, store.inside(connection, chat.chat_id, some), len(some))
     rewrite.write(connection, tenant_id)
     ids = [session.id for session in some]
     store.move_sessions(connection, into.chat_id, ids)
-    # what reads them now has read a part
+    # jobs that are reading them have read a part
     jobs.fence(connection, tenant_id, [f"session:{each}" for each in ids])
     for session in store_ranges.of_ids(connection, cut):
         session_ranges.split_anew(connection, tenant_id, session, into.language, policy)
-    if not rewrite.grown:
-        return False
-    return bool(session_ranges.close_sessions(connection, tenant_id, into.chat_id, policy.for_chat(into)))
+    return bool(rewrite.grown) and _close(connection, tenant_id, into, policy)
 
 
 def _window(into: Chat, session: Session, policy: SessionPolicy) -> Window:
@@ -228,7 +212,7 @@ def _window(into: Chat, session: Session, policy: SessionPolicy) -> Window:
 
 
 def _shape(group: Sequence[Session]) -> Shape:
-    """Return the survivor's shape, before what the others bring, which joining counts."""
+    """Return the survivor's shape without the others' messages, which joining counts."""
     return Shape(
         started_at=min(session.started_at for session in group),
         ended_at=max(session.ended_at for session in group),

@@ -43,6 +43,7 @@ CHATS_AT_ONCE = 50
 LOCKED_SECONDS = 0.05
 """How long to wait for a locked chat, while no other one is placed: a request is done by then."""
 
+LOCKED = "the chat is locked by somebody else"
 PUT_OFF_SECONDS = 1.0
 """When to try a chat again that is locked for longer, as by a deletion or while it is split anew."""
 
@@ -102,23 +103,9 @@ def _place_together(database: Database, claims: Sequence[Claim], policy: Session
             due, locked = frozenset(), [claim]
         follows |= due
         if locked:
-            _put_off(database, claim)
+            with database.tenant(claim.tenant_id) as connection:
+                runner.put_off(connection, [claim], delay_seconds=PUT_OFF_SECONDS, error=LOCKED)
     return follows
-
-
-def _put_off(database: Database, claim: Claim) -> None:
-    """Release a chat that somebody else has locked; it loses no attempt."""
-    with database.tenant(claim.tenant_id) as connection:
-        jobs.release(
-            connection,
-            claim.kind,
-            [(claim.tenant_id, claim.key, claim.token)],
-            error="the chat is locked by somebody else",
-            delay_seconds=PUT_OFF_SECONDS,
-            counts=False,
-            dead=False,
-            max_attempts=claim.attempts,
-        )
 
 
 def _place_and_finish(

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from pipeline.people import suppression
 from pipeline.store import chats
 from pipeline.store import membership as store
-from pipeline.store import suppression as stones
+from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from schemas.errors import NotFound
 from schemas.users import Members
 
 
-def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
-    """Set the senders that are in a chat, until others speak there.
+def set_members(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
+    """Set the senders that are in a chat, until others speak there; who is not to be remembered is not named.
 
-    Of those who are not to be remembered the name is not kept. Raises `NotFound`, `DatabaseUnavailable`.
+    Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        stones.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
         chat = chats.get(connection, chat_id)
         chats.require_unmoved(chat)
         if chat is None:

@@ -1,7 +1,7 @@
 """Decide who may see what was learned where: only those who were all there.
 
-The database prefilters; the pure functions here decide. The unknown fails closed: a chat whose people nobody has named,
-or with a listener whose name is not kept, is only shown what was learned there.
+The database prefilters; the pure functions here decide. They fail closed: a chat whose people nobody has named, or
+with a listener whose name is not kept, is only shown what was learned there.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 from pipeline.store import visibility
 from pipeline.store.visibility import Seen, Visible
 
-Policy = Literal["strict", "tenant", "chat"]
+VisibilityPolicy = Literal["strict", "tenant", "chat"]
 """`strict`: by who was there; `tenant`: everything is shown everywhere; `chat`: nothing of any other chat."""
-DEFAULT: Policy = "strict"
+DEFAULT: VisibilityPolicy = "strict"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Place:
     others: bool = False
 
 
-def policy_of(stored: str | None) -> Policy:
+def policy_of(stored: str | None) -> VisibilityPolicy:
     """Return the policy of a tenant's settings; an unknown one shows nothing of other chats.
 
     >>> policy_of(None), policy_of("tenant"), policy_of("generous")
@@ -39,7 +39,7 @@ def policy_of(stored: str | None) -> Policy:
     """
     if stored is None:
         return DEFAULT
-    return next((policy for policy in get_args(Policy) if policy == stored), "chat")
+    return next((policy for policy in get_args(VisibilityPolicy) if policy == stored), "chat")
 
 
 def asked_in(
@@ -47,8 +47,8 @@ def asked_in(
 ) -> Place:
     """Return the place of a question, with the chat's members and the asker in it.
 
-    `unnamed` says that somebody is there whose name is not kept. In a direct chat that is the one person whom it is
-    with; in any other, and where nobody is known but the asker, nobody knows who listens.
+    With `unnamed` there is somebody whose name is not kept: in a direct chat the one person whom it is with, in any
+    other, and where only the asker is known, an unknown listener.
     """
     known = frozenset(members)
     persons = known if asker is None else known | {asker}
@@ -56,12 +56,11 @@ def asked_in(
     return Place(chat_id=chat_id, kind=kind, persons=persons, others=not alone and (unnamed or not known))
 
 
-def may_show(policy: Policy, learned: Place, asked: Place) -> bool:
+def may_show(policy: VisibilityPolicy, learned: Place, asked: Place) -> bool:
     """Tell whether what was learned in one place may be shown in the other.
 
-    By `strict`, everybody who is there must have been there. A direct chat's memories are shown in direct chats
-    alone, and those of a chat where one person alone has spoken, which may be a direct chat that nobody called so,
-    in no group.
+    By `strict`, everybody who is there must have been there. A direct chat's memories are shown only in direct chats,
+    and those of a chat where only one person has spoken, which may be an undeclared direct chat, in no group.
     """
     if learned.chat_id == asked.chat_id or policy == "tenant":
         return True
@@ -72,7 +71,7 @@ def may_show(policy: Policy, learned: Place, asked: Place) -> bool:
     return asked.kind != "group" or learned.others or len(learned.persons) > 1
 
 
-def visible(policy: Policy, asked: Place, places: Iterable[Place]) -> Visible:
+def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> Visible:
     """Return which of these places' memories may be shown to an asker; the place's own always."""
     chats = {place.chat_id for place in places if may_show(policy, place, asked)}
     return Visible(everywhere=policy == "tenant", chats=frozenset(chats | {asked.chat_id}))

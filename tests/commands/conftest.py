@@ -19,7 +19,7 @@ from ops.local.processes import environment
 from ops.sources.source import open_source
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest import history, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner

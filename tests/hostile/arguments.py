@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.redate import Move
@@ -340,7 +340,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "claims": lambda a: a.claims,
     "items": lambda a: a.items,
     "item": lambda a: a.items[0],
-    "wanted": lambda a: dead_letters.Filter(error=None if a.theme.empty else a.theme.text),
+    "wanted": lambda a: dead_letters.JobFilter(error=None if a.theme.empty else a.theme.text),
     "request": lambda a: BackfillRequest(
         kind="embed", chat_id=None if a.theme.empty else a.chat_id, missing_only=False
     ),

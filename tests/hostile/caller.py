@@ -154,10 +154,10 @@ class Caller:
         ]
 
     @property
-    def items(self) -> list[dead_letters.Item]:
+    def items(self) -> list[dead_letters.Job]:
         """What an operator of the hostile tenant may name: pieces of work with the victim's keys."""
         return [
-            dead_letters.Item(
+            dead_letters.Job(
                 tenant_id=MALLORY,
                 kind=kind,
                 key=key,
