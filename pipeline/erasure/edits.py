@@ -123,7 +123,7 @@ def _edited_at(
     connection: Connection, chat_id: str, external_id: str, edited_at: datetime | None
 ) -> datetime | None:
     """Return when an edit was made; None if its message was deleted, or its chat or tenant forgotten since."""
-    if suppression.stands(connection, "message", chat_id, external_id):
+    if suppression.is_suppressed(connection, "message", chat_id, external_id):
         return None
     now = chats.database_now(connection)
     at = now if edited_at is None or edited_at > now + AHEAD else edited_at
@@ -133,7 +133,7 @@ def _edited_at(
 def _outcome(
     connection: Connection, message: Row[Any], content: str, at: datetime
 ) -> Literal["edited", "unchanged", "kept_out"]:
-    if suppression.stands(connection, "unremembered", message.sender_id):
+    if suppression.is_suppressed(connection, "unremembered", message.sender_id):
         return "kept_out"
     if message.content == content or (message.edited_at is not None and message.edited_at > at):
         return "unchanged"

@@ -121,7 +121,7 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
     # looked at second: what is finished in between is not taken for given up
     if state == "owed" or get(database, tenant_id, receipt_id).finished_at is not None:
         return None
-    return error or "the work was dropped"
+    return error or "the job was dropped"
 
 
 def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]:

@@ -8,6 +8,7 @@ and summarized again. Messages get their former chat in front of their ids, as b
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -112,103 +113,98 @@ def steps(
     more = True
     while more:
         with database.tenant(tenant_id) as connection:
-            # in the order in which they are held by whoever stores under the former id
+            # in the order in which messages sent under the former id lock them
             for each in (chat_id, into):
                 suppression_list.lock(connection, tenant_id, each, alone=True)
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return
-            more, follows = _step(connection, tenant_id, receipt_id, found[chat_id], found[into], policy)
+            step = _Step(connection, tenant_id, receipt_id, found[chat_id], found[into], policy)
+            more, follows = step.run()
         yield follows
 
 
-def _step(
-    connection: Connection, tenant_id: str, receipt_id: int, chat: Chat, into: Chat, policy: SessionPolicy
-) -> tuple[bool, bool]:
-    """Return `(whether there is more, whether summaries follow)`."""
-    waiting = store.arrivals(connection, chat.chat_id, MESSAGES_AT_ONCE)
-    if waiting:
-        _move(connection, receipt_id, chat, into, waiting)
-        jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
-        return True, False
-    ids = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
-    if ids:
-        some = store_ranges.of_ids(connection, ids)
-        return True, _sessions(connection, tenant_id, receipt_id, chat, into, some, policy)
-    left = store.left(connection, chat.chat_id, MESSAGES_AT_ONCE)
-    if left:
-        _move(connection, receipt_id, chat, into, left)
-        return True, False
-    if store.rest(connection, chat.chat_id, into.chat_id, MESSAGES_AT_ONCE):
-        return True, False
-    store.clear(connection, tenant_id, chat.chat_id)
-    # close markers of the former chat may cut sessions of the other
-    jobs.raise_wanted(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
-    return False, _close(connection, tenant_id, into, policy)
+@dataclass(frozen=True)
+class _Step:
+    """One step of a move, in one transaction under the locks of both chats."""
 
+    connection: Connection
+    tenant_id: str
+    receipt_id: int
+    chat: Chat
+    into: Chat
+    policy: SessionPolicy
 
-def _close(connection: Connection, tenant_id: str, chat: Chat, policy: SessionPolicy) -> bool:
-    return bool(session_ranges.close_sessions(connection, tenant_id, chat.chat_id, policy.for_chat(chat)))
+    def run(self) -> tuple[bool, bool]:
+        """Return `(whether there is more, whether summaries follow)`."""
+        connection, chat_id, into = self.connection, self.chat.chat_id, self.into.chat_id
+        if waiting := store.arrivals(connection, chat_id, MESSAGES_AT_ONCE):
+            self._messages(waiting)
+            jobs.raise_wanted(connection, self.tenant_id, "ingest", [into], lane=into)
+            return True, False
+        if ids := store.sessions(connection, chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE):
+            return True, self._sessions(store_ranges.of_ids(connection, ids))
+        if left := store.left(connection, chat_id, MESSAGES_AT_ONCE):
+            self._messages(left)
+            return True, False
+        if store.rest(connection, chat_id, into, MESSAGES_AT_ONCE):
+            return True, False
+        store.clear(connection, self.tenant_id, chat_id)
+        # close markers of the former chat may cut sessions of the other
+        jobs.raise_wanted(connection, self.tenant_id, "ingest", [into], lane=into)
+        return False, self._close()
 
+    def _close(self) -> bool:
+        policy = self.policy.for_chat(self.into)
+        return bool(session_ranges.close_sessions(self.connection, self.tenant_id, self.into.chat_id, policy))
 
-def _move(
-    connection: Connection, receipt_id: int, chat: Chat, into: Chat, ids: Sequence[int], count: int = 0
-) -> None:
-    moved = store.messages(connection, chat.chat_id, into.chat_id, ids)
-    chats.count_all_placed(
-        connection,
-        {chat.chat_id: (-moved.placed, -moved.lexemes), into.chat_id: (moved.placed, moved.lexemes)},
-    )
-    receipts.add(connection, receipt_id, {"messages": moved.messages, "sessions": count})
+    def _messages(self, ids: Sequence[int], sessions: int = 0) -> None:
+        moved = store.messages(self.connection, self.chat.chat_id, self.into.chat_id, ids)
+        placed = {
+            self.chat.chat_id: (-moved.placed, -moved.lexemes),
+            self.into.chat_id: (moved.placed, moved.lexemes),
+        }
+        chats.count_all_placed(self.connection, placed)
+        receipts.add(self.connection, self.receipt_id, {"messages": moved.messages, "sessions": sessions})
 
+    def _sessions(self, some: Sequence[Session]) -> bool:
+        """Move sessions with their messages, joined with those of the other chat; return whether summaries follow."""
+        connection, into = self.connection, self.into.chat_id
+        by_key: dict[str, list[Session]] = defaultdict(list)
+        for session in [*some, *store_ranges.near(connection, [self._window(each) for each in some])]:
+            by_key[session.session_key].append(session)
+        closes = sessions.closes(connection, [(into, key) for key in by_key])
+        rewrite = Rewrite()
+        cut: list[int] = []
+        for key, together in by_key.items():
+            marks = closes[into, key]
+            for group in sessionize.joined(together, self.policy.gap_of(key), marks):
+                if len(group) == 1:
+                    continue
+                shape = _shape(group)
+                survivor = rewrite.join(group)
+                rewrite.grown[survivor] = shape
+                if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
+                    cut.append(survivor)
+        # sessions are locked by now; messages before jobs, as in the transactions that save vectors
+        self._messages(store.inside(connection, self.chat.chat_id, some), len(some))
+        rewrite.write(connection, self.tenant_id)
+        ids = [session.id for session in some]
+        store.move_sessions(connection, into, ids)
+        # jobs that are reading them have read a part
+        jobs.fence(connection, self.tenant_id, [f"session:{each}" for each in ids])
+        for session in store_ranges.of_ids(connection, cut):
+            session_ranges.split_anew(connection, self.tenant_id, session, self.into.language, self.policy)
+        return bool(rewrite.grown) and self._close()
 
-def _sessions(
-    connection: Connection,
-    tenant_id: str,
-    receipt_id: int,
-    chat: Chat,
-    into: Chat,
-    some: Sequence[Session],
-    policy: SessionPolicy,
-) -> bool:
-    """Move sessions with their messages, joined with those of the other chat; return whether summaries follow."""
-    by_key: dict[str, list[Session]] = defaultdict(list)
-    near = store_ranges.near(connection, [_window(into, session, policy) for session in some])
-    for session in [*some, *near]:
-        by_key[session.session_key].append(session)
-    closes = sessions.closes(connection, [(into.chat_id, key) for key in by_key])
-    rewrite = Rewrite()
-    cut: list[int] = []
-    for key, together in by_key.items():
-        marks = closes[into.chat_id, key]
-        for group in sessionize.joined(together, policy.gap_of(key), marks):
-            if len(group) == 1:
-                continue
-            shape = _shape(group)
-            survivor = rewrite.join(group)
-            rewrite.grown[survivor] = shape
-            if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
-                cut.append(survivor)
-    # sessions are locked by now; messages before jobs, as in the transactions that save vectors
-    _move(connection, receipt_id, chat, into, store.inside(connection, chat.chat_id, some), len(some))
-    rewrite.write(connection, tenant_id)
-    ids = [session.id for session in some]
-    store.move_sessions(connection, into.chat_id, ids)
-    # jobs that are reading them have read a part
-    jobs.fence(connection, tenant_id, [f"session:{each}" for each in ids])
-    for session in store_ranges.of_ids(connection, cut):
-        session_ranges.split_anew(connection, tenant_id, session, into.language, policy)
-    return bool(rewrite.grown) and _close(connection, tenant_id, into, policy)
-
-
-def _window(into: Chat, session: Session, policy: SessionPolicy) -> Window:
-    gap = policy.gap_of(session.session_key)
-    return Window(
-        chat_id=into.chat_id,
-        session_key=session.session_key,
-        start=session.started_at - gap,
-        end=session.ended_at + gap,
-    )
+    def _window(self, session: Session) -> Window:
+        gap = self.policy.gap_of(session.session_key)
+        return Window(
+            chat_id=self.into.chat_id,
+            session_key=session.session_key,
+            start=session.started_at - gap,
+            end=session.ended_at + gap,
+        )
 
 
 def _shape(group: Sequence[Session]) -> Shape:

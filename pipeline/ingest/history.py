@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-from pipeline.ingest import languages, redate, reimport
+from pipeline.ingest import languages, reimport
 from pipeline.ingest.accept import Accepted, accept
 from pipeline.ingest.import_tally import Event, Stored
 from pipeline.ingest.policy import SessionPolicy
@@ -165,7 +165,7 @@ class _Import:
                 renamed = there.chat_id != held.chat.chat_id
                 chat = held.chat.model_copy(update=moved_to) if renamed else held.chat
                 chats.ensure(connection, self.tenant_id, chat)
-        moved = redate.move(
+        moved = reimport.move(
             self.database, self.tenant_id, found.chat_id, found.moves, self.policy, settle=self.settle
         )
         held.stored, held.changed = True, False

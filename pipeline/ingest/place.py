@@ -90,7 +90,7 @@ def _place_together(database: Database, claims: Sequence[Claim], policy: Session
     except Retryable as error:
         if len(claims) == 1 or isinstance(error, OUTAGES):
             raise
-        follows, left = frozenset(), claims
+        follows, left = frozenset(), list(claims)
     if left:
         time.sleep(LOCKED_SECONDS)
     for claim in left:

@@ -198,8 +198,9 @@ def _fit(
             rewrite.begun.append(
                 Begun(chat_id=chat_id, session_key=session_key, language=language, shape=shape)
             )
-        elif match.merged or any(
-            getattr(match.session, name) != getattr(shape, name)
-            for name in ("started_at", "ended_at", "message_count")
-        ):
+        elif match.merged or _extent(match.session) != _extent(shape):
             rewrite.cut[rewrite.join([match.session, *match.merged])] = shape
+
+
+def _extent(of: Session | Shape) -> tuple[datetime, datetime, int]:
+    return of.started_at, of.ended_at, of.message_count

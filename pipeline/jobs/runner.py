@@ -131,7 +131,7 @@ def run(
         failed += lost
     finished = len(claims) - failed
     if claims:
-        log.info("work_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
+        log.info("jobs_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
     return Outcome(
         claimed=len(claims),
         finished=finished,
@@ -206,7 +206,7 @@ def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     Raises `LeaseLost` as `finish` does.
     """
     reason = reason_of(error)
-    log.warning("work_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
+    log.warning("jobs_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
     if not jobs.bury(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
@@ -253,7 +253,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311
     reason = reason_of(error)
     log.warning(
-        "work_failed",
+        "jobs_failed",
         kind=kind,
         keys=[c.key for c in claims[:5]],
         rows=len(claims),

@@ -86,7 +86,7 @@ def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequen
     )
 
 
-def stands(connection: Connection, kind: Kind, *names: str) -> bool:
+def is_suppressed(connection: Connection, kind: Kind, *names: str) -> bool:
     """Tell whether something of these names must not be stored, whenever it was sent."""
     return None in _listed(connection, store.key(connection), [(kind, *names)]).values()
 

@@ -42,7 +42,7 @@ def policy_of(stored: str | None) -> VisibilityPolicy:
     return next((policy for policy in get_args(VisibilityPolicy) if policy == stored), "chat")
 
 
-def asked_in(
+def place_of_question(
     chat_id: str, kind: str, members: Iterable[str], *, unnamed: bool = False, asker: str | None = None
 ) -> Place:
     """Return the place of a question, with the chat's members and the asker in it.
@@ -80,7 +80,7 @@ def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> 
 def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
     """Return what may be shown in a chat when somebody, by any of their ids, asks there."""
     row = visibility.present(connection, chat_id, user_id)
-    asked = asked_in(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
+    asked = place_of_question(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
     places = [
         Place(
             chat_id=place["chat_id"],

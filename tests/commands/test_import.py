@@ -16,7 +16,7 @@ import pytest
 
 from ops.local.processes import environment
 from pipeline.erasure import edits
-from pipeline.ingest import accept, redate
+from pipeline.ingest import accept, reimport
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import statements
 from pipeline.store.database import Database
@@ -444,7 +444,7 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
     path = whatsapp(*sorted(said))
     run("import", path)
     settled(database, workers, settings)
-    whole, calls = redate._move, []
+    whole, calls = reimport._move, []
 
     def break_off(*arguments: Any) -> int:
         calls.append(len(arguments[3]))
@@ -452,13 +452,13 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
             raise KeyboardInterrupt
         return whole(*arguments)
 
-    monkeypatch.setattr(redate, "_move", break_off)
+    monkeypatch.setattr(reimport, "_move", break_off)
     assert run("import", path, "--tz", "Asia/Tokyo").code == 130
     # workers go on meanwhile
     workers.finish()
     rest = run("import", path, "--tz", "Asia/Tokyo", "--json").json
     assert (rest["moved"], rest["duplicates"]) == (350, 250)
-    assert max(calls) <= redate.MOVES_AT_ONCE
+    assert max(calls) <= reimport.MOVES_AT_ONCE
     settled(database, workers, settings)
 
 

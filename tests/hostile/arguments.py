@@ -15,7 +15,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.ingest.redate import Move
+from pipeline.ingest.reimport import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
@@ -312,7 +312,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     # work, backfills, receipts
     "kind": lambda a: "embed" if a.theme.text is None else a.theme.text,
     "kind: str | None": lambda a: a.maybe("jobs", "kind"),
-    "people.suppression.stands.kind": lambda _: "message",
+    "people.suppression.is_suppressed.kind": lambda _: "message",
     "key": lambda a: a.name("jobs", "key"),
     "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,

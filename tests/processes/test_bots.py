@@ -104,7 +104,7 @@ def test_a_request_id_is_found_in_the_last_log_lines_and_on_the_work(deployment:
         owed = deployment.query("SELECT kind FROM jobs WHERE trace_id = :id", id=request_id)
         assert [row.kind for row in owed] == ["ingest"]
         for name, task in (("ingest", "ingest"), ("summarize", "summarize"), ("embed", "embed")):
-            done = [r for r in deployment.records(name) if r["event"] == "work_run"]
+            done = [r for r in deployment.records(name) if r["event"] == "jobs_run"]
             mine = [r for r in done if request_id in r["trace_ids"]]
             assert {r["task"] for r in mine} == {f"backscroll.{task}"}
             # no hint was lost, so that the hints carried it all the way
