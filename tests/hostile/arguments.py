@@ -117,6 +117,14 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "user_id: str | None": lambda a: a.maybe("users", "user_id"),
     "into: str": lambda a: a.chat_id,
     "some": lambda a: a.sessions,
+    "sessions: Sequence[schemas.sessions.Session]": lambda a: a.sessions,
+    "erasure.erase.redo_sessions.gone": lambda a: [
+        SimpleNamespace(id=each, content=a.text) for each in a.ids("messages")
+    ],
+    "erasure.erase.redo_sessions.edited": lambda a: (
+        None if a.theme.empty else SimpleNamespace(id=a.id("messages"), content=a.text)
+    ),
+    "enrich.embedding_text.load.keys": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "messages: int": lambda _: 100,
     "store.chat_moves.copies.derived": lambda _: "import:",
     "ingest.chat_moves.admit.key": lambda _: bytes(32),
@@ -361,6 +369,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "settings": lambda a: a.stage.settings,
     "rules": lambda a: SessionPolicy.of(a.stage.settings),
     "keep": lambda a: retention_of(a.stage.settings.model_copy(update={"retention_days": 1})),
+    "policy: pipeline.ingest.policy.SessionPolicy": lambda a: SessionPolicy.of(a.stage.settings),
     "policy": lambda _: Policy(batch=100, lease_seconds=60, max_attempts=3),
     "current": lambda a: backfill.Current(
         rules=SessionPolicy.of(a.stage.settings), summary_version=1, min_messages=4
