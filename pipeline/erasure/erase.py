@@ -84,7 +84,8 @@ def redo_sessions(
     for session in sessions if edited is None else ():
         session_ranges.split_anew(connection, tenant_id, session, chat.language, policy)
     # jobs are locked last
-    dropped = jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"message:{row.id}" for row in gone])
+    doomed = [f"message:{row.id}" for row in gone]
+    dropped = jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, doomed) if gone else 0
     keys = [f"message:{edited.id}"] if edited is not None else []
     jobs_of = [*keys, *(f"session:{session_id}" for session_id in session_ids)]
     jobs.fence(connection, tenant_id, jobs_of)

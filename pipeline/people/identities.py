@@ -34,26 +34,26 @@ def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Li
 
     Raises `InvalidInput` when the person would have more than `MAX_IDS` ids, `DatabaseUnavailable`.
     """
-    with database.tenant(tenant_id) as connection:
-        suppression_list.lock(connection, tenant_id, alone=True)
-        user = store.user_of(connection, user_id)
-        if store.user_of(connection, sender_id) == user:
-            return Linked(outcome="unchanged", user=_user(connection, user))
-        is_user = store.user_of(connection, sender_id) == sender_id
-        moving = store.ids_of(connection, sender_id) if is_user else [sender_id]
-        _move(connection, tenant_id, moving, user)
-        return Linked(outcome="linked", user=_user(connection, user))
+    return _join(database, tenant_id, sender_id, user_id, "linked")
 
 
 def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked:
     """Merge a user with all their senders into another; the old id still names the person. Raises as `link` does."""
+    return _join(database, tenant_id, user_id, into, "merged")
+
+
+def _join(
+    database: Database, tenant_id: str, any_id: str, into: str, outcome: Literal["linked", "merged"]
+) -> Linked:
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, alone=True)
-        user, merged = store.user_of(connection, into), store.user_of(connection, user_id)
-        if merged == user:
+        user, former = store.user_of(connection, into), store.user_of(connection, any_id)
+        if former == user:
             return Linked(outcome="unchanged", user=_user(connection, user))
-        _move(connection, tenant_id, store.ids_of(connection, merged), user)
-        return Linked(outcome="merged", user=_user(connection, user))
+        whole = outcome == "merged" or former == any_id
+        moving = store.ids_of(connection, former) if whole else [any_id]
+        _move(connection, tenant_id, moving, user)
+        return Linked(outcome=outcome, user=_user(connection, user))
 
 
 def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | None = None) -> Linked:

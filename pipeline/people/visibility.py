@@ -81,14 +81,6 @@ def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -
     """Return what may be shown in a chat when somebody, by any of their ids, asks there."""
     row = visibility.present(connection, chat_id, user_id)
     asked = place_of_question(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
-    places = [
-        Place(
-            chat_id=place["chat_id"],
-            kind=place["kind"],
-            persons=frozenset(place["persons"]),
-            others=place["others"],
-        )
-        for place in row.places
-    ]
+    places = [Place(**(place | {"persons": frozenset(place["persons"])})) for place in row.places]
     shown = visible(policy_of(row.policy), asked, places)
     return Seen(visible=shown, asker_ids=list(row.asker_ids))
