@@ -1,0 +1,1 @@
+"""The command line, and what it starts on this machine."""

@@ -1,6 +1,6 @@
 """Find Postgres, Redis and the HTTP API for a command: those of the settings, or of a running `backscroll up`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,15 +55,11 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
             f"Nothing runs with the data folder {settings.data_dir}: start it with `backscroll up`, or set "
             "BACKSCROLL_DATABASE_URL (and BACKSCROLL_REDIS_URL) to servers of your own."
         )
-    found = {"redis_url": running.redis_url, "api_key": running.api_key}
+    names = ["redis_url", "api_key"]
     if settings.database_url is None:
-        found |= {
-            "database_url": running.database_url,
-            "maintenance_database_url": running.maintenance_database_url,
-            "owner_database_url": running.owner_database_url,
-        }
+        names += ["database_url", "maintenance_database_url", "owner_database_url"]
     missing: dict[str, object] = {
-        name: SecretStr(value) for name, value in found.items() if getattr(settings, name) is None
+        name: SecretStr(getattr(running, name)) for name in names if getattr(settings, name) is None
     }
     if settings.database_url is None and not (settings.embedding_provider or settings.embedding_model):
         missing |= {
@@ -151,56 +147,43 @@ def wake(settings: Settings, *kinds: str) -> None:
     """Wake the workers of these kinds of jobs."""
     with wake_ups(settings, rendering.err()) as wake_up:
         for kind in kinds:
-            wake_up.send(kind)
+            wake_up(kind)
 
 
 @contextmanager
-def wake_ups(settings: Settings, console: Console) -> "Iterator[WakeUps]":
-    """Open wake-ups for a block; without Redis the console says once that jobs wait for the sweep."""
-    opened = WakeUps(settings, console)
-    try:
-        yield opened
-    finally:
-        opened.close()
+def wake_ups(settings: Settings, console: Console) -> Iterator[Callable[[str], None]]:
+    """Yield what wakes the workers of a kind of jobs; without Redis the console says once that jobs wait.
 
+    Nothing depends on wake-ups: the sweep finds due jobs, too.
+    """
+    from kombu.exceptions import OperationalError
 
-class WakeUps:
-    """Wake-ups for workers. Nothing depends on them: the sweep finds due jobs, too."""
+    from workers import queues
 
-    def __init__(self, settings: Settings, console: Console) -> None:
-        self._settings = settings
-        self._console = console
-        self._queue: Celery | None = None
-        self._away = False
+    problem = None if settings.redis_url else "BACKSCROLL_REDIS_URL is not set"
+    queue = open_queue(settings) if settings.redis_url else None
+    tried = False
 
-    def send(self, kind: str) -> None:
-        """Wake the workers of a kind of jobs."""
-        from kombu.exceptions import OperationalError
-
-        from workers import queues
-
-        if self._queue is None and not self._away:
-            if self._settings.redis_url is None:
-                return self._give_up("BACKSCROLL_REDIS_URL is not set")
-            self._queue = open_queue(self._settings)
+    def wake_up(kind: str) -> None:
+        nonlocal problem, tried
+        if queue is not None and not tried:
             try:
-                queues.length(self._queue, queues.OF_KIND[kind].full_name)
+                queues.length(queue, queues.OF_KIND[kind].full_name)
             except OperationalError as error:
-                return self._give_up(str(error))
-        if self._queue is not None and not self._away:
-            queues.hint(self._queue, kind)
-        return None
+                problem = str(error)
+        if problem is None and queue is not None:
+            queues.hint(queue, kind)
+        elif not tried:
+            console.print(
+                f"Redis does not answer ({problem}). Nothing is lost: due jobs are in Postgres, and the workers find "
+                "them when Redis is back and `backscroll beat` runs.",
+                markup=False,
+                style="yellow",
+            )
+        tried = True
 
-    def close(self) -> None:
-        """Give the connection back."""
-        if self._queue is not None:
-            self._queue.close()
-
-    def _give_up(self, reason: str) -> None:
-        self._away = True
-        self._console.print(
-            f"Redis does not answer ({reason}). Nothing is lost: due jobs are in Postgres, and the workers find them "
-            "when Redis is back and `backscroll beat` runs.",
-            markup=False,
-            style="yellow",
-        )
+    try:
+        yield wake_up
+    finally:
+        if queue is not None:
+            queue.close()

@@ -1,9 +1,9 @@
-# Sourced by run and test: make_environment makes or renews the virtual environment, and sets `venv`.
+# Sourced by run and test: make_environment creates or updates the virtual environment; `venv` is its folder.
 
 checkout=$(cd -- "$here/.." && pwd)
 venv=${BACKSCROLL_VENV:-$checkout/.venv}
 
-# the first import of a module compiles it for all that follow; with this set every process would anew, for seconds
+# with this set, every process would compile all modules again, for seconds
 unset PYTHONDONTWRITEBYTECODE
 
 find_python() {
@@ -20,11 +20,11 @@ find_python() {
     return 1
 }
 
-# make_environment EXTRAS: does nothing when the environment was made from the same files with these extras.
+# make_environment EXTRAS: does nothing if the environment was made from the same files with these extras.
 make_environment() {
     local extras=$1 python wanted stamp=$venv/.backscroll
     wanted="$(cat -- "$checkout/pyproject.toml" "$checkout/ops/constraints.txt" | cksum) $checkout"
-    # with more extras than asked for it serves as well
+    # an environment with more extras is fine, too
     if [[ -x $venv/bin/python && -f $stamp ]]; then
         local made_from= made_with= missing= extra
         { read -r made_from && read -r made_with; } <"$stamp" || true
@@ -33,23 +33,23 @@ make_environment() {
         done
         [[ $made_from == "$wanted" && -z $missing ]] && return
         if [[ $made_from == "$wanted" ]]; then
-            # the new ones beside those that are there
+            # keep the extras that are there
             extras=$(tr ',' '\n' <<<"$made_with,$extras" | sort -u | paste -sd,)
         fi
     fi
     python=$(find_python)
     echo "Making the environment in $venv ($("$python" --version), extras: $extras)"
-    # one of ours is made anew, so that nothing of its old self is left; another's is only added to
+    # an environment of ours is created again from nothing; in another's packages are only added
     local clear=
     [[ -f $stamp ]] && clear=--clear
     "$python" -m venv $clear -- "$venv"
     local log=$venv/install.log
-    # what is downloaded is shown, by its name alone; the whole of it is in the log
+    # show only the names of downloads; the log has everything
     if ! (
         cd -- "$checkout"
         install=("$venv/bin/python" -m pip install --disable-pip-version-check --no-compile --progress-bar off
             -c ops/constraints.txt)
-        # the pip that came with an older Python takes twice as long to choose
+        # the pip of an older Python takes twice as long to resolve
         "${install[@]}" --quiet --upgrade pip && "${install[@]}" -e ".[$extras]"
     ) </dev/null 2>&1 | tee -- "$log" | awk '
         $1 == "Downloading" || ($1 == "Using" && $2 == "cached") {

@@ -22,6 +22,8 @@ MemoryType = Literal[
     "document",
     "manual",
 ]
+VisibilityPolicy = Literal["strict", "tenant", "chat"]
+"""Who sees what was learned in another chat. `strict`: those who were all there; `tenant`: all; `chat`: nobody."""
 MANUAL_IMPORTANCE = 5.0
 """The importance of memories written by hand."""
 PAGE = 100

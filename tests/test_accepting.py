@@ -20,6 +20,7 @@ from pipeline.store import counters, jobs
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable
 from schemas.messages import MAX_CONTENT_BYTES, ChatIn
+from schemas.settings import Settings
 from tests.conftest import TENANT, message
 
 CHAT = ChatIn(chat_id="test:house")
@@ -170,6 +171,18 @@ def test_a_connection_that_ends_before_its_commit_is_answered_accepts_nothing(da
         database.one_trip([*put, ("SELECT pg_terminate_backend(pg_backend_pid())", {})])
     # Then the message is not there, and comes with the next try
     assert ingest.accept(database, TENANT, CHAT, [message(1)]) == Accepted(new=1, duplicates=0)
+
+
+def test_a_connection_on_which_something_was_rolled_back_goes_on_accepting(settings: Settings) -> None:
+    # psycopg then deallocates all statements of the connection, when it has prepared one itself
+    database = Database.from_settings(settings, pool_size=1)
+    for number in range(3):
+        assert ingest.accept(database, TENANT, CHAT, [message(number)]).new == 1
+        with pytest.raises(ZeroDivisionError), database.tenant(TENANT) as connection:
+            for _ in range(10):
+                connection.execute(text("SELECT count(*) FROM messages"))
+            raise ZeroDivisionError
+    database.close()
 
 
 def test_an_edit_that_comes_while_its_message_is_stored_is_applied(

@@ -18,7 +18,7 @@ from schemas.errors import ProviderUnavailable
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
-from tests.test_context import CHAT, fill
+from tests.context.test_context import CHAT, fill
 from tests.test_rerank import hit
 
 

@@ -11,7 +11,7 @@ from pipeline.question import temporal_anchor
 from pipeline.question.temporal_anchor import Mention, Told
 from pipeline.ranking.model import Candidate, Scored, Weights
 from pipeline.retrieval import event_dating
-from pipeline.retrieval.event_dating import APART, CLEAR, NEAR
+from pipeline.retrieval.event_dating import BEST_SCORE_SHARE, MAX_SPREAD, MIN_WORDS_SHARE
 
 LISBON = ZoneInfo("Europe/Lisbon")
 # a Wednesday
@@ -205,7 +205,7 @@ def hit(text: str, *, score: float = 2.0, words: float = 0.8, days: int = 0, spe
 
 
 def told(*hits: Scored) -> Told | None:
-    return event_dating.told(hits, WEIGHTS, LISBON)
+    return event_dating.date_hits(hits, WEIGHTS, LISBON)
 
 
 def test_a_message_that_names_no_day_was_said_when_it_happened() -> None:
@@ -246,11 +246,13 @@ def test_days_that_exclude_each_other_say_nothing() -> None:
 
 def test_an_event_is_not_taken_for_one_that_is_hardly_talked_about() -> None:
     assert told() is None
-    assert told(hit("we walked", words=CLEAR - 0.01)) is None
-    assert told(hit("we walked", words=CLEAR)) is not None
+    assert told(hit("we walked", words=MIN_WORDS_SHARE - 0.01)) is None
+    assert told(hit("we walked", words=MIN_WORDS_SHARE)) is not None
 
 
 def test_what_is_done_again_and_again_is_no_event() -> None:
-    often = hit("a walk"), hit("a walk again", days=APART.days + 1, score=2 * NEAR)
+    often = hit("a walk"), hit("a walk again", days=MAX_SPREAD.days + 1, score=2 * BEST_SCORE_SHARE)
     assert told(*often) is None
-    assert told(*often[:1], hit("a walk?", days=APART.days + 1, score=1.9 * NEAR)) is not None
+    assert (
+        told(*often[:1], hit("a walk?", days=MAX_SPREAD.days + 1, score=1.9 * BEST_SCORE_SHARE)) is not None
+    )

@@ -184,3 +184,14 @@ def test_tables_that_grow_large_are_vacuumed_after_a_fiftieth_of_them_has_change
         for table, options in rows.fetchall():
             for share in ("vacuum_scale", "vacuum_insert_scale", "analyze_scale"):
                 assert f"autovacuum_{share}_factor=0.02" in options, table
+
+
+def test_a_message_is_found_by_its_key_before_its_table_is_first_analyzed(
+    postgres: EmbeddedPostgres, database_name: str
+) -> None:
+    # as the foreign key of an arrival looks for it
+    looked_for = "SELECT 1 FROM ONLY messages x WHERE tenant_id = 'one' AND id = 1 FOR KEY SHARE OF x"
+    with psycopg.connect(postgres.superuser_dsn(database_name)) as superuser:
+        superuser.execute("SET enable_seqscan = off")
+        plan = "\n".join(row[0] for row in superuser.execute(f"EXPLAIN {looked_for}").fetchall())
+    assert "messages_pkey" in plan

@@ -17,7 +17,7 @@ from schemas.errors import InvalidInput
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates
-from tests.test_context import CHAT, fill
+from tests.context.test_context import CHAT, fill
 from tests.test_rank import candidate
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
@@ -147,7 +147,7 @@ def template(request: pytest.FixtureRequest, templates: Templates) -> str:
 
 @pytest.fixture
 def filled(database: Database) -> Database:
-    """This test's database, with the talk of `test_context` in memory."""
+    """This test's database, with the talk of `tests.context.test_context` in memory."""
     return database
 
 

@@ -13,7 +13,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.question import parse
 from pipeline.question.parse import Question
-from pipeline.retrieval import candidates, scope
+from pipeline.retrieval import candidates
 from pipeline.retrieval.search import search
 from pipeline.store import keyword_search
 from pipeline.store.database import Database
@@ -157,7 +157,6 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """A chat that is read whole, and one of which each arm finds two messages."""
     if request.param == "large":
         monkeypatch.setattr(candidates, "WHOLE_UP_TO", 0)
-        monkeypatch.setattr(scope, "WHOLE_UP_TO", 0)
         monkeypatch.setattr(candidates, "CANDIDATES_PER_ARM", 2)
         monkeypatch.setattr(keyword_search, "CANDIDATES", 1000)
     return str(request.param)

@@ -21,7 +21,7 @@ from schemas.forgetting import Subject
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_context import CHAT, do_all
+from tests.context.test_context import CHAT, do_all
 
 OURS = ("schemas", "pipeline", "workers", "ops")
 

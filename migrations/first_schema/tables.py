@@ -62,7 +62,6 @@ TABLES = {
         reply_to text COLLATE "C",
         -- a conversation of its own within the chat, such as a forum's topic
         thread text COLLATE "C",
-        PRIMARY KEY (tenant_id, id),
         UNIQUE (tenant_id, chat_id, external_id),
         {CHAT}
     ) WITH ({LARGE})""",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ops import client, connection
 from ops.console import rendering
@@ -20,40 +20,6 @@ if TYPE_CHECKING:
     from pipeline.store.database import Database
 
 
-class Backend(Protocol):
-    """What answers questions about chats. All methods raise `NotFound`, `InvalidInput` and `Retryable` alike."""
-
-    def chat(self, chat_id: str | None) -> ChatSummary:
-        """Find the chat of this id; without one, the only chat there is."""
-
-    def sessions(self, chat_id: str, limit: int) -> list[SessionSpan]:
-        """List when the latest sessions of a chat were."""
-
-    def context(self, query: ContextQuery) -> Context:
-        """Build the context for a question."""
-
-    def search(self, query: SearchQuery) -> SearchResult:
-        """Search a chat."""
-
-    def require_user(self, any_id: str) -> None:
-        """Raise `NotFound`, which names the nearest ids, for a sender or user who was never seen."""
-
-    def keep(self, document: DocumentIn) -> DocumentKept:
-        """Cut a document into chunks that the embedding model reads whole, and keep it."""
-
-
-@contextmanager
-def backend(call: Call, *, local: bool) -> Iterator[Backend]:
-    """Open the running Backscroll, or this process for `--local`. Raises as `ops.connection` does."""
-    settings = connection.configured(call.data_dir, call.tenant)
-    api = None if local else connection.running_api(settings, call.data_dir, call.tenant)
-    if api is not None:
-        yield RemoteBackend(api=api, call=call, elsewhere=settings.url is not None and call.data_dir is None)
-        return
-    with call.opened() as (complete, database):
-        yield LocalBackend(database=database, settings=complete, requested=local)
-
-
 @dataclass(frozen=True, kw_only=True)
 class RemoteBackend:
     """The running Backscroll, over HTTP."""
@@ -64,6 +30,7 @@ class RemoteBackend:
     elsewhere: bool
 
     def chat(self, chat_id: str | None) -> ChatSummary:
+        """Find the chat of this id; without one, the only chat there is."""
         if chat_id is not None:
             return self.api.get(f"/v1/chats/{client.quoted(_checked(chat_id))}", ChatSummary)
         page = self.api.get("/v1/chats", ChatList, limit=10)
@@ -75,16 +42,20 @@ class RemoteBackend:
         return self.chat(lookup.only_chat([chat.chat_id for chat in page.chats], page.total))
 
     def sessions(self, chat_id: str, limit: int) -> list[SessionSpan]:
+        """List when the latest sessions of a chat were."""
         path = f"/v1/chats/{client.quoted(chat_id)}/sessions"
         return self.api.get(path, SessionPage, limit=limit).sessions
 
     def context(self, query: ContextQuery) -> Context:
+        """Build the context for a question."""
         return self.api.post("/v1/context", query, Context)
 
     def search(self, query: SearchQuery) -> SearchResult:
+        """Search a chat."""
         return self.api.post("/v1/search", query, SearchResult)
 
     def require_user(self, any_id: str) -> None:
+        """Raise `NotFound`, which names the nearest ids, for a sender or user who was never seen."""
         from pipeline.operations import lookup
 
         if self.elsewhere:
@@ -93,6 +64,7 @@ class RemoteBackend:
             lookup.require_user(database, settings.tenant, any_id)
 
     def keep(self, document: DocumentIn) -> DocumentKept:
+        """Cut a document into chunks that the embedding model reads whole, and keep it."""
         return self.api.post("/v1/documents", document, DocumentKept)
 
 
@@ -163,6 +135,22 @@ class LocalBackend:
                 style="dim",
             )
         return make_embedder(self.settings)
+
+
+# Both raise `NotFound`, `InvalidInput` and `Retryable` alike.
+Backend = RemoteBackend | LocalBackend
+
+
+@contextmanager
+def backend(call: Call, *, local: bool) -> Iterator[Backend]:
+    """Open the running Backscroll, or this process for `--local`. Raises as `ops.connection` does."""
+    settings = connection.configured(call.data_dir, call.tenant)
+    api = None if local else connection.running_api(settings, call.data_dir, call.tenant)
+    if api is not None:
+        yield RemoteBackend(api=api, call=call, elsewhere=settings.url is not None and call.data_dir is None)
+        return
+    with call.opened() as (complete, database):
+        yield LocalBackend(database=database, settings=complete, requested=local)
 
 
 def _checked(chat_id: str) -> str:

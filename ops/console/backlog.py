@@ -17,7 +17,7 @@ from schemas.settings import Settings
 if TYPE_CHECKING:
     from celery import Celery
 
-    from pipeline.jobs.dead_letters import ChangedJobs, Job, JobFilter
+    from pipeline.jobs.dead_letters import ChangedJobs, JobFilter, ListedJob
     from pipeline.store.database import Database
 
 
@@ -41,13 +41,13 @@ class JobBacklog:
         if "_queue" in self.__dict__:
             self._queue.close()
 
-    def listing(self, wanted: JobFilter, limit: int | None = None) -> tuple[list[Job], int]:
+    def listing(self, wanted: JobFilter, limit: int | None = None) -> tuple[list[ListedJob], int]:
         """List the jobs selected, the longest in their state first, and count them without the limit."""
         from pipeline.jobs import dead_letters
 
         return dead_letters.listing(self._database, self._scope, wanted, limit)
 
-    def find(self, kind: str, key: str) -> Job:
+    def find(self, kind: str, key: str) -> ListedJob:
         """Find one job. Raises `NotFound`, and `InvalidInput` if several tenants have it."""
         from pipeline.jobs.dead_letters import JobFilter
 
@@ -64,13 +64,13 @@ class JobBacklog:
             )
         return items[0]
 
-    def chat_of(self, item: Job) -> str | None:
+    def chat_of(self, item: ListedJob) -> str | None:
         """Find the chat that a job is about; None if it is about no chat, or about what is gone."""
         from pipeline.jobs import dead_letters
 
         return dead_letters.chat_of(self._database, item)
 
-    def text_of(self, item: Job) -> str | None:
+    def text_of(self, item: ListedJob) -> str | None:
         """Read a payload as JSON for people; None for other jobs."""
         from pipeline.jobs import dead_letters
 
@@ -80,7 +80,7 @@ class JobBacklog:
         # JSON may hold half of a surrogate pair, which no terminal takes
         return json.dumps(json.loads(stored), ensure_ascii=False, indent=2).encode(errors="replace").decode()
 
-    def replay(self, items: Sequence[Job]) -> ChangedJobs:
+    def replay(self, items: Sequence[ListedJob]) -> ChangedJobs:
         """Make jobs due again, and wake the workers. Raises `QueueUnavailable` if a payload cannot be queued."""
         from pipeline.jobs import dead_letters
         from workers import queues
@@ -92,7 +92,7 @@ class JobBacklog:
         connection.wake(self._settings, *sorted(kinds & set(KINDS)))
         return changed
 
-    def drop(self, items: Sequence[Job], *, payloads_too: bool) -> ChangedJobs:
+    def drop(self, items: Sequence[ListedJob], *, payloads_too: bool) -> ChangedJobs:
         """Drop jobs for good; payloads, whose messages are stored nowhere else, only with `payloads_too`."""
         from pipeline.jobs import dead_letters
 

@@ -5,9 +5,8 @@ import inspect
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 from rich.console import RenderableType
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """The options `--json`, `--tenant` and `--data-dir` of one command call."""
+    """The options of every command on data."""
 
-    as_json: bool
-    tenant: str | None
-    data_dir: Path | None
+    as_json: JsonOption = False
+    tenant: TenantOption = None
+    data_dir: DataDirOption = None
 
     @contextmanager
     def opened(self) -> "Iterator[tuple[Settings, Database]]":
@@ -68,25 +67,40 @@ class Call:
             raise InvalidInput(f"--json asks no questions: add {option}", field=field)
 
 
-_COMMON = (
-    inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption),
-    inspect.Parameter("tenant", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=TenantOption),
-    inspect.Parameter("data_dir", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=DataDirOption),
-)
-
-
-def on_data(function: Callable[..., None]) -> Callable[..., None]:
-    """Add `--json`, `--tenant` and `--data-dir` to a command, which gets them as its first argument, a `Call`."""
-    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Expand the parameters of a command that are dataclasses into options, one for each field; `Call` comes last."""
+    own = sorted(
+        inspect.signature(function, eval_str=True).parameters.values(),
+        key=lambda each: each.annotation is Call,
+    )
+    groups: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    options = []
+    for each in own:
+        if each.name not in groups:
+            options.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(each.annotation, include_extras=True)
+        options += [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=hints[field.name],
+            )
+            for field in fields(each.annotation)
+        ]
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
-        call = Call(**{each.name: given.pop(each.name) for each in _COMMON})
-        function(call, **given)
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        function(**made, **given)
 
-    # what Typer reads the options from
-    command.__signature__ = inspect.Signature([*own, *_COMMON])  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in (*own, *_COMMON)}
+    # Typer reads the options from these
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in options}
     return command
 
 

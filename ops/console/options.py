@@ -10,35 +10,20 @@ import typer
 from schemas.errors import InvalidInput
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-TenantOption = Annotated[
-    str | None, typer.Option("--tenant", help="Tenant (default: BACKSCROLL_TENANT).", show_default=False)
-]
+TenantOption = Annotated[str | None, typer.Option("--tenant", help="Tenant (default: BACKSCROLL_TENANT).")]
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
         help="Data folder of `backscroll up` (default: BACKSCROLL_DATA_DIR).",
-        show_default=False,
     ),
 ]
-ChatArgument = Annotated[
-    str, typer.Argument(metavar="CHAT", help="The chat's id, as in telegram:-100420.", show_default=False)
-]
-ChatOption = Annotated[
-    str | None, typer.Option("--chat", help="Chat; needed where there are several.", show_default=False)
-]
-InChatOption = Annotated[
-    str | None, typer.Option("--chat", help="Only this chat (default: all).", show_default=False)
-]
-SenderArgument = Annotated[
-    str, typer.Argument(help="The sender's id, as messages carry it.", show_default=False)
-]
-SessionKeyOption = Annotated[
-    str | None, typer.Option("--session-key", help="Only this thread.", show_default=False)
-]
-AfterOption = Annotated[
-    str | None, typer.Option("--after", help="Continue after this id.", show_default=False)
-]
+ChatArgument = Annotated[str, typer.Argument(metavar="CHAT", help="The chat's id, as in telegram:-100420.")]
+ChatOption = Annotated[str | None, typer.Option("--chat", help="Chat; needed where there are several.")]
+InChatOption = Annotated[str | None, typer.Option("--chat", help="Only this chat (default: all).")]
+SenderArgument = Annotated[str, typer.Argument(help="The sender's id, as messages carry it.")]
+SessionKeyOption = Annotated[str | None, typer.Option("--session-key", help="Only this thread.")]
+AfterOption = Annotated[str | None, typer.Option("--after", help="Continue after this id.")]
 LocalOption = Annotated[
     bool,
     typer.Option(

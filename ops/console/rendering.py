@@ -14,8 +14,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ops.console.options import JsonOption as JsonOption
-
 WATCH_SECONDS = 2.0
 # A pipe has no width, and rich's default of 80 characters would cut tables.
 PIPE_WIDTH = 160

@@ -7,7 +7,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.rendering import JsonOption
+from ops.console.options import JsonOption
 from ops.dev.bench import commands as bench
 from ops.dev.telling import tell
 
@@ -162,7 +162,7 @@ def two_hosts(
 ) -> None:
     """Run workers on another host than Postgres, Redis and the HTTP API, and cut the network between the two.
 
-    The hosts are network namespaces of this machine (Linux, as root, with `ip`); nobody else sees them. The same
+    The hosts are network namespaces of this machine (Linux, as root, with `ip`); nothing else sees them. The same
     messages go through a deployment on one host, on two, and on two that are cut apart under load; each ends with
     the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
     """

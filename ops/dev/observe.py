@@ -1,4 +1,4 @@
-"""Waiting until something holds, timing, and counting rows."""
+"""Waiting until something holds, timing, counting rows, and saying what goes on."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +8,8 @@ import psycopg
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Say = Callable[[str], None]
+"""Hears what a tool is doing."""
 
 
 def wait(

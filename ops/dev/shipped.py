@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 from sqlalchemy import NullPool, create_engine, text
 
+from ops.dev.observe import Say
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
@@ -23,8 +24,6 @@ from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from workers.resources import Resources
-
-Progress = Callable[[str], None]
 
 
 class Shipped:
@@ -47,7 +46,7 @@ class Shipped:
             ingest.accept(self.database, self.tenant, chat, messages[start : start + MAX_BATCH])
 
     def run(self, kind: str, batch: int | None = None) -> runner.Outcome:
-        """Do one batch of a kind of work, as large as the queue's unless told."""
+        """Do one batch of a kind of work, by default as large as the queue's."""
         handlers: dict[str, Callable[[], Handler]] = {
             "ingest": lambda: self.resources.placer,
             "summarize": lambda: self.resources.summarizer,
@@ -65,7 +64,7 @@ class Shipped:
                 pass
 
     def fill(
-        self, chat: ChatIn, messages: Sequence[MessageIn], progress: Progress, *, only_place: bool = False
+        self, chat: ChatIn, messages: Sequence[MessageIn], progress: Say, *, only_place: bool = False
     ) -> None:
         """Bring a conversation in and do everything that follows, or placing only."""
         self.accept(chat, messages)
@@ -90,7 +89,7 @@ class Shipped:
                 pass
 
     def context(self, query: ContextQuery, settings: Settings | None = None) -> Context:
-        """Build the context for a query, by the database's own settings unless told."""
+        """Build the context for a query, by default with the settings of this database."""
         return build_context(
             self.database,
             self.tenant,
@@ -99,24 +98,11 @@ class Shipped:
             settings=settings or self.settings,
         )
 
-    def ask(
-        self,
-        chat_id: str,
-        question: str,
-        budget: int,
-        *,
-        explain: bool = True,
-        include_history: bool = False,
-    ) -> Context:
-        """Build the context for a question; by default one asked later, so that recent messages play no part."""
-        query = ContextQuery(
-            chat_id=chat_id,
-            query=question,
-            budget_tokens=budget,
-            include_history=include_history,
-            explain=explain,
-        )
-        return self.context(query)
+    def ask(self, chat_id: str, question: str, budget: int, **options: bool) -> Context:
+        """Build the context for a question, explained, by default one asked later than recent messages count."""
+        given = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
+        chosen = {"include_history": False, "explain": True, **options}
+        return self.context(ContextQuery.model_validate({**given, **chosen}))
 
     def sessions_of(self, chat_id: str) -> dict[str, int]:
         """Map each message's external id to its session."""

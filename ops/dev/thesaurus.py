@@ -1,8 +1,7 @@
-"""Make the English thesaurus of `pipeline.question.thesaurus` anew: `python -m ops.dev.thesaurus
-pipeline/question/thesauri/english.tsv`.
+"""The making of the English thesaurus: `python -m ops.dev.thesaurus pipeline/question/thesauri/english.tsv`.
 
-The words are those of all-MiniLM-L6-v2's vocabulary, each embedded by that model as it stands alone, and stemmed by
-Postgres. For each lexeme the `NEIGHBOURS` nearest others count, by how far their cosine is above `LEAST`.
+The words are those of all-MiniLM-L6-v2's vocabulary, each embedded by that model on its own, and stemmed by Postgres.
+For each lexeme the `NEIGHBOURS` nearest others count, by how far their cosine is above `LEAST`.
 """
 
 import json
@@ -47,7 +46,7 @@ def vocabulary() -> list[str]:
 
 
 def whole_words(vocabulary: Iterable[str]) -> list[str]:
-    """Without pieces of words, names of special tokens, numbers and what stands in a series."""
+    """Filter out pieces of words, names of special tokens, numbers and words of a series."""
     return [word for word in vocabulary if _PLAIN.fullmatch(word) and word not in _SERIES]
 
 

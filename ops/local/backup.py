@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from ops.local import migrate, stack
 from ops.local.embedded import archive
-from ops.local.embedded.archive import Progress
+from ops.local.embedded.archive import OnStep
 from ops.local.embedded.folder import explained, make_folder
 from ops.local.embedded.lock import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -53,7 +53,7 @@ class Restored:
     sessions: int
 
 
-def back_up(settings: Settings, target: Path, tell: Progress) -> int:
+def back_up(settings: Settings, target: Path, tell: OnStep) -> int:
     """Write the database into the file; returns its bytes.
 
     Raises `NotFound`, `SettingsError`, `DatabaseUnavailable`, `ProgramMissing`, and what `archive.dump` raises.
@@ -97,7 +97,7 @@ def _by_hand(app_url: str) -> str:
     )
 
 
-def restore(settings: Settings, file: Path, *, replace: bool, tell: Progress) -> Restored:
+def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> Restored:
     """Replace the database of the data folder by the file's, once that has been read back.
 
     Raises `InvalidInput` for a wrong file, and without `replace` for a folder with messages; `SchemaOutdated` for a

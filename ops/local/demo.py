@@ -84,7 +84,7 @@ def _import(launched: Launched, database: Database, console: Console) -> Tally:
         for event in history.store(database, launched.settings.tenant, records, rules, settle=SETTLE):
             tally.add(event)
             if isinstance(event, Stored) and event.new:
-                wake_up.send("ingest")
+                wake_up("ingest")
     if tally.broken:
         raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")
     return tally

@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ops.local.embedded.process import children
+
 PROC = Path("/proc")
 _WORDS_END = re.compile("[ :]")
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
@@ -17,13 +19,13 @@ def by_kind(pid: int) -> dict[str, int]:
     counts as its parent's; one whose memory may not be read counts nothing.
     """
     sizes: dict[str, int] = defaultdict(int)
-    children = _children()
+    parents = children()
     waiting = [(pid, "up")]
     while waiting:
         each, inherited = waiting.pop()
         kind = kind_of(_command(each)) or inherited
         sizes[kind] += _pss_bytes(each)
-        waiting += [(child, kind) for child in children[each]]
+        waiting += [(child, kind) for child in parents[each]]
     return dict(sorted(sizes.items(), key=lambda item: -item[1])) if any(sizes.values()) else {}
 
 
@@ -48,16 +50,6 @@ def kind_of(command: Sequence[str]) -> str | None:
     if "worker" in command and "-n" in command:
         return f"worker {command[list(command).index('-n') + 1].partition('@')[0]}"
     return next((name for name in ("beat", "flower") if name in command), None)
-
-
-def _children() -> dict[int, list[int]]:
-    """List the children of each process."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for path in PROC.glob("[0-9]*/stat"):
-        # "pid (name) state parent …", where the name may hold any character
-        for text in _read(path):
-            found[int(text.rpartition(")")[2].split()[1])].append(int(path.parent.name))
-    return found
 
 
 def _command(pid: int) -> list[str]:

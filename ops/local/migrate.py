@@ -62,7 +62,12 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseStat
         _require_known(before)
         with _explained():
             command.upgrade(config(owner_url), "head")
-    with _connected(owner_url) as engine, engine.connect() as connection, patience.alone(connection):
+    with (
+        _explained(),
+        connected(owner_url) as engine,
+        engine.connect() as connection,
+        patience.alone(connection),
+    ):
         if before.pgvector:
             patience.persistently(connection, lambda: _make_vector_tables(connection))
         if space is not None:
@@ -90,7 +95,7 @@ def reset(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
 def state(owner_url: str) -> DatabaseState:
     """Read the state of the database. Raises `DatabaseUnavailable`."""
     newest = ScriptDirectory.from_config(config(owner_url)).get_current_head()
-    with _connected(owner_url) as engine, engine.begin() as connection:
+    with _explained(), connected(owner_url) as engine, engine.begin() as connection:
         found = MigrationContext.configure(connection).get_current_revision()
         pgvector = connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))
         return DatabaseState(
@@ -129,11 +134,11 @@ def _require_known(found: DatabaseState) -> None:
 
 
 @contextmanager
-def _connected(owner_url: str) -> Iterator[Engine]:
-    engine = create_engine(_driver(owner_url), poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
+def connected(url: str) -> Iterator[Engine]:
+    """Make an engine of a URL for a block, without a pool. Raises what SQLAlchemy does."""
+    engine = create_engine(_driver(url), poolclass=pool.NullPool, connect_args={"connect_timeout": 5})
     try:
-        with _explained():
-            yield engine
+        yield engine
     finally:
         engine.dispose()
 

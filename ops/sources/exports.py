@@ -139,7 +139,7 @@ def _exports(path: Path, container: Container) -> list[Export]:
         names = [name for name in names if name not in mine and not (name.startswith(root) and "/" in name)]
         where = path / root if path.is_dir() else None
         found.append(Export(name=root.rstrip("/"), format="slack", path=where, is_own=root == ""))
-    for name in sorted(names, key=_depth)[:MAX_DETECTED]:
+    for name in sorted(names, key=lambda name: (name.count("/"), name))[:MAX_DETECTED]:
         if (format_ := _format_of(container, name)) is not None:
             own = name.lower() in _WELL_KNOWN
             where = path / name if path.is_dir() else None
@@ -156,10 +156,6 @@ def _exports(path: Path, container: Container) -> list[Export]:
 
 def _texts(container: Container) -> list[str]:
     return sorted(name for name in container.sizes if name.lower().endswith(_READABLE))
-
-
-def _depth(name: str) -> tuple[int, str]:
-    return name.count("/"), name
 
 
 def _format_of(container: Container, name: str) -> Format | None:

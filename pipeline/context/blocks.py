@@ -1,19 +1,14 @@
-"""What each block of a context may show, as sections for `assemble`: pure, from ranked hits and stored rows.
-
-The messages that matter are `pipeline.context.message_block`'.
-"""
+"""What the blocks of a context may show of sessions and recent talk, as sections for `packing`. Pure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, tzinfo
 
-from pipeline.context.packing import Entry, Section
-from pipeline.context.replies import speaking
-from pipeline.retrieval.found import Remembered, SessionCard
+from pipeline.context.packing import UNCAPPED, Entry, Section
 from pipeline.retrieval.profiles import Parameters
-from pipeline.text import excerpt, truncate
+from pipeline.retrieval.sessions import RetrievedSession, sharing_topics
+from pipeline.text import truncate
 from pipeline.text.calendar import MONTHS, WEEKDAYS
-from pipeline.text.fencing import CLOSE, OPEN, harmless, visible
-from pipeline.text.tokens import Count, estimate, estimate_line
+from pipeline.text.tokens import Count, estimate_line
 from schemas.context import ContextItem
 from schemas.sessions import Message, RepliedTo
 
@@ -26,79 +21,54 @@ EXCHANGES = "What was said in them and elsewhere:"
 EARLIER = "What was said earlier:"
 ANYWHERE = "No earlier session fits the question; the nearest messages of all:"
 RELATED = "Related earlier sessions:"
-MEMORIES = "What is known:"
-DOCUMENTS = "Documents:"
 HISTORY = "Recent messages:"
-# A name is free text of its owner's.
-NAME_CHARS = 60
+# Users choose their names, of any length.
+MAX_NAME_CHARS = 60
+QUOTED_CHARS = 60
+"""The part of an answered message that is quoted: enough to recognize it."""
 _MONTHS = [name.capitalize() for name in MONTHS]
 _WEEKDAYS = [name.capitalize() for name in WEEKDAYS]
 
 
-def called(name: str) -> str:
-    """What somebody is called, on one line of bounded length."""
-    return truncate.shortened(truncate.one_line(name), NAME_CHARS)
-
-
-def window(start: datetime, end: datetime, zone: tzinfo) -> str:
-    """A session's time as people write it, in the chat's zone.
-
-    >>> from datetime import UTC
-    >>> window(datetime(2026, 3, 2, 18, 4, tzinfo=UTC), datetime(2026, 3, 2, 18, 40, tzinfo=UTC), UTC)
-    '2 March 2026, 18:04–18:40'
-    """
-    start, end = start.astimezone(zone), end.astimezone(zone)
-    if start.date() == end.date():
-        return f"{moment(start)}–{clock(end)}"
-    return f"{moment(start)} – {moment(end)}"
-
-
-def sessions(
-    ranked: Sequence[tuple[SessionCard, float]], parameters: Parameters, cap: int, zone: tzinfo
-) -> Section:
+def sessions(ranked: Sequence[RetrievedSession], parameters: Parameters, cap: int, zone: tzinfo) -> Section:
     """The summaries of the best sessions, each with its time window and topics."""
     entries = []
-    for card, score in ranked[: parameters.sessions]:
-        topics = f" ({truncate.one_line(', '.join(card.topics[:4]))})" if card.topics else ""
-        # an extractive summary begins with its day, which stands in the window already
-        told = truncate.one_line(card.summary or "").removeprefix(
-            f"{_day(card.started_at.astimezone(zone))}: "
-        )
-        summary = truncate.shortened(told, parameters.session_chars)
-        text = f"- {window(card.started_at, card.ended_at, zone)}{topics}: {summary}"
-        reason = f"session {card.id} holds some of the best matches"
-        entries.append(_session_entry(card, text, score, reason))
+    for session in ranked[: parameters.sessions]:
+        topics = f" ({truncate.one_line(', '.join(session.topics[:4]))})" if session.topics else ""
+        # an extractive summary begins with its day, which the window already names
+        day = f"{_day(session.started_at.astimezone(zone))}: "
+        summary = truncate.one_line(session.summary or "").removeprefix(day)
+        text = f"{topics}: {truncate.shortened(summary, parameters.session_chars)}"
+        reason = f"session {session.id} holds some of the best matches"
+        entries.append(_session_entry(session, text, reason, zone))
     return Section(kind="sessions", heading=SESSIONS, entries=entries, cap=cap)
 
 
 def related(
-    chosen: Sequence[SessionCard],
-    others: Sequence[tuple[SessionCard, float]],
+    chosen: Sequence[RetrievedSession],
+    others: Sequence[RetrievedSession],
     parameters: Parameters,
     zone: tzinfo,
 ) -> Section:
-    """Sessions that share topics or entities with the chosen ones, the most alike first."""
-    themes = {theme.casefold() for card in chosen for theme in (*card.topics, *card.entities)}
-    shared = [
-        (sorted({t for t in (*card.topics, *card.entities) if t.casefold() in themes}), card, score)
-        for card, score in others
-    ]
-    shared = sorted((s for s in shared if s[0]), key=lambda s: (-len(s[0]), -s[2]))
+    """Sessions that share topics or entities with the chosen ones, most shared first."""
     entries = []
-    for common, card, score in shared[: parameters.related]:
-        summary = truncate.shortened(truncate.one_line(card.summary or ""), parameters.related_chars)
-        text = f"- {window(card.started_at, card.ended_at, zone)}: {summary}"
-        entries.append(
-            _session_entry(card, text, score, f"shares {', '.join(common[:3])} with the sessions above")
-        )
-    return Section(kind="related", heading=RELATED, entries=entries, cap=100_000)
+    for common, session in sharing_topics(chosen, others)[: parameters.related]:
+        summary = truncate.shortened(truncate.one_line(session.summary or ""), parameters.related_chars)
+        reason = f"shares {', '.join(common[:3])} with the sessions above"
+        entries.append(_session_entry(session, f": {summary}", reason, zone))
+    return Section(kind="related", heading=RELATED, entries=entries, cap=UNCAPPED)
 
 
-def _session_entry(card: SessionCard, text: str, score: float, reason: str) -> Entry:
+def _session_entry(session: RetrievedSession, text: str, reason: str, zone: tzinfo) -> Entry:
     item = ContextItem(
-        kind="session", id=str(card.id), text=text, at=card.started_at, score=score, reason=reason
+        kind="session",
+        id=str(session.id),
+        text=f"- {window(session.started_at, session.ended_at, zone)}{text}",
+        at=session.started_at,
+        score=session.score,
+        reason=reason,
     )
-    return Entry(item=item, place=(card.started_at, card.id))
+    return Entry(item=item, place=(session.started_at, session.id))
 
 
 def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = estimate_line) -> Section:
@@ -113,8 +83,8 @@ def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = es
 def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) -> Iterator[Entry]:
     for number, message in enumerate(recent):
         local = message.sent_at.astimezone(zone)
-        answered = quoted(recent, number)
-        text = f"{clock(local)} {speaking(message.speaker, answered)}: {truncate.one_line(message.content)}"
+        answered = _quoted(recent, number)
+        text = f"{clock(local)} {said_by(message.speaker, answered)}: {truncate.one_line(message.content)}"
         if number == 0:
             text = truncate.within_tokens(text, max(cap - count(HISTORY) - 24, 8), count)
         item = ContextItem(
@@ -126,64 +96,56 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
             answers=str(answered.id) if answered else None,
             reason="said last",
         )
-        place = message.stamp
-        yield Entry(item=item, place=place, group=date_of(local))
+        yield Entry(item=item, place=message.stamp, group=date_of(local))
 
 
-def quoted(recent: Sequence[Message], number: int) -> RepliedTo | None:
-    """What a line of recent talk, newest first, quotes as answered by it: nothing when that is the line above it."""
+def _quoted(recent: Sequence[Message], number: int) -> RepliedTo | None:
+    """The message that a line of recent talk, newest first, quotes as answered; None if it is the line above."""
     answered = recent[number].answered
     above = recent[number + 1] if number + 1 < len(recent) else None
     return None if answered and above and above.id == answered.id else answered
 
 
-def memories(found: Sequence[Remembered], cap: int, asker: str | None = None) -> Section:
-    """Statements about the organization, the agent and the user, who is whoever asks, the best first."""
-    user = f"user {called(asker)}" if asker else "user"
-    entries = [
-        Entry(
-            item=ContextItem(
-                kind="memory",
-                id=memory.id,
-                text=f"- [{user if memory.scope == 'user' else memory.scope}] {truncate.one_line(memory.content)}",
-                score=memory.score,
-                reason=f"{memory.type} of the {memory.scope}",
-            ),
-            place=(number,),
-        )
-        for number, memory in enumerate(found)
-    ]
-    return Section(kind="memories", heading=MEMORIES, entries=entries, cap=cap)
+def said_by(speaker: str, answered: RepliedTo | None) -> str:
+    """Who speaks, and what they answer; followed by a colon.
 
-
-def documents(found: Sequence[Remembered], cap: int, asked: str) -> Section:
-    """Chunks of the organization's documents, each cited as `Doc <id>/Chunk <n>`.
-
-    Of a chunk that would take more than half of the block, what the question is about.
+    >>> said_by("Ben", None)
+    'Ben'
+    >>> said_by("Ben", RepliedTo(12, "Ana", "does five suit?"))
+    'Ben, to Ana (“does five suit?”)'
     """
-    half = (cap - estimate_line("\n".join((DOCUMENTS, OPEN, CLOSE)))) // 2 - 1
-    entries = []
-    for number, memory in enumerate(found):
-        citation = f"- Doc {truncate.one_line(memory.document_id or '')}/Chunk {memory.chunk_index}: "
-        told = excerpt.about(harmless(visible(memory.content)), asked, max(half - estimate(citation), 1))
-        item = ContextItem(
-            kind="document",
-            id=memory.id,
-            text=citation + told,
-            score=memory.score,
-            reason="a passage of the organization's documents",
-        )
-        entries.append(Entry(item=item, place=(number,)))
-    return Section(kind="documents", heading=DOCUMENTS, entries=entries, cap=cap)
+    name = truncate.one_line(speaker)
+    if answered is None:
+        return name
+    quoted = truncate.shortened(truncate.one_line(answered.said), QUOTED_CHARS)
+    return f"{name}, to {truncate.one_line(answered.speaker)}" + (f" (“{quoted}”)" if quoted else "")
+
+
+def display_name(name: str) -> str:
+    """A name on one line of bounded length."""
+    return truncate.shortened(truncate.one_line(name), MAX_NAME_CHARS)
+
+
+def window(start: datetime, end: datetime, zone: tzinfo) -> str:
+    """The time of a session in the chat's zone.
+
+    >>> from datetime import UTC
+    >>> window(datetime(2026, 3, 2, 18, 4, tzinfo=UTC), datetime(2026, 3, 2, 18, 40, tzinfo=UTC), UTC)
+    '2 March 2026, 18:04–18:40'
+    """
+    start, end = start.astimezone(zone), end.astimezone(zone)
+    if start.date() == end.date():
+        return f"{moment(start)}–{clock(end)}"
+    return f"{moment(start)} – {moment(end)}"
 
 
 def moment(at: datetime) -> str:
-    """A day and its time, as people write them."""
+    """A day and a time of day."""
     return f"{_day(at)}, {clock(at)}"
 
 
 def date_of(at: datetime) -> str:
-    """A day with its weekday, under which what was said on it stands.
+    """A day with its weekday, as a heading of what was said on it.
 
     >>> date_of(datetime(2026, 11, 19, 11, 58))
     '19 November 2026, Thursday'
@@ -191,11 +153,11 @@ def date_of(at: datetime) -> str:
     return f"{_day(at)}, {_WEEKDAYS[at.weekday()]}"
 
 
-def _day(at: datetime) -> str:
-    # `strftime` takes ten times as long, and a context says hundreds of times when
-    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"
-
-
 def clock(at: datetime) -> str:
-    """A time of the day."""
+    """A time of day."""
     return f"{at.hour:02}:{at.minute:02}"
+
+
+def _day(at: datetime) -> str:
+    # `strftime` takes ten times as long, and a context has hundreds of dates
+    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}"

@@ -1,39 +1,57 @@
-"""Say how a context came about: every hit with its score's parts, everything dropped with its reason."""
+"""Explain a context: every hit with the parts of its score, everything dropped with its reason."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from typing import assert_never
 
-from pipeline.context.blocks import called
-from pipeline.retrieval.gather import Found
-from pipeline.retrieval.hits import arms, confidence, message_hits, rounded
-from pipeline.retrieval.prepare import Asked
+from pipeline.context.blocks import display_name
+from pipeline.retrieval.gather import RetrievalResult
+from pipeline.retrieval.message_ranking import arms, confidence, message_hits, preview, rounded
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.retrieval.profiles import Parameters
-from pipeline.text import truncate
 from pipeline.text.calendar import written
-from schemas.context import Block, BlockKind, Dropped, Explanation, Hit
+from schemas.context import Block, BlockKind, Dropped, DropReason, Explanation, Hit
 from schemas.payloads import ContextQuery
 
-# Hits and drops listed in an explanation.
-EXPLAINED = 100
+# Messages listed in an explanation.
+MAX_EXPLAINED = 100
 
 
 def explanation(
-    query: ContextQuery, asked: Asked, found: Found, ordered: Sequence[Block], dropped: Sequence[Dropped]
+    query: ContextQuery,
+    prepared: PreparedQuery,
+    found: RetrievalResult,
+    ordered: Sequence[Block],
+    dropped: Sequence[Dropped],
 ) -> Explanation:
-    """What was found and how, and what became of each of the best `EXPLAINED` messages and of all else."""
+    """Explain what was found and how, and what became of each of the best messages and of all else."""
     shown: dict[tuple[str, str], BlockKind] = {
         ("memory" if item.kind == "document" else item.kind, item.id): block.kind
         for block in ordered
         for item in block.items
     }
-    messages = message_hits(found.ranked[:EXPLAINED], arms(found.ranked), shown)
-    sessions = _session_hits(found, shown)
+    request, retrieved = prepared.request, found.retrieved
+    messages = message_hits(found.ranked[:MAX_EXPLAINED], arms(found.ranked), shown)
+    sessions = [
+        Hit(
+            kind="session",
+            id=str(session.id),
+            session_id=session.id,
+            at=session.started_at,
+            preview=preview(session.summary or "not summarized"),
+            rank=number,
+            score=round(session.score, 6),
+            components=rounded(session.components),
+            shown_in=shown.get(("session", str(session.id))),
+        )
+        for number, session in enumerate(found.sessions, start=1)
+    ]
     memories = [
         Hit(
             kind="memory",
             id=memory.id,
-            preview=truncate.shortened(truncate.one_line(memory.content), 160),
+            preview=preview(memory.content),
             rank=number,
             score=round(memory.score, 6),
             components=rounded(memory.components),
@@ -43,89 +61,78 @@ def explanation(
     ]
     return Explanation(
         profile=query.profile,
-        asked_by=called(asked.asker) if asked.asker else None,
-        parameters={**asdict(asked.parameters), **asdict(asked.weights)},
-        vector_search=found.retrieved.vector_search if found.retrieved else "off",
-        rows_compared=found.retrieved.rows_compared if found.retrieved else 0,
-        keyword_search=found.retrieved.keyword_search if found.retrieved else "off",
-        times=_times(asked),
-        brief=asked.brief,
+        asked_by=display_name(prepared.parsed.asker) if prepared.parsed.asker else None,
+        parameters={**asdict(request.parameters), **asdict(request.weights)},
+        vector_search=retrieved.vector_search if retrieved else "off",
+        rows_compared=retrieved.rows_compared if retrieved else 0,
+        keyword_search=retrieved.keyword_search if retrieved else "off",
+        times=_times(prepared),
+        brief=list(prepared.parsed.brief),
         fell_back=found.fell_back,
-        confidence=confidence(found.ranked, found.retrieved) if found.retrieved else None,
+        confidence=confidence(found.ranked, retrieved) if retrieved else None,
         sessions=sessions,
         messages=messages,
         memories=memories,
-        dropped=_dropped(asked.parameters, found, [*messages, *sessions, *memories], dropped),
+        dropped=_dropped(request.parameters, found, [*messages, *sessions, *memories], dropped),
         timings_ms={},
         tokens_by_block={block.kind: block.tokens for block in ordered},
     )
 
 
-def _times(asked: Asked) -> list[str]:
-    """The times that the question names, for people; where they have no weight there are none."""
-    if not asked.weights.date:
+def _times(prepared: PreparedQuery) -> list[str]:
+    """The times that the question names, for people; none where they have no weight."""
+    if not prepared.request.weights.date:
         return []
     named = []
-    for start, end in asked.question.spans:
+    for start, end in prepared.question.spans:
         first, last = written(start.date()), written((end - timedelta(days=1)).date())
         named.append(first if first == last else f"{first} – {last}")
-    if asked.question.event is not None:
-        named.append(asked.question.event.label)
-    if asked.unknown_event is not None:
-        named.append(f"{asked.unknown_event.text}: no preference, as it was not found clearly")
+    if prepared.question.event is not None:
+        named.append(prepared.question.event.label)
+    if prepared.undated_event is not None:
+        named.append(f"{prepared.undated_event.text}: no preference, as it was not found clearly")
     return named
 
 
-def _session_hits(found: Found, shown: Mapping[tuple[str, str], BlockKind]) -> list[Hit]:
-    return [
-        Hit(
-            kind="session",
-            id=str(card.id),
-            session_id=card.id,
-            at=card.started_at,
-            preview=truncate.shortened(truncate.one_line(card.summary or "not summarized"), 160),
-            rank=number,
-            score=round(score, 6),
-            components=rounded(found.session_parts.get(card.id, {})),
-            shown_in=shown.get(("session", str(card.id))),
-        )
-        for number, (card, score) in enumerate(found.sessions, start=1)
-    ]
-
-
 def _dropped(
-    parameters: Parameters, found: Found, hits: Sequence[Hit], dropped: Sequence[Dropped]
+    parameters: Parameters, found: RetrievalResult, hits: Sequence[Hit], dropped: Sequence[Dropped]
 ) -> list[Dropped]:
-    """Why each hit that is not shown is not; then what else was dropped, such as older recent messages."""
-    told = {(each.kind, each.id): each for each in dropped}
-    summarized = {card.id for card, _ in found.sessions if card.summary}
+    """The reason of each hit that is not shown; then what else was dropped, such as older recent messages."""
+    known = {(each.kind, each.id): each for each in dropped}
     reasons = [
-        told.get((hit.kind, hit.id)) or _left_out(parameters, hit, hit.session_id in summarized, found)
+        known.get((hit.kind, hit.id)) or _not_offered(parameters, hit, found)
         for hit in hits
         if hit.shown_in is None
     ]
     ranked = {("message", str(hit.candidate.id)) for hit in found.ranked}
     listed = {(hit.kind, hit.id) for hit in hits}
-    return reasons + [each for key, each in told.items() if key not in ranked | listed]
+    return reasons + [each for key, each in known.items() if key not in ranked | listed]
 
 
-def _left_out(parameters: Parameters, hit: Hit, summarized: bool, found: Found) -> Dropped:
-    """The reason of a hit that no block was offered."""
-    if hit.kind == "session" and found.fell_back:
-        parts = found.session_parts.get(int(hit.id), {})
-        fit = max(parts.get("words", 0.0), parts.get("meaning", 0.0))
-        detail = f"fits by {fit:.2f}; the best must by {parameters.min_session_fit:g}"
-        return Dropped(kind=hit.kind, id=hit.id, reason="below_minimum", detail=detail)
-    if hit.kind == "message" and found.is_outside(hit.session_id):
-        detail = f"not in one of the {parameters.sessions} sessions that were looked into"
-        return Dropped(kind=hit.kind, id=hit.id, reason="cap", detail=detail)
-    if hit.kind == "message" and int(hit.id) in found.passed_over:
-        return Dropped(kind=hit.kind, id=hit.id, reason="mmr", detail="too much like a better hit")
-    if hit.kind == "session" and not summarized:
-        return Dropped(kind=hit.kind, id=hit.id, reason="below_minimum", detail="not summarized")
-    most = {
-        "message": f"{parameters.messages} messages",
-        "session": f"{parameters.sessions} sessions",
-        "memory": f"{parameters.memories} memories and {parameters.documents} documents",
-    }
-    return Dropped(kind=hit.kind, id=hit.id, reason="cap", detail=f"at most {most[hit.kind]}")
+def _not_offered(parameters: Parameters, hit: Hit, found: RetrievalResult) -> Dropped:
+    """The reason of a hit that was offered to no block."""
+
+    def dropped(reason: DropReason, detail: str) -> Dropped:
+        return Dropped(kind=hit.kind, id=hit.id, reason=reason, detail=detail)
+
+    match hit.kind:
+        case "session":
+            if found.fell_back:
+                fit = max(hit.components.get("words", 0.0), hit.components.get("meaning", 0.0))
+                needed = f"fits by {fit:.2f}; the best must by {parameters.min_session_fit:g}"
+                return dropped("below_minimum", needed)
+            if not any(session.id == hit.session_id and session.summary for session in found.sessions):
+                return dropped("below_minimum", "not summarized")
+            return dropped("cap", f"at most {parameters.sessions} sessions")
+        case "message":
+            if found.is_outside(hit.session_id):
+                detail = f"not in one of the {parameters.sessions} sessions that were looked into"
+                return dropped("cap", detail)
+            if int(hit.id) in found.passed_over:
+                return dropped("mmr", "too much like a better hit")
+            return dropped("cap", f"at most {parameters.messages} messages")
+        case "memory":
+            most = f"{parameters.memories} memories and {parameters.documents} documents"
+            return dropped("cap", f"at most {most}")
+        case _:
+            assert_never(hit.kind)

@@ -1,40 +1,38 @@
-"""The messages that an answer may show, the best first, with neighbours where asked for: pure, from ranked hits."""
+"""Choose the messages that a context may show, the best first, with their neighbours. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 
-from pipeline.context.blocks import moment
+from pipeline.context.blocks import moment, said_by
 from pipeline.context.packing import Entry
-from pipeline.context.replies import speaking
 from pipeline.ranking.model import Candidate, Scored
 from pipeline.ranking.similarity import Scale
 from pipeline.retrieval.profiles import Parameters
 from pipeline.text import duplicates, truncate
 from schemas.context import ContextItem, Dropped, DropReason
 
-# A decision is found as one that owes so much of its score to it: it seldom sounds like the question.
-_DECIDED_SHARE = 0.5
+# A message with at least this share of its score for a decision was found as one: it seldom sounds like the question.
+_DECISION_SHARE = 0.5
 
 
-def exchanged(
+def exchanges(
     ranked: Sequence[Scored],
     candidates: Sequence[Candidate],
     shown: Mapping[int, str],
     parameters: Parameters,
     zone: tzinfo,
-    itself: Callable[[str], bool],
+    is_question: Callable[[str], bool],
     scale: Scale,
 ) -> Iterator[Entry | Dropped]:
-    """The best messages, with neighbours where asked for, and what is left out whatever the budget.
+    """The best messages with their neighbours, and what is left out whatever the budget.
 
-    `shown` are messages that stand elsewhere in the context, by id, with the name of the block; `itself` tells the
-    question as it came in.
+    `shown` are messages of other blocks, by id, with the block's name; `is_question` recognizes the question itself.
     """
     by_place = {(c.session, c.place): c for c in candidates if c.session}
     began: dict[int, str] = {}
     taken: set[int] = set()
-    said: dict[int, list[frozenset[str]]] = {}
+    seen: dict[int, list[frozenset[str]]] = {}
     chosen = 0
     per_session: Counter[int] = Counter()
 
@@ -49,13 +47,13 @@ def exchanged(
             first = by_place.get((session, 0), candidate)
             began[session] = moment(first.sent_at.astimezone(zone))
         answered = candidate.answered
-        # the line above it says so, where that is shown
+        # not quoted if it is the line above
         if answered and before and before.id == answered.id and (parameters.neighbours or before.id in taken):
             answered = None
         item = ContextItem(
             kind="message",
             id=str(candidate.id),
-            text=f"{speaking(candidate.speaker, answered)}: {truncate.one_line(candidate.text)}",
+            text=f"{said_by(candidate.speaker, answered)}: {truncate.one_line(candidate.text)}",
             answers=str(answered.id) if answered else None,
             at=candidate.sent_at,
             speaker=candidate.speaker,
@@ -76,13 +74,13 @@ def exchanged(
         if not candidate.text.strip() or candidate.id in taken:
             continue
         if candidate.id in shown:
-            yield dropped(hit, "covered", f"stands in {shown[candidate.id]}")
+            yield dropped(hit, "covered", f"shown in {shown[candidate.id]}")
             continue
-        if itself(candidate.text):
+        if is_question(candidate.text):
             yield dropped(hit, "duplicate", "the question itself")
             continue
         similar = scale.similarity(candidate.cosine)
-        if similar is not None and similar < parameters.min_similarity and not _is_held(hit):
+        if similar is not None and similar < parameters.min_similarity and not _needs_no_similarity(hit):
             yield dropped(
                 hit, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}"
             )
@@ -91,10 +89,10 @@ def exchanged(
             yield dropped(hit, "cap", f"more than {parameters.messages_per_session} of one session")
             continue
         bag = frozenset(candidate.text.casefold().split())
-        if duplicates.is_said(bag, said, parameters.duplicate_jaccard):
+        if duplicates.is_said(bag, seen, parameters.duplicate_jaccard):
             yield dropped(hit, "duplicate", "says the same as a better hit")
             continue
-        said.setdefault(len(bag), []).append(bag)
+        seen.setdefault(len(bag), []).append(bag)
         chosen += 1
         per_session[candidate.session] += 1
         yield entry(candidate, hit.score, f"match {rank}: {_why(hit)}")
@@ -105,18 +103,18 @@ def exchanged(
                     yield entry(near, None, f"beside match {rank}")
 
 
-def _is_held(hit: Scored) -> bool:
-    """Whether it holds a phrase or an identifier of the question as it stands, or was found as what was decided."""
+def _needs_no_similarity(hit: Scored) -> bool:
+    """Whether it holds a phrase or an identifier of the question verbatim, or was found as a decision."""
     decided = hit.parts.get("decision", 0.0)
     return (
         hit.parts.get("phrase", 0.0) > 0
         or hit.parts.get("exact", 0.0) > 0
-        or (decided > 0 and decided >= _DECIDED_SHARE * hit.score)
+        or (decided > 0 and decided >= _DECISION_SHARE * hit.score)
     )
 
 
 def _why(hit: Scored) -> str:
-    """The parts that speak most for a hit, in words."""
+    """The three largest parts of a score."""
     best = sorted(((v, n) for n, v in hit.parts.items() if v > 0.01), reverse=True)[:3]
     return ", ".join(f"{name} {value:.2f}" for value, name in best) or "nothing speaks for it"
 

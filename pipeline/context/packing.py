@@ -1,8 +1,7 @@
-"""Put what was found under a token budget: entries in order of worth, shown in order of time.
+"""Fit blocks into a token budget: entries in order of worth, shown in order of time. Pure.
 
-Pure and deterministic. A block takes the entries that fit, the best first, and says of each other why it is
-not there, if anybody asks. A line is counted with its end (`pipeline.text.tokens`), so the tokens of a context are the
-sum of those of its lines.
+A block takes the entries that fit, the best first, and gives the reason for each that it leaves out. Tokens are counted
+by line, line ends included (`pipeline.text.tokens`), so the tokens of a context are the sum of those of its lines.
 """
 
 from bisect import bisect_left
@@ -14,8 +13,20 @@ from pipeline.text.tokens import Count, estimate_line
 from pipeline.text.truncate import ELLIPSIS
 from schemas.context import Block, BlockKind, ContextItem, Dropped, DropReason
 
-# After so many entries in a row that did not fit, smaller ones further down would only be noise.
-MISSES = 3
+BLOCK_ORDER: tuple[BlockKind, ...] = (
+    "guardrails",
+    "documents",
+    "memories",
+    "sessions",
+    "exchanges",
+    "related",
+    "history",
+    "question",
+)
+UNCAPPED = 100_000
+"""The cap of a section that may take all that is left of the budget."""
+# After this many entries in a row that did not fit, smaller ones further down would only be noise.
+MAX_MISSES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,43 +34,82 @@ class Entry:
     """One line that a block may show."""
 
     item: ContextItem
-    # where it stands: groups by their first place, entries inside by theirs
+    # the order in the block: groups by their first place, entries inside by theirs
     place: tuple[object, ...]
-    # entries of one group stand under one heading
+    # entries of one group are under one heading
     group: str = ""
-    # whether something is left out between it and the entry before it, when that is not this one's neighbour
+    # the place of the entry right before this one, if that is known; an ellipsis marks what is left out between
     neighbour_of: tuple[object, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A block to be: its heading, and what it may show, the most worthy first."""
+    """What a block may show: its heading, and its entries, the best first."""
 
     kind: BlockKind
     heading: str
-    # what is left out whatever the budget among them; they may be made as they are taken, and taken once
+    # with what is left out whatever the budget; may be a generator, and is consumed once
     entries: Iterable[Entry | Dropped]
-    # tokens that it may take of the budget, heading included
+    # most tokens of the budget that it may take, heading included
     cap: int
-    # recalled text stands in a fence
+    # recalled text is fenced
     fenced: bool = True
-    # nothing may be missing in between: stop at the first entry that does not fit
+    # without gaps: stop at the first entry that does not fit
     contiguous: bool = False
 
 
-@dataclass(kw_only=True)
-class Filled:
-    """A block as it came out, and what did not get in."""
+@dataclass(frozen=True, kw_only=True)
+class PackedBlock:
+    """A block within its budget, and what did not fit."""
 
     block: Block | None
     dropped: list[Dropped] = field(default_factory=list)
 
 
-def fill(section: Section, room: int, count: Count = estimate_line, *, explained: bool = True) -> Filled:
-    """The block that fits into `room` tokens and the section's own cap; no block when nothing fits.
+class Page:
+    """The blocks of a context under its budget, each packed into what those before it left."""
 
-    Where nobody asks why (not `explained`) no entry is taken once the block is full, and so not all that is
-    dropped is listed.
+    def __init__(self, budget: int, count: Count = estimate_line, *, explained: bool = True) -> None:
+        self.room = budget
+        self.count = count
+        self.explained = explained
+        self.blocks: dict[BlockKind, Block] = {}
+        self.dropped: list[Dropped] = []
+
+    def put(self, block: Block) -> bool:
+        """Add a block as it is; False if there is no room for it."""
+        if block.tokens > self.room:
+            return False
+        self.blocks[block.kind] = block
+        self.room -= block.tokens
+        return True
+
+    def fill(self, section: Section, *, keep_free: int = 0) -> None:
+        """Add what fits of a section, keeping `keep_free` tokens for the blocks after it."""
+        packed = fill(section, self.room - keep_free, self.count, explained=self.explained)
+        self.dropped.extend(packed.dropped)
+        if packed.block is not None:
+            self.put(packed.block)
+
+    def items(self, kind: BlockKind) -> list[ContextItem]:
+        """What one of the blocks shows."""
+        return self.blocks[kind].items if kind in self.blocks else []
+
+    def copy(self) -> "Page":
+        """A copy that can be filled otherwise."""
+        page = Page(self.room, self.count, explained=self.explained)
+        page.blocks, page.dropped = dict(self.blocks), list(self.dropped)
+        return page
+
+    def ordered(self) -> list[Block]:
+        """The blocks in reading order."""
+        return [self.blocks[kind] for kind in BLOCK_ORDER if kind in self.blocks]
+
+
+def fill(section: Section, room: int, count: Count = estimate_line, *, explained: bool = True) -> PackedBlock:
+    """Pack the block that fits into `room` tokens and the section's own cap; no block if nothing fits.
+
+    If not `explained`, no entry is read once the block is full, so not all that is dropped is listed.
     """
     limit = min(room, section.cap)
     spent = count(section.heading) + (count(OPEN) + count(CLOSE) if section.fenced else 0)
@@ -75,7 +125,7 @@ def fill(section: Section, room: int, count: Count = estimate_line, *, explained
             left_out.append(entry)
             continue
         kind = "memory" if entry.item.kind == "document" else entry.item.kind
-        if misses >= (1 if section.contiguous else MISSES):
+        if misses >= (1 if section.contiguous else MAX_MISSES):
             if not explained:
                 break
             dropped.append(Dropped(kind=kind, id=entry.item.id, reason=reason))
@@ -94,25 +144,24 @@ def fill(section: Section, room: int, count: Count = estimate_line, *, explained
         spent, misses = spent + cost, 0
         chosen.insert(at, entry)
         groups.add(entry.group)
-    dropped = left_out + dropped
-    if not chosen:
-        return Filled(block=None, dropped=dropped)
-    text = _render(section, chosen)
-    items = [entry.item for entry in chosen]
-    block = Block(kind=section.kind, tokens=count(text), chars=len(text), text=text, items=items)
-    return Filled(block=block, dropped=dropped)
+    block = None
+    if chosen:
+        block = plain(section.kind, _render(section, chosen), count, [entry.item for entry in chosen])
+    return PackedBlock(block=block, dropped=left_out + dropped)
+
+
+def plain(
+    kind: BlockKind, text: str, count: Count = estimate_line, items: Sequence[ContextItem] = ()
+) -> Block:
+    """A block of this text, such as the guardrails or the question."""
+    return Block(kind=kind, tokens=count(text), chars=len(text), text=text, items=list(items))
 
 
 def _gap(before: Entry | None, after: Entry | None) -> int:
-    """1 when an ellipsis stands between the two: under one heading, and something was said in between."""
+    """1 if an ellipsis is between the two: under one heading, with something left out in between."""
     if before is None or after is None or before.group != after.group or after.neighbour_of is None:
         return 0
     return int(after.neighbour_of != before.place)
-
-
-def plain(kind: BlockKind, text: str, count: Count = estimate_line) -> Block:
-    """A block of one text that is not recalled, such as the guardrails or the question."""
-    return Block(kind=kind, tokens=count(text), chars=len(text), text=text)
 
 
 def _render(section: Section, entries: Sequence[Entry]) -> str:

@@ -1,27 +1,41 @@
-"""A question as it is put to a model: with what its asker is called, and today's date. Pure."""
+"""Write a context as messages of a chat model: the system's, recent talk in its roles, and the question. Pure.
 
+What people said is written as in the context's text: the first line of a day under its date, every line with its time
+and its speaker. What the assistant said has neither, as a model would imitate them in its answers. No message takes
+more tokens than its line in the text and its share of what fences that.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
+from itertools import groupby
 
-from pipeline.context.blocks import called, clock, date_of
+from pipeline.context.blocks import clock, date_of, display_name
+from pipeline.text import truncate
+from pipeline.text.fencing import harmless, visible
+from pipeline.text.tokens import Count
+from schemas.context import Block, ChatMessage, ContextItem
+from schemas.sessions import Message
 
 TODAY = "Today: "
+# Before each further line of a message: none can pass for a line of somebody else's.
+_INDENT = "\n  "
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """A question as it is put to a model."""
+    """A question as a model gets it."""
 
     # as it was asked
     query: str
-    # what to call whoever asks; empty where nobody is named
+    # the asker's name; empty where nobody is named
     asker: str = ""
     # the date and the time on the chat's clock, as a line; empty where there is no room for it
     today: str = ""
 
     @property
     def question(self) -> str:
-        """The question, with whoever asks it.
+        """The question, with its asker.
 
         >>> Prompt(query="How much did I pay?", asker="Ben").question
         'Question, from Ben: How much did I pay?'
@@ -35,5 +49,85 @@ class Prompt:
 
 
 def prompt(query: str, asker: str | None, now: datetime) -> Prompt:
-    """A question as it is put by somebody, at a time on the chat's clock."""
-    return Prompt(query=query, asker=called(asker or ""), today=f"{TODAY}{date_of(now)}, {clock(now)}")
+    """The question with its asker and the time on the chat's clock."""
+    return Prompt(query=query, asker=display_name(asker or ""), today=f"{TODAY}{date_of(now)}, {clock(now)}")
+
+
+def chat_messages(
+    ordered: Sequence[Block],
+    recent: Sequence[Message],
+    prompt: Prompt,
+    zone: tzinfo,
+    count: Count,
+    *,
+    alternate: bool = False,
+) -> list[ChatMessage]:
+    """The blocks as messages, the question last.
+
+    With `alternate` user and assistant take turns, the user first: a run of one role is one message, with the names
+    of its speakers, and what the assistant said before anybody else becomes a line of the user's.
+    """
+    known = [block.text for block in ordered if block.kind not in {"history", "question"}]
+    system = "\n\n".join(filter(None, (*known, prompt.today)))
+    history = next((block for block in ordered if block.kind == "history"), None)
+    spoken = list(_spoken(history, recent, zone, count, alternate=alternate)) if history else []
+    if alternate:
+        runs = [(role, list(run)) for role, run in groupby(spoken, lambda message: message.role)]
+        spoken = [ChatMessage(role=role, content="\n".join(one.content for one in run)) for role, run in runs]
+    if alternate and spoken and spoken[-1].role == "user":
+        question = f"{spoken.pop().content}\n\n{prompt.question}"
+    else:
+        question = f"{prompt.asker}: {prompt.query}" if prompt.asker else prompt.query
+    first = [ChatMessage(role="system", content=system)] if system else []
+    return [*first, *spoken, ChatMessage(role="user", content=question)]
+
+
+def _spoken(
+    history: Block, recent: Sequence[Message], zone: tzinfo, count: Count, *, alternate: bool
+) -> Iterator[ChatMessage]:
+    """The messages of the history in their roles, oldest first."""
+    by_id = {str(message.id): message for message in recent}
+    shown = [(item, by_id[item.id], count(item.text)) for item in history.items]
+    dates = [date_of(message.sent_at.astimezone(zone)) for _, message, _ in shown]
+    # the tokens of heading and fence in the text may be spent on line breaks
+    spare = history.tokens - sum(map(count, set(dates))) - sum(tokens for _, _, tokens in shown)
+    assistants = {message.speaker for _, message, _ in shown if message.role == "assistant"}
+    named = alternate and len(assistants) > 1
+    under, began = "", not alternate
+    for (item, message, tokens), date in zip(shown, dates, strict=True):
+        began = began or message.role != "assistant"
+        is_answer = message.role == "assistant" and began
+        forms = _of_an_assistant(message, named=named) if is_answer else _of_people(item, message)
+        text, taken = _fitting(forms, item.text, tokens, tokens + max(spare, 0), count)
+        spare -= max(taken - tokens, 0)
+        if is_answer:
+            yield ChatMessage(role="assistant", content=text)
+        else:
+            yield ChatMessage(role="user", content=text if date == under else f"{date}\n{text}")
+            under = date
+
+
+def _of_an_assistant(message: Message, *, named: bool) -> tuple[str, str]:
+    """A message of an assistant, verbatim and on one line."""
+    name = f"{truncate.one_line(message.speaker)}: " if named else ""
+    return name + harmless(visible(message.content)), name + truncate.one_line(message.content)
+
+
+def _of_people(item: ContextItem, message: Message) -> tuple[str, str]:
+    """A line of the text, with the message's line breaks and without; the newest may be cut, and stays so."""
+    head = item.text.removesuffix(truncate.one_line(message.content))
+    if head == item.text:
+        return item.text, item.text
+    return head + _INDENT.join(harmless(visible(message.content)).splitlines()), item.text
+
+
+def _fitting(forms: Sequence[str], line: str, tokens: int, room: int, count: Count) -> tuple[str, int]:
+    """The first of these forms of a message that fits into `room` tokens, or the first one cut; and its tokens.
+
+    `tokens` are those of the message's line in the text, which are not counted again.
+    """
+    for form in forms:
+        taken = tokens if form == line else count(form)
+        if taken <= room:
+            return form, taken
+    return truncate.within_tokens(forms[0], room, count), room

@@ -1,31 +1,35 @@
-"""Record what was asked and shown, and what was answered; let an answer become a memory.
+"""Record what was asked, shown and answered; turn an answer into a memory.
 
-A row holds ids, figures and the question, none of what it showed. What a forgotten user asked, or anybody in a
-forgotten chat, is not recorded, even if the context was under way when they were forgotten.
+A row holds ids, figures and the question, and no text that was shown. Questions of a forgotten user, or in a forgotten
+chat, are not recorded, even if the context was in progress when they were forgotten.
 """
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+import structlog
 from sqlalchemy import Connection, Row
+from sqlalchemy.exc import SQLAlchemyError
 
-from pipeline.memories import statements as remembering
-from pipeline.people import suppression
-from pipeline.people.suppression import Named
-from pipeline.store import chats, counters, memories
-from pipeline.store import query_log as store
-from pipeline.store import suppression as stones
+from pipeline.jobs.runner import reason_of
+from pipeline.memories import statements
+from pipeline.people.suppression import Named, stopped
+from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.store import chats, counters, memories, suppression
+from pipeline.store import query_log as log_rows
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
 from schemas.context import BlockKind, Context
-from schemas.errors import InvalidInput, NotFound
+from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.memories import MemoryIn
 from schemas.messages import DEFAULT_LANGUAGE, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
 from schemas.querylog import AnswerIn, AnswerReceipt, LoggedContext, Source
 from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 SOURCES: dict[BlockKind, Source] = {
     "history": "recent",
@@ -35,51 +39,79 @@ SOURCES: dict[BlockKind, Source] = {
     "memories": "memory",
     "documents": "document",
 }
-"""What a block's tokens are counted as; those of the question and the guardrails are nobody's."""
+"""The source that a block's tokens count for; those of the question and the guardrails count for none."""
 
 
 def shown_in(context: Context) -> dict[str, str]:
-    """The block that each item of a context stands in, by `kind:id`; the first where it stands in two."""
+    """The block of each item of a context, by `kind:id`; the first if it is in two."""
     items = [(item, block.kind) for block in reversed(context.blocks) for item in block.items]
-    # what a line quotes was shown, too
+    # a message that a line quotes is shown, too
     quoted: dict[str, str] = {f"message:{item.answers}": kind for item, kind in items if item.answers}
     return quoted | {f"{item.kind}:{item.id}": kind for item, kind in items}
 
 
 def by_source(context: Context) -> tuple[dict[str, int], dict[str, int]]:
     """A context's tokens and its characters by source."""
-    tokens: dict[str, int] = {}
-    chars: dict[str, int] = {}
+    tokens, chars = Counter[str](), Counter[str]()
     for block in context.blocks:
         if source := SOURCES.get(block.kind):
-            tokens[source] = tokens.get(source, 0) + block.tokens
-            chars[source] = chars.get(source, 0) + block.chars
+            tokens[source] += block.tokens
+            chars[source] += block.chars
     return tokens, chars
 
 
 def record(
+    database: Database,
+    tenant_id: str,
+    query: ContextQuery,
+    context: Context,
+    prepared: PreparedQuery,
+    settings: Settings,
+    counts: Mapping[str, float],
+) -> bool:
+    """Record a context that was served, add it to the daily counters, and note which memories were shown.
+
+    False if that failed. `counts` are counters of the request, `context_seconds` among them.
+    """
+    shown = shown_in(context)
+    used = _ids(shown, "memory") | _ids(shown, "document")
+    tokens = {f"tokens_{block.kind}": float(block.tokens) for block in context.blocks}
+    try:
+        with database.tenant(tenant_id) as connection:
+            if settings.query_log_enabled:
+                suppression.lock(connection, tenant_id, prepared.request.chat.chat_id)
+                _insert(connection, tenant_id, query, context, prepared, counts["context_seconds"])
+            if used:
+                memories.touch(connection, sorted(used))
+            degraded = bool(context.degraded)
+            counters.add(
+                connection, tenant_id, {"contexts": 1, "contexts_degraded": degraded, **counts, **tokens}
+            )
+    except (Retryable, SQLAlchemyError) as error:
+        log.warning("context_not_recorded", context_id=context.context_id, error=reason_of(error))
+        return False
+    return True
+
+
+def _insert(
     connection: Connection,
     tenant_id: str,
     query: ContextQuery,
     context: Context,
-    asked_at: datetime,
+    prepared: PreparedQuery,
     seconds: float,
-    *,
-    remembered: bool,
 ) -> None:
-    """Record a context, asked by the database's clock, that took so many seconds; under `stones.lock` of its chat.
-
-    Where memory is off (not `remembered`), or whoever asks is not to be remembered, the figures alone.
-    """
-    if suppression.stopped(connection, asked_at, ("tenant",), ("chat", query.chat_id)):
+    """Where memory is off, or the asker is not to be remembered, only the figures are recorded."""
+    asked_at, chat_id = prepared.parsed.now, prepared.request.chat.chat_id
+    if stopped(connection, asked_at, ("tenant",), ("chat", chat_id)):
         return
-    asker = query.user_id or None
+    asker, remembered = query.user_id or None, prepared.request.memory
     if asker and remembered:
-        remembered = not suppression.stopped(connection, asked_at, ("user", asker), ("unremembered", asker))
+        remembered = not stopped(connection, asked_at, ("user", asker), ("unremembered", asker))
     tokens, chars = by_source(context)
     row: dict[str, Any] = {
         "context_id": context.context_id,
-        "chat_id": query.chat_id,
+        "chat_id": chat_id,
         "user_id": asker,
         "agent_id": query.agent_id or None,
         "session_key": query.session_key,
@@ -92,40 +124,40 @@ def record(
         "used_tokens": context.used_tokens,
         "budget": context.budget,
         "latency_ms": round(seconds * 1000, 1),
-        # a provider's words may quote what it was sent
+        # a provider's message may quote what it was sent
         "degraded": [reason.partition(":")[0] for reason in context.degraded],
         "redacted_at": None,
     }
     if not remembered:
         row |= {"user_id": None, "query": None, "shown": {}, "redacted_at": asked_at}
-    store.insert(connection, tenant_id, row)
+    log_rows.insert(connection, tenant_id, row)
 
 
 def listing(
     database: Database, tenant_id: str, chat_id: str | None, limit: int, after: str | None = None
 ) -> list[LoggedContext]:
-    """The newest rows, of one chat or of all, those after one of them. Raises `DatabaseUnavailable`."""
+    """List the newest rows of one chat or all, those after `after`. Raises `DatabaseUnavailable`."""
     with database.tenant(tenant_id) as connection:
-        rows = store.listing(connection, chat_id, limit, after)
+        rows = log_rows.listing(connection, chat_id, limit, after)
         return [LoggedContext.model_validate(row._mapping) for row in rows]
 
 
 def report(
     database: Database, tenant_id: str, context_id: str, given: AnswerIn, settings: Settings
 ) -> AnswerReceipt:
-    """Keep what a bot answered to a context, once, and remember question and answer if that is wanted.
+    """Store what a bot answered to a context, once, and remember question and answer if that is wanted.
 
-    The first answer stands; reporting it again may still remember it. What was recalled, and stands between our
-    tags, is cut out of the answer. Raises `NotFound` for a context that was not recorded or is too old,
-    `InvalidInput` when it shall be remembered and the context did not say for whom, `DatabaseUnavailable`.
+    The first answer counts; reporting it again may still remember it. Recalled text between our tags is cut out of the
+    answer. Raises `NotFound` for a context that was not recorded or is too old, `InvalidInput` if it shall be
+    remembered and the context has no `user_id`, `DatabaseUnavailable`.
     """
     answer = without_recalled(given.answer).strip()
     with database.tenant(tenant_id) as connection:
-        row = store.get(connection, context_id)
+        row = log_rows.get(connection, context_id)
         if row is not None:
-            # forgetting of its chat or of whoever asked comes to its end first
-            stones.lock(connection, tenant_id, row.chat_id)
-            row = store.get(connection, context_id)
+            # wait for a forgetting of its chat or its asker to end
+            suppression.lock(connection, tenant_id, row.chat_id)
+            row = log_rows.get(connection, context_id)
         if row is None:
             raise NotFound(
                 f"there is no context {context_id} in the query log: it was served while "
@@ -138,18 +170,18 @@ def report(
                 "ask with user_id, or leave remember out",
                 field="remember",
             )
-        # Forgetting locks messages and memories before it looks into the log: whoever comes second sees the other.
+        # forgetting locks messages and memories before it reads the log: the second of the two sees the first
         messages = [int(each) for each in _shown(row, "message")]
         remembered = [*_shown(row, "memory"), *_shown(row, "document")]
-        held = store.hold(connection, messages, remembered)
-        row = store.get(connection, context_id, locked=True)
+        held = log_rows.hold(connection, messages, remembered)
+        row = log_rows.get(connection, context_id, locked=True)
         if row is None or row.redacted_at is not None or held < len(messages) + len(remembered):
             return AnswerReceipt(outcome="kept_out")
-        if suppression.stopped(connection, row.asked_at, *_names(row.chat_id, row.user_id)):
+        if stopped(connection, row.asked_at, *_names(row.chat_id, row.user_id)):
             return AnswerReceipt(outcome="kept_out")
         known = row.answer is not None
         if not known:
-            store.set_answer(connection, context_id, answer, given.used)
+            log_rows.set_answer(connection, context_id, answer, given.used)
             memories.touch(connection, sorted(set(_shown(row, "memory")) & _ids(given.used or (), "memory")))
             counters.add(connection, tenant_id, {"answers_reported": 1})
         memory_id = row.memory_id
@@ -170,7 +202,7 @@ def _shown(row: Row[Any], kind: str) -> list[str]:
 
 
 def _names(chat_id: str, user_id: str | None) -> list[Named]:
-    """Whose tombstones keep a row's answer out."""
+    """The subjects whose suppression keeps a row's answer out."""
     names: list[Named] = [("tenant",), ("chat", chat_id)]
     if user_id:
         names += [("user", user_id), ("unremembered", user_id)]
@@ -178,7 +210,7 @@ def _names(chat_id: str, user_id: str | None) -> list[Named]:
 
 
 def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str) -> UUID | None:
-    """Write question and answer as a memory of who asked, learned in the chat, that knows what it rests on."""
+    """Write question and answer as a memory of the asker, learned in the chat, with what it is based on."""
     chat = chats.get(connection, row.chat_id)
     content = f"{row.query}\n{answer}".encode()[:MAX_CONTENT_BYTES].decode(errors="ignore")
     memory = MemoryIn(
@@ -190,7 +222,7 @@ def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str
         importance=1.0,
         said_at=row.asked_at,
         source="answer",
-        # when any of this is forgotten, so is the memory; and nothing is learned from it a second time
+        # if any of this is forgotten, so is the memory; and nothing is learned from it a second time
         metadata={
             "context_id": row.context_id,
             "question_chars": len(row.query),
@@ -198,7 +230,7 @@ def _remember(connection: Connection, tenant_id: str, row: Row[Any], answer: str
         },
     )
     language = chat.language if chat else DEFAULT_LANGUAGE
-    written = remembering.write(connection, tenant_id, memory, language=language)
+    written = statements.write(connection, tenant_id, memory, language=language)
     if written.id is not None:
-        store.set_memory(connection, row.context_id, written.id)
+        log_rows.set_memory(connection, row.context_id, written.id)
     return written.id

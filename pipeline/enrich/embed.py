@@ -127,7 +127,7 @@ def _save(
     }
     kept = [document for claim, document in done.items() if document is not None and claim not in refused]
     vector_of = {each: vector for each, vector in made.items() if not isinstance(vector, ProviderRejected)}
-    for kind in vectors.KINDS:
+    for kind in vectors.TABLES:
         if rows := [(d.id, d.hash, vector_of.get(d.hash)) for d in kept if d.owner == kind]:
             vectors.put(connection, tenant_id, kind, space_id, rows)
     counters.add(

@@ -25,9 +25,9 @@ from pipeline.store import chats, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
-from pipeline.store.jobs import Owed
+from pipeline.store.jobs import Job
 from pipeline.store.messages import Arrival
-from pipeline.store.ranges import Begun, Shape, Window
+from pipeline.store.ranges import NewSession, Shape, Window
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.sessions import Session
 
@@ -163,7 +163,7 @@ def place(
         session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, policy)
 
     due = [
-        Owed(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
+        Job(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
         for a in arrived
         if a.has_text and a.chat_id in remembered
     ]
@@ -239,5 +239,5 @@ def _note(
             rewrite.grown[rewrite.join(placement.sessions)] = shape
         else:
             rewrite.begun.append(
-                Begun(chat_id=chat.chat_id, session_key=session_key, language=chat.language, shape=shape)
+                NewSession(chat_id=chat.chat_id, session_key=session_key, language=chat.language, shape=shape)
             )

@@ -11,8 +11,8 @@ from pipeline.ingest import sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import chats, counters, edits, jobs, memories, messages, sessions, summaries, vectors
 from pipeline.store import ranges as store
-from pipeline.store.jobs import LATER, LIVE, Owed
-from pipeline.store.ranges import Begun, Shape
+from pipeline.store.jobs import LATER, LIVE, Job
+from pipeline.store.ranges import NewSession, Shape
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
@@ -24,7 +24,7 @@ FOREVER = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 class Rewrite:
     """Changes of sessions that are written together."""
 
-    begun: list[Begun] = field(default_factory=list)
+    begun: list[NewSession] = field(default_factory=list)
     # sessions to join, by their survivor's id, the lowest one
     joined: dict[int, list[int]] = field(default_factory=dict)
     # by id: the new range, and the messages and tokens that are added
@@ -91,7 +91,7 @@ def closed(
     policy: SessionPolicy,
     remembered: Collection[str],
     priority: int = LIVE,
-) -> list[Owed]:
+) -> list[Job]:
     """Close ended sessions of chats; return the summaries that follow in those to be `remembered`.
 
     `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait until it
@@ -105,7 +105,7 @@ def closed(
     due |= summaries.wanting_rollup(connection, remembered, policy.rolling_messages, policy.rolling_tokens)
     settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
     return [
-        Owed(
+        Job(
             kind="summarize",
             key=f"session:{session_id}",
             lane=chat_id,
@@ -196,7 +196,7 @@ def _fit(
         )
         if match.session is None:
             rewrite.begun.append(
-                Begun(chat_id=chat_id, session_key=session_key, language=language, shape=shape)
+                NewSession(chat_id=chat_id, session_key=session_key, language=language, shape=shape)
             )
         elif match.merged or _extent(match.session) != _extent(shape):
             rewrite.cut[rewrite.join([match.session, *match.merged])] = shape

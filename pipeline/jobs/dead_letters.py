@@ -15,7 +15,6 @@ from sqlalchemy import Connection
 from pipeline.jobs.batches import batched
 from pipeline.store import backfills, job_admin, jobs, refused
 from pipeline.store.database import Database
-from pipeline.store.jobs import Owed
 from schemas import kinds
 from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
 
@@ -26,7 +25,7 @@ ROWS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ListedJob:
     """A job, or another dead letter."""
 
     tenant_id: str
@@ -62,14 +61,14 @@ class JobFilter:
 class ChangedJobs:
     """What became of the jobs that were to change."""
 
-    items: list[Job]
+    items: list[ListedJob]
     # left as they were: being done right now, changed meanwhile, or not to be given up
-    left: list[Job]
+    left: list[ListedJob]
 
 
 def listing(
     database: Database, tenant_id: str | None, wanted: JobFilter, limit: int | None = None
-) -> tuple[list[Job], int]:
+) -> tuple[list[ListedJob], int]:
     """List the jobs of one tenant that match, oldest first, and count them without the limit.
 
     With None jobs of all tenants, which needs the maintenance role.
@@ -77,16 +76,16 @@ def listing(
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
         rows = job_admin.listing(connection, **asdict(wanted), limit=limit)
     found = [{name: value for name, value in row._mapping.items() if name != "total"} for row in rows]
-    return [Job(**fields) for fields in found], rows[0].total if rows else 0
+    return [ListedJob(**fields) for fields in found], rows[0].total if rows else 0
 
 
-def chat_of(database: Database, item: Job) -> str | None:
+def chat_of(database: Database, item: ListedJob) -> str | None:
     """Return the chat that a job is about; None if it is about none, or its subject is gone."""
     with database.tenant(item.tenant_id) as connection:
         return job_admin.chat_of(connection, item.kind, item.key)
 
 
-def payload_of(database: Database, item: Job) -> str | None:
+def payload_of(database: Database, item: ListedJob) -> str | None:
     """Return a refused payload as JSON; None if it is none, or is gone."""
     if item.kind != PAYLOAD:
         return None
@@ -95,7 +94,7 @@ def payload_of(database: Database, item: Job) -> str | None:
 
 
 def replay(
-    database: Database, items: Sequence[Job], enqueue: Callable[[str, str | None], None]
+    database: Database, items: Sequence[ListedJob], enqueue: Callable[[str, str | None], None]
 ) -> ChangedJobs:
     """Make jobs due at once with all their attempts, dead or not, and let arrivals out of quarantine.
 
@@ -120,7 +119,7 @@ def replay(
     return _changed(items, changed)
 
 
-def drop(database: Database, items: Sequence[Job]) -> ChangedJobs:
+def drop(database: Database, items: Sequence[ListedJob]) -> ChangedJobs:
     """Give jobs up for good: vectors and summaries stay away until a change or a backfill asks for them.
 
     Sessions that waited for a summary are `failed`, with the reason; backfills are cancelled. What is not
@@ -148,11 +147,11 @@ def _release(connection: Connection, tenant_id: str, keys: Sequence[str]) -> lis
     """Let arrivals out of quarantine, enqueue their chats' placing, and return the keys of those in it."""
     released = job_admin.release_arrivals(connection, [int(key.removeprefix("message:")) for key in keys])
     chats = sorted({chat_id for _, chat_id in released})
-    jobs.raise_all(connection, tenant_id, (Owed(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
+    jobs.raise_all(connection, tenant_id, (Job(kind=INGEST.name, key=chat, lane=chat) for chat in chats))
     return [f"message:{message_id}" for message_id, _ in released]
 
 
-def _batches(items: Iterable[Job]) -> Iterator[tuple[str, str, list[str]]]:
+def _batches(items: Iterable[ListedJob]) -> Iterator[tuple[str, str, list[str]]]:
     """Yield `(tenant, kind, keys)` of bounded size, in the order in which rows are locked."""
     ordered = sorted(items, key=lambda item: (item.tenant_id, item.kind, item.key))
     for (tenant_id, kind), group in groupby(ordered, key=lambda item: (item.tenant_id, item.kind)):
@@ -160,7 +159,7 @@ def _batches(items: Iterable[Job]) -> Iterator[tuple[str, str, list[str]]]:
             yield tenant_id, kind, [item.key for item in some]
 
 
-def _changed(items: Sequence[Job], changed: set[tuple[str, str, str]]) -> ChangedJobs:
+def _changed(items: Sequence[ListedJob], changed: set[tuple[str, str, str]]) -> ChangedJobs:
     done = {item: (item.tenant_id, item.kind, item.key) in changed for item in items}
     return ChangedJobs(
         items=[item for item in items if done[item]], left=[item for item in items if not done[item]]

@@ -18,7 +18,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import backfills, chats, jobs, spaces, summaries, tenants, vectors
 from pipeline.store.database import Database
-from pipeline.store.jobs import Owed
+from pipeline.store.jobs import Job
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
 
@@ -184,7 +184,7 @@ def _do(
         connection,
         tenant_id,
         (
-            Owed(
+            Job(
                 kind=backfill.request.kind,
                 key=key,
                 lane=chat or "",

@@ -6,15 +6,14 @@ with a listener whose name is not kept, is only shown what was learned there.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from sqlalchemy import Connection
 
 from pipeline.store import visibility
 from pipeline.store.visibility import Seen, Visible
+from schemas.memories import VisibilityPolicy
 
-VisibilityPolicy = Literal["strict", "tenant", "chat"]
-"""`strict`: by who was there; `tenant`: everything is shown everywhere; `chat`: nothing of any other chat."""
 DEFAULT: VisibilityPolicy = "strict"
 
 

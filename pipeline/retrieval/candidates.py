@@ -1,8 +1,8 @@
-"""Find candidates: what the words and the vectors of a query find in a scope, with the talk around it.
+"""Find candidates: messages that match the words, the vector or the verbatim pieces of a query, with their neighbours.
 
-In a small scope every message is a candidate. In a large one the best by keyword and the best by vector are,
-united (never the scores of one arm alone, so that a hit of either can surface), and what holds a quoted phrase or an
-identifier of the query as it stands, with their neighbours.
+In a small scope every message is a candidate. In a large one the candidates are the best by keyword, the best by
+vector, and what holds a quoted phrase or an identifier of the query verbatim: the union of the arms and not the scores
+of one, so that a hit of either can surface.
 """
 
 from bisect import bisect_right
@@ -16,194 +16,191 @@ from pipeline.question.thesaurus import Wording, wording
 from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Candidate, Statistics
-from pipeline.store import candidate_rows, text_search
-from pipeline.store import keyword_search as keywords
-from pipeline.store import vector_search as nearest
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms
+from pipeline.store import candidate_rows, keyword_search, text_search, vector_search
 from pipeline.store.candidate_rows import SessionRange
 from pipeline.store.chats import Chat
 from pipeline.store.filters import Filter
-from pipeline.store.keyword_search import KeywordSearch
+from pipeline.store.keyword_search import KeywordHits, KeywordSearch
 from pipeline.store.scope import Scope
 from pipeline.text.exact_match import Verbatim
 from schemas.sessions import RepliedTo, number_of
-from schemas.vectors import EmbeddingSpace, Vector, VectorSearch
+from schemas.vectors import VectorSearch
 
-# Up to so many messages a scope is read whole: one statement, and nothing is missed.
+# A scope of at most this many messages is read whole: one statement, and nothing is missed.
 WHOLE_UP_TO = 1000
-# Above that, so many of each arm …
+# Above that, messages that each arm finds …
 CANDIDATES_PER_ARM = 50
-# … so many times as many where asides take half of these …
+# … times this where half of them are asides …
 BEHIND_ASIDES = 8
-# … and so many neighbours on either side.
+# … and neighbours on either side.
 REACH = 2
-# What holds a phrase or an identifier is looked for in so many messages that have its words …
+# Messages with the words of a phrase or an identifier that are read for it …
 VERBATIM_READ = 1000
-# … and when it is in none of them, in so many of the newest. All such pieces of a query share these, so that eight take
-# hardly longer than one: some 30 ms.
+# … and the newest messages that are read if it is in none of them. All such pieces of a query share both limits, so
+# that eight take hardly longer than one.
 VERBATIM_SCANNED = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retrieved:
+class CandidateSet:
     """Candidates with the statistics that scoring them needs."""
 
     candidates: list[Candidate]
     statistics: Statistics
-    # how the vector arm searched, and how many vectors it compared
+    # how vectors were searched, and how many were compared
     vector_search: VectorSearch
     rows_compared: int
     # whether every message with a word of the query was scored
     keyword_search: KeywordSearch
 
 
-def retrieve(
-    connection: Connection,
-    chat: Chat,
-    *,
-    session_key: str | None,
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    vector: Vector | None,
-    exact: Sequence[Verbatim] = (),
-    questions: Questions | None = None,
-) -> Retrieved:
-    """The candidates for a query in a chat, or in one session key of it.
-
-    `words` are the lexemes of the query without names and dates; `vector` its embedding in `space`, or None when
-    there is none: then keywords find alone. `exact` are the pieces of it that a message may hold as they stand.
-    Without `questions` nothing is an aside.
-    """
-    scope = Scope(chat_id=chat.chat_id, language=chat.language, session_key=session_key)
-    if chat.message_count <= WHOLE_UP_TO:
-        return _whole(connection, scope, words, space, vector, questions)
-    return _large(connection, chat, scope, words, space, vector, exact, questions)
+def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
+    """The candidates of a scope, whatever the request's filter lets through."""
+    if is_whole(request.chat):
+        return _whole(connection, request.scope, terms)
+    return _large(connection, request, terms)
 
 
-def _whole(
-    connection: Connection,
-    scope: Scope,
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    vector: Vector | None,
-    questions: Questions | None,
-) -> Retrieved:
+def is_whole(chat: Chat) -> bool:
+    """Whether every message of a scope of this chat is a candidate."""
+    return chat.message_count <= WHOLE_UP_TO
+
+
+def _whole(connection: Connection, scope: Scope, terms: SearchTerms) -> CandidateSet:
     """Every message of the scope, and the statistics counted from them."""
-    asked = wording(scope.language, words)
-    rows = candidate_rows.all_messages(connection, scope, asked.all)
-    cosines = candidate_rows.cosines(connection, scope, space, vector) if space and vector is not None else {}
+    words = wording(scope.language, terms.lexemes)
+    rows = candidate_rows.all_messages(connection, scope, words.all)
+    cosines = candidate_rows.cosines(connection, scope, *terms.embedded) if terms.embedded else {}
     placed = _placed(rows, candidate_rows.session_ranges(connection, scope))
-    candidates = _candidates(rows, placed, cosines, asked, questions)
-    frequency = {word: sum(1 for c in candidates if word in c.terms) for word in words}
-    return Retrieved(
+    candidates = _candidates(rows, placed, cosines, words, terms.questions)
+    return CandidateSet(
         candidates=candidates,
         statistics=Statistics(
             messages=len(candidates),
             mean_length=sum(c.length for c in candidates) / max(1, len(candidates)),
-            document_frequency=frequency,
+            document_frequency={
+                word: sum(1 for c in candidates if word in c.terms) for word in terms.lexemes
+            },
             mean_cosine=sum(cosines.values()) / max(1, len(cosines)),
         ),
-        vector_search="exact" if vector is not None else "off",
+        vector_search="exact" if terms.embedded else "off",
         rows_compared=len(cosines),
         keyword_search="exact",
     )
 
 
-def _large(
-    connection: Connection,
-    chat: Chat,
-    scope: Scope,
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    vector: Vector | None,
-    exact: Sequence[Verbatim],
-    questions: Questions | None,
-) -> Retrieved:
+def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
     """The best of each arm with their neighbours; the statistics are the whole scope's."""
-    mean_length = chat.lexeme_count / max(1, chat.message_count)
-    held = [
-        identity for piece in exact for identity in holding(connection, chat, scope, piece, 1 / len(exact))
+    chat, scope = request.chat, request.scope
+    verbatim = [
+        message
+        for piece in terms.exact
+        for message in _holding(connection, request, piece, 1 / len(terms.exact))
     ]
     for limit in (CANDIDATES_PER_ARM, BEHIND_ASIDES * CANDIDATES_PER_ARM):
-        found = keywords.keywords(
-            connection,
-            scope,
-            words,
-            messages=chat.message_count,
-            mean_size=mean_length,
-            limit=limit,
-        )
-        near = nearest.VectorHits()
-        if space is not None and vector is not None:
-            near = nearest.nearest(connection, scope, space, vector, messages=chat.message_count, limit=limit)
-        ids = list(dict.fromkeys([*held, *found.scores, *near.cosines]))
-        candidates = gathered(connection, scope, ids, words, space, vector, questions)
-        if 2 * sum(c.aside for c in candidates if c.id in found.scores or c.id in near.cosines) <= len(ids):
+        by_word = keyword_hits(connection, request, terms.lexemes, limit)
+        by_vector = vector_search.VectorHits()
+        if terms.embedded:
+            by_vector = vector_search.nearest(
+                connection, scope, *terms.embedded, messages=chat.message_count, limit=limit
+            )
+        ids = list(dict.fromkeys([*verbatim, *by_word.scores, *by_vector.cosines]))
+        candidates = with_neighbours(connection, scope, ids, terms)
+        hits = by_word.scores.keys() | by_vector.cosines.keys()
+        if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(ids):
             break
-    return Retrieved(
+    frequency = by_word.document_frequency
+    return CandidateSet(
         candidates=candidates,
         statistics=Statistics(
             messages=chat.message_count,
-            mean_length=mean_length,
-            document_frequency={word: found.document_frequency.get(word, 0) for word in words},
-            mean_cosine=near.mean_cosine,
+            mean_length=_mean_length(chat),
+            document_frequency={word: frequency.get(word, 0) for word in terms.lexemes},
+            mean_cosine=by_vector.mean_cosine,
         ),
-        vector_search=near.search,
-        rows_compared=near.compared,
-        keyword_search=found.search,
+        vector_search=by_vector.search,
+        rows_compared=by_vector.compared,
+        keyword_search=by_word.search,
     )
 
 
-def holding(
-    connection: Connection, chat: Chat, scope: Scope, piece: Verbatim, share: float = 1.0
-) -> list[int]:
-    """Up to `CANDIDATES_PER_ARM` messages that hold a piece of the query as it stands.
+def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim, share: float) -> list[int]:
+    """Up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim.
 
-    They are found by its words, as the index has them, and are its best by BM25. Where the index knows it by other
-    words, or by none (`to be or not to be`), the newest messages are read instead. `share` is how much of what may
-    be read for all pieces is for this one.
+    They are found by its words in the index, the best by BM25. Where the index has other words for it, or none (`to be
+    or not to be`), the newest messages are read instead. `share` is the part of the limits that this piece may use.
     """
-    found = keywords.keywords(
-        connection,
-        scope,
-        keywords.lexemes(connection, chat.language, piece.text),
-        messages=chat.message_count,
-        mean_size=chat.lexeme_count / max(1, chat.message_count),
-        limit=int(share * VERBATIM_READ),
-        share=share,
-    )
-    content = dict(candidate_rows.contents(connection, list(found.scores)))
-    held = [identity for identity in found.scores if piece.is_in(content.get(identity, ""))]
+    chat, words = request.chat, keyword_search.lexemes(connection, request.chat.language, piece.text)
+    hits = keyword_hits(connection, request, words, int(share * VERBATIM_READ), share).scores
+    content = dict(candidate_rows.contents(connection, list(hits)))
+    held = [message for message in hits if piece.is_in(content.get(message, ""))]
     if not held:
-        rows = text_search.resembling(
-            connection,
-            chat.chat_id,
-            Filter(session_key=scope.session_key),
-            piece.parts,
-            newest=int(share * VERBATIM_SCANNED),
-            limit=VERBATIM_READ,
-        )
-        held = [identity for identity, content in rows if piece.is_in(content)]
+        anywhere = Filter(session_key=request.session_key)
+        held = _scanned(connection, chat.chat_id, anywhere, piece, int(share * VERBATIM_SCANNED))
     return held[:CANDIDATES_PER_ARM]
 
 
-def gathered(
-    connection: Connection,
-    scope: Scope,
-    ids: Sequence[int],
-    words: Sequence[str],
-    space: EmbeddingSpace | None,
-    vector: Vector | None,
-    questions: Questions | None = None,
+def keyword_hits(
+    connection: Connection, request: RetrievalRequest, words: Sequence[str], limit: int, share: float = 1.0
+) -> KeywordHits:
+    """The best messages of a scope by BM25; with a `share` of the messages that may be scored."""
+    chat = request.chat
+    return keyword_search.keywords(
+        connection,
+        request.scope,
+        words,
+        messages=chat.message_count,
+        mean_size=_mean_length(chat),
+        limit=limit,
+        share=share,
+    )
+
+
+def filtered(
+    connection: Connection, request: RetrievalRequest, which: Filter, terms: SearchTerms
+) -> list[Candidate]:
+    """The best of each arm among the messages that a filter lets through, with their neighbours."""
+    chat_id, limit = request.chat.chat_id, 2 * CANDIDATES_PER_ARM
+    by_word = text_search.keywords(
+        connection, chat_id, which, terms.lexemes, mean_size=_mean_length(request.chat), limit=limit
+    )
+    by_vector: list[tuple[int, float]] = []
+    if terms.embedded:
+        by_vector = text_search.nearest(connection, chat_id, which, *terms.embedded, limit=limit)
+    verbatim = [
+        message
+        for piece in terms.exact
+        for message in _scanned(connection, chat_id, which, piece, VERBATIM_SCANNED // len(terms.exact))
+    ]
+    ids = list(dict.fromkeys([*verbatim, *by_word, *(message for message, _ in by_vector)]))
+    return with_neighbours(connection, request.scope, ids, terms)
+
+
+def with_neighbours(
+    connection: Connection, scope: Scope, ids: Sequence[int], terms: SearchTerms
 ) -> list[Candidate]:
     """These messages with `REACH` neighbours on either side, as candidates."""
     placed = candidate_rows.around(connection, scope, ids, REACH)
-    asked = wording(scope.language, words)
-    rows = candidate_rows.these_messages(connection, list(placed), asked.all, space, vector)
-    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, asked, questions)
+    words = wording(scope.language, terms.lexemes)
+    space, vector = terms.embedded or (None, None)
+    rows = candidate_rows.these_messages(connection, list(placed), words.all, space, vector)
+    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, words, terms.questions)
+
+
+def _mean_length(chat: Chat) -> float:
+    """The mean number of distinct lexemes of a chat's messages."""
+    return chat.lexeme_count / max(1, chat.message_count)
+
+
+def _scanned(connection: Connection, chat_id: str, which: Filter, piece: Verbatim, newest: int) -> list[int]:
+    """Messages that hold a piece verbatim, among the newest that a filter lets through."""
+    rows = text_search.resembling(connection, chat_id, which, piece.parts, newest=newest, limit=VERBATIM_READ)
+    return [message for message, content in rows if piece.is_in(content)]
 
 
 def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange]) -> dict[int, int]:
-    """The session whose range each message lies in; 0 for those that wait for their place."""
+    """The session of each message; 0 for those that are not placed yet."""
     starts = [(r.session_key, r.started_at) for r in ranges]
     placed = {}
     for row in rows:
@@ -217,23 +214,23 @@ def _candidates(
     rows: Sequence[Row[*tuple[Any, ...]]],
     placed: Mapping[int, int],
     cosines: Mapping[int, float | None],
-    asked: Wording,
+    words: Wording,
     questions: Questions | None,
 ) -> list[Candidate]:
-    """Rows of `around` as candidates, each knowing its place in its session."""
+    """Rows of `candidate_rows` as candidates, each with its place in its session."""
     # by position and not by name, which takes three times as long: some hundreds are made for each query
     ordered = sorted((placed[row[0]], row[6], row[7], number_of(row[1]), row[0], row) for row in rows)
     candidates = []
-    there = {row[1]: row for row in rows}
+    by_external_id = {row[1]: row for row in rows}
     before, place = -1, 0
     for session, sent_at, _, _, _, row in ordered:
         place = place + 1 if session == before else 0
         before = session
-        identity, external_id, _, speaker, role, content, _, _, size, terms, reply_to, *_ = row
-        own, related = asked.read(terms) if terms else ({}, {})
+        message, external_id, _, speaker, role, content, _, _, size, terms, reply_to, *_ = row
+        own, related = words.read(terms) if terms else ({}, {})
         candidates.append(
             Candidate(
-                id=identity,
+                id=message,
                 session=session,
                 place=place,
                 external_id=external_id,
@@ -243,16 +240,16 @@ def _candidates(
                 sent_at=sent_at,
                 terms=own,
                 length=size,
-                cosine=cosines.get(identity),
+                cosine=cosines.get(message),
                 related=related,
-                answered=_answered(there.get(reply_to), row) if reply_to else None,
+                answered=_answered(by_external_id.get(reply_to), row) if reply_to else None,
             )
         )
     return candidates if questions is None else asides.marked(candidates, questions)
 
 
 def _answered(named: Row[*tuple[Any, ...]] | None, row: Row[*tuple[Any, ...]]) -> RepliedTo | None:
-    """What a message answers: the row that it names, if that was read too, or what came with its own."""
+    """The message that a message answers: the row that it names, if that was read too, or what came with its own."""
     if named is not None:
         return RepliedTo(named[0], named[3], named[5])
     found = row._mapping.get("answered")

@@ -1,54 +1,44 @@
-"""Find what was decided in a large chat: decisions that no arm finds, as they do not say what they are about."""
+"""Find decisions in a large chat that no arm finds, as they do not name what they are about."""
 
 from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from pipeline.ranking import decisions, rank
-from pipeline.retrieval.candidates import CANDIDATES_PER_ARM, WHOLE_UP_TO, Retrieved, gathered
-from pipeline.retrieval.prepare import Asked
+from pipeline.retrieval.candidates import (
+    CANDIDATES_PER_ARM,
+    CandidateSet,
+    is_whole,
+    keyword_hits,
+    with_neighbours,
+)
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import candidate_rows, keyword_search
-from pipeline.store.scope import Scope
 
-# Words of the talks about the subject that are looked for, and messages with them that are looked at.
+# Words of the discussion that are searched for, and messages with them that are read.
 _WORDS = 5
 _READ = 500
 
 
-def with_decisions(
-    connection: Connection, scope: Scope, asked: Asked, retrieved: Retrieved, words: list[str]
-) -> Retrieved:
-    """What was retrieved, and the decisions that hold words of the talks about the question's subject.
+def with_decisions(connection: Connection, query: PreparedQuery, found: CandidateSet) -> CandidateSet:
+    """Add the decisions that hold words of the discussion of the question's subject.
 
-    Where every message is a candidate, or no decision is asked for, that is what was retrieved.
+    Does nothing where every message is a candidate, or the question asks for no decision.
     """
-    wanted = asked.question.asks_decision and asked.weights.decision
-    if not wanted or asked.chat.message_count <= WHOLE_UP_TO:
-        return retrieved
-    ordered = sorted(retrieved.candidates, key=lambda c: (c.session, c.place))
-    meaning = rank.meanings(ordered, retrieved.statistics.mean_cosine)
-    close = decisions.close_words(ordered, meaning, retrieved.statistics)[:_WORDS]
-    found = keyword_search.keywords(
-        connection,
-        scope,
-        keyword_search.lexemes(connection, scope.language, " ".join(close)),
-        messages=asked.chat.message_count,
-        mean_size=asked.chat.lexeme_count / max(1, asked.chat.message_count),
-        limit=_READ,
-    )
+    chat = query.request.chat
+    wanted = query.question.asks_decision and query.request.weights.decision
+    if not wanted or is_whole(chat):
+        return found
+    ordered = sorted(found.candidates, key=lambda c: (c.session, c.place))
+    meaning = rank.meanings(ordered, found.statistics.mean_cosine)
+    close = decisions.close_words(ordered, meaning, found.statistics)[:_WORDS]
+    words = keyword_search.lexemes(connection, chat.language, " ".join(close))
+    hits = keyword_hits(connection, query.request, words, _READ).scores
     known = {candidate.id for candidate in ordered}
-    content = dict(candidate_rows.contents(connection, [each for each in found.scores if each not in known]))
-    deciding = [each for each in found.scores if each in content and decisions.decides(content[each])]
+    content = dict(candidate_rows.contents(connection, [each for each in hits if each not in known]))
+    deciding = [each for each in hits if each in content and decisions.decides(content[each])]
     if not deciding:
-        return retrieved
-    # all again, so that what stands around them is known by its place among the same neighbours
-    candidates = gathered(
-        connection,
-        scope,
-        [*known, *deciding[:CANDIDATES_PER_ARM]],
-        words,
-        asked.space,
-        asked.vector,
-        asked.questions,
-    )
-    return replace(retrieved, candidates=candidates)
+        return found
+    # read all again, so that each message knows its place among the same neighbours
+    ids = [*known, *deciding[:CANDIDATES_PER_ARM]]
+    return replace(found, candidates=with_neighbours(connection, query.request.scope, ids, query.terms))

@@ -1,4 +1,4 @@
-"""When an event that a question names was: found in what was said about it, by the ranking that answers questions."""
+"""Date an event that a question mentions, from the messages that discuss it."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
@@ -9,72 +9,55 @@ from pipeline.question import temporal_anchor
 from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention, Timed, Told
 from pipeline.ranking import rank
-from pipeline.ranking.asides import Questions
 from pipeline.ranking.model import Scored, Weights
 from pipeline.retrieval.candidates import retrieve
-from pipeline.store import keyword_search
-from pipeline.store.chats import Chat
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms
 from pipeline.text import calendar
-from schemas.vectors import EmbeddingSpace, Vector
 
-# Of the event's words the best message and its surroundings must hold so much, as `rank` weighs them from 0 to 1 …
-CLEAR = 0.5
-# … and what is said of it by messages of so much of the best score, of so many, must lie within so many days: what is
-# done all the time is no event. Weeks, as plans are moved.
-NEAR = 0.8
-READ = 10
-APART = timedelta(days=21)
-# A message that names more than a week says nothing of when.
-LONGEST = timedelta(days=8)
+# The best message and its surroundings must hold at least this share of the event's words, as `rank` weighs them.
+MIN_WORDS_SHARE = 0.5
+# Messages with at least this share of the best score, of the first `HITS_READ`, speak for the event …
+BEST_SCORE_SHARE = 0.8
+HITS_READ = 10
+# … and must date it within this time: what happens all the time is no event. Weeks, as plans are moved.
+MAX_SPREAD = timedelta(days=21)
+# A message that names a longer time does not date an event.
+MAX_SPAN = timedelta(days=8)
 
 
-def when(
+def date_event(
     connection: Connection,
-    chat: Chat,
-    mentioned: Mention,
-    described: Sequence[tuple[Question, Vector | None]],
-    *,
-    session_key: str | None,
-    space: EmbeddingSpace | None,
-    questions: Questions | None,
-    weights: Weights,
+    request: RetrievalRequest,
+    mention: Mention,
+    described: Sequence[tuple[Question, SearchTerms]],
     zone: tzinfo,
 ) -> Timed | None:
-    """The time that a question counts from its event; None when what was said about that is not clear.
+    """Date the event that a question counts from; None if the messages about it are not clear.
 
-    `described` are the words for each of `mentioned.events`, read as a question, with their vectors. Costs what
-    `retrieve` and `rank.rank` cost, for each.
+    `described` are the words for each of `mention.events`, parsed as a question. Retrieves and ranks once for each.
     """
-    found = []
-    for asked, vector in described:
-        retrieved = retrieve(
-            connection,
-            chat,
-            session_key=session_key,
-            words=keyword_search.lexemes(connection, chat.language, asked.content),
-            space=space,
-            vector=vector,
-            questions=questions,
-        )
-        hits = rank.rank(asked, retrieved.candidates, retrieved.statistics, weights)
-        one = told(hits, weights, zone)
+    dated = []
+    for question, terms in described:
+        found = retrieve(connection, request, terms)
+        hits = rank.rank(question, found.candidates, found.statistics, request.weights)
+        one = date_hits(hits, request.weights, zone)
         if one is None:
             return None
-        found.append(one)
-    return temporal_anchor.timed(mentioned, tuple(found))
+        dated.append(one)
+    return temporal_anchor.timed(mention, tuple(dated))
 
 
-def told(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | None:
-    """When the event was that `hits`, best first, are about; None when that is not clear.
+def date_hits(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | None:
+    """Date the event that `hits`, best first, are about; None if that is not clear.
 
-    Of the best hits the newest that names days is taken, as plans change; without such, the first that was said, as an
-    event is told of when it happens and talked about afterwards.
+    Of the best hits the newest that names days is taken, as plans change; without such, the oldest, as an event is
+    reported when it happens and discussed afterwards.
     """
-    if not hits or not weights.words or hits[0].parts["words"] < CLEAR * weights.words:
+    if not hits or not weights.words or hits[0].parts["words"] < MIN_WORDS_SHARE * weights.words:
         return None
-    best = [_told(hit, zone) for hit in hits[:READ] if hit.score >= NEAR * hits[0].score]
+    best = [_dated(hit, zone) for hit in hits[:HITS_READ] if hit.score >= BEST_SCORE_SHARE * hits[0].score]
     starts = [one.start for one in best]
-    if max(starts) - min(starts) > APART:
+    if max(starts) - min(starts) > MAX_SPREAD:
         return None
     dated = [one for one in best if one.dated]
     if dated:
@@ -82,25 +65,25 @@ def told(hits: Sequence[Scored], weights: Weights, zone: tzinfo) -> Told | None:
     return min(best, key=lambda one: one.said_at)
 
 
-def _told(hit: Scored, zone: tzinfo) -> Told:
-    said = hit.candidate.sent_at.astimezone(zone)
-    span = _days(hit.candidate.text, said)
-    start, end = span or (said, said)
-    return Told(start=start, end=end, dated=span is not None, said_at=said, speaker=hit.candidate.speaker)
+def _dated(hit: Scored, zone: tzinfo) -> Told:
+    said_at = hit.candidate.sent_at.astimezone(zone)
+    span = _days(hit.candidate.text, said_at)
+    start, end = span or (said_at, said_at)
+    return Told(start=start, end=end, dated=span is not None, said_at=said_at, speaker=hit.candidate.speaker)
 
 
-def _days(text: str, said: datetime) -> tuple[datetime, datetime] | None:
-    """The days that a message names; None when it names none, or several that have nothing in common."""
+def _days(text: str, said_at: datetime) -> tuple[datetime, datetime] | None:
+    """The days that a message names; None if it names none, or several that do not overlap."""
     spans = [
-        (_midnight(first, said), _midnight(first + timedelta(days=count), said))
-        for first, count in calendar.days(text, said.date())
+        (_midnight(first, said_at), _midnight(first + timedelta(days=count), said_at))
+        for first, count in calendar.days(text, said_at.date())
     ]
-    spans += [span for span in calendar.dates(text, said, said)[0] if span[1] - span[0] <= LONGEST]
+    spans += [span for span in calendar.dates(text, said_at, said_at)[0] if span[1] - span[0] <= MAX_SPAN]
     if not spans:
         return None
     start, end = max(span[0] for span in spans), min(span[1] for span in spans)
     return (start, end) if start < end else None
 
 
-def _midnight(day: date, said: datetime) -> datetime:
-    return datetime.combine(day, time(), said.tzinfo)
+def _midnight(day: date, said_at: datetime) -> datetime:
+    return datetime.combine(day, time(), said_at.tzinfo)

@@ -1,65 +1,78 @@
-"""Find the memories that may be shown to whoever asks, best first."""
+"""Find the memories that may be shown to the asker, best first."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from pipeline.people import visibility
-from pipeline.retrieval.found import Remembered
-from pipeline.retrieval.prepare import Asked
+from pipeline.retrieval.prepare import PreparedQuery
 from pipeline.store import memories
-from pipeline.store.scope import Scope
-from schemas.payloads import ContextQuery
 
 
-def memories_for(
-    connection: Connection, query: ContextQuery, asked: Asked, words: Sequence[str]
-) -> tuple[list[Remembered], int]:
-    """`(memories, hidden)`: what is known for a question, best first, and how much may not be shown here.
+@dataclass(frozen=True, kw_only=True)
+class RetrievedMemory:
+    """A memory that was found, with its final score."""
 
-    That is what the organization, this agent and whoever asks are known for, and the memories of the chat's latest
-    sessions, or of those of one key. What has expired by now is none of it. `words` are the question's lexemes;
-    `hidden` is counted for an explanation alone.
+    id: str
+    scope: str
+    type: str
+    content: str
+    source: str
+    document_id: str | None
+    chunk_index: int | None
+    score: float
+    # the factors of the score
+    components: Mapping[str, float] = field(default_factory=dict)
+    # to the question's vector; None while it has none
+    cosine: float | None = None
+
+
+def find_memories(connection: Connection, query: PreparedQuery) -> tuple[list[RetrievedMemory], int]:
+    """`(memories, hidden)`: unexpired memories for a question, best first, and how many may not be shown here.
+
+    These are memories of the organization, this agent and the asker, and of the chat's latest sessions, or of those of
+    one key. `hidden` is counted only for an explanation.
     """
-    parameters = asked.parameters
+    request, parameters = query.request, query.request.parameters
     wanted = parameters.memories + parameters.documents
-    # without this, who may see what is looked up for nothing: that takes a tenth of a context's time
+    # without memories, do not look up who may see what: it takes a tenth of a context's time
     if not wanted or not memories.any_there(connection):
         return [], 0
-    seen = visibility.seen(connection, asked.chat.chat_id, asked.chat.kind, query.user_id)
-    scope = Scope(chat_id=asked.chat.chat_id, language=asked.chat.language, session_key=query.session_key)
+    seen = visibility.seen(connection, request.chat.chat_id, request.chat.kind, request.user_id)
+    space, vector = query.terms.embedded or (None, None)
     rows = memories.relevant(
         connection,
-        scope=scope,
+        scope=request.scope,
         seen=seen,
-        agent_id=query.agent_id or None,
-        words=words,
-        space=asked.space,
-        query=asked.vector,
+        agent_id=request.agent_id,
+        words=query.terms.lexemes,
+        space=space,
+        query=vector,
         min_importance=parameters.min_importance,
         limit=4 * wanted,
     )
     hidden = 0
-    if query.explain:
+    if request.explain:
         hidden = memories.count_hidden(
             connection,
-            scope=scope,
+            scope=request.scope,
             seen=seen,
-            agent_id=query.agent_id or None,
+            agent_id=request.agent_id,
             min_importance=parameters.min_importance,
         )
-    return _ranked(rows, asked.now), hidden
+    return _scored(rows, query.parsed.now), hidden
 
 
-def _ranked(rows: Sequence[Row[Any]], now: datetime) -> list[Remembered]:
-    # the same may have been learned of a person under two of their ids
+def _scored(rows: Sequence[Row[Any]], now: datetime) -> list[RetrievedMemory]:
+    # a person's memory may be stored under two of their ids
     unique = {(row.scope, row.document_id, bytes(row.content_hash)): row for row in reversed(rows)}
     newest_first = sorted(unique.values(), key=lambda row: row.id, reverse=True)
-    remembered = [
-        Remembered(
+    found = [
+        RetrievedMemory(
             id=str(row.id),
             scope=row.scope,
             type=row.type,
@@ -72,11 +85,12 @@ def _ranked(rows: Sequence[Row[Any]], now: datetime) -> list[Remembered]:
             cosine=row.cosine,
         )
         for row in newest_first
-        # a session's own are its history, alike or not; of whoever asks, and of an agent's character, `chosen` decides
+        # a session's memories are its history, similar or not; `memory_block.choose` decides on those of the asker
+        # and of an agent's character
         if row.similarity > 0 or row.scope in {"session", "user"} or row.type == "persona"
         for factors in [_factors(row.similarity, row.importance, row.last_accessed_at or row.created_at, now)]
     ]
-    return sorted(remembered, key=lambda memory: -memory.score)
+    return sorted(found, key=lambda memory: -memory.score)
 
 
 def _factors(similarity: float, importance: float, used_at: datetime, now: datetime) -> dict[str, float]:

@@ -1,187 +1,202 @@
-"""A query on its way: read what it asks for, by which parameters, and embed it."""
+"""Prepare a query in three steps: parse the question, plan what is searched with, embed it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from time import monotonic
-from typing import Any
 from zoneinfo import ZoneInfo
 
+from sqlalchemy import Connection
+
 from pipeline.clients.protocols import Embedder
-from pipeline.question import followup as brief
-from pipeline.question import parse as question
-from pipeline.question import temporal_anchor, thesaurus
+from pipeline.question import followup, parse, temporal_anchor, thesaurus
 from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
-from pipeline.ranking.model import Weights
-from pipeline.retrieval import event_dating
-from pipeline.retrieval.profiles import Parameters, parameters_for
-from pipeline.store import chats, messages, query_log, sessions, spaces
-from pipeline.store.chats import Chat
+from pipeline.retrieval.event_dating import date_event
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch
+from pipeline.store import keyword_search, messages, query_log, sessions, spaces
 from pipeline.store.database import Database
-from schemas.errors import NotFound, ProviderFailed, ProviderRejected, ProviderUnavailable
-from schemas.payloads import ContextQuery
-from schemas.settings import Settings
+from pipeline.text.exact_match import Verbatim
+from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import EmbeddingSpace, Vector
 
-# So many of the questions that were asked last in a chat are known again among its messages.
-LATELY = 200
+# Questions of a chat's log that are recognized among its messages, the newest ones.
+LOGGED_QUESTIONS_READ = 200
 
 
-@dataclass(kw_only=True)
-class Asked:
-    """A query on its way: what was asked where, with what, and what could not be done."""
+@dataclass(frozen=True, kw_only=True)
+class ParsedEvent:
+    """An event that a question counts from."""
 
-    chat: Chat
-    zone: ZoneInfo
+    mention: Mention
+    # what is said of each of `mention.events`, with its lexemes
+    described: tuple[tuple[Question, list[str]], ...]
+    # what the question asks for beside it; None: nothing
+    rest: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParsedQuestion:
+    """What a question asks for, and what its chat adds to that."""
+
+    request: RetrievalRequest
     question: Question
-    parameters: Parameters
-    weights: Weights
+    lexemes: list[str]
+    event: ParsedEvent | None
+    # words of recent talk that it leans on; `question.content` ends in them
+    brief: list[str]
+    # it and those asked before it; None: no message is an aside
+    questions: Questions | None
+    zone: ZoneInfo
     # the database's clock
     now: datetime
-    # what to call whoever asks; None where nobody is named
-    asker: str | None = None
+    # the asker's name; None where nobody is named
+    asker: str | None
+    # the space that the tenant's vectors are in
+    active_space: EmbeddingSpace | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingPlan:
+    """The space that a question is embedded into, if any, and why not otherwise."""
+
+    parsed: ParsedQuestion
     space: EmbeddingSpace | None = None
-    vector: Vector | None = None
-    degraded: list[str] = field(default_factory=list)
-    timings_ms: dict[str, float] = field(default_factory=dict)
-    # an event that the question counts from, and that was not found clearly
-    unknown_event: Mention | None = None
-    # it and those before it, for what is an aside to it; none: nothing is, as in a search
-    questions: Questions | None = None
-    # the words of recent talk that the question leans on; `question.content` ends in them
-    brief: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Note how long a stage takes, all its parts together."""
-        started = monotonic()
-        try:
-            yield
-        finally:
-            spent = self.timings_ms.get(stage, 0.0) + (monotonic() - started) * 1000
-            self.timings_ms[stage] = round(spent, 2)
+    degraded: tuple[str, ...] = ()
 
 
-def ask(
-    database: Database, tenant_id: str, query: ContextQuery, embedder: Embedder | None, settings: Settings
-) -> Asked:
-    """Read the question and embed it; the model is called outside any transaction."""
-    parameters, weights = parameters_for(
-        query.profile, {**_configured(query.profile, settings), **query.parameters, **_numbers(query)}
-    )
-    with database.tenant(tenant_id) as connection:
-        chat = chats.followed(connection, query.chat_id)
-        if chat is None:
-            raise NotFound(f"there is no chat {query.chat_id}: see `backscroll chats`")
-        people, earliest, asker = sessions.people(connection, chat.chat_id, query.user_id)
-        now, log = query_log.lately(connection, chat.chat_id, LATELY if weights.aside else 0)
-        space = spaces.searched(connection)
-        zone = ZoneInfo(chat.time_zone)
+@dataclass(frozen=True, kw_only=True)
+class PreparedQuery:
+    """A question that is embedded, with the time of the event that it counts from."""
 
-        def read(text: str) -> Question:
-            return question.read(text, people, earliest or now, now.astimezone(zone))
+    parsed: ParsedQuestion
+    question: Question
+    terms: SearchTerms
+    # an event that could not be dated
+    undated_event: Mention | None = None
+    # what could not be done
+    degraded: Sequence[str] = ()
 
-        asked = Asked(
-            chat=chat,
-            zone=zone,
-            question=read(query.query),
-            parameters=parameters,
-            weights=weights,
-            now=now,
-            asker=asker,
-            questions=Questions.of(query.query, log) if weights.aside else None,
-        )
-        may_lean = query.include_history and parameters.brief_words and remembers(chat, settings)
-        if may_lean and brief.leans(asked.question):
-            said = messages.recent(connection, chat.chat_id, brief.LOOKED_AT, query.talk_key)
-            asked.brief = brief.brief(asked.question, said, now, parameters.brief_words)
-    if asked.brief:
-        content = " ".join((asked.question.content, *asked.brief))
-        asked.question = replace(asked.question, content=content)
-    if not remembers(chat, settings):
-        return asked
-    if space is None:
-        asked.degraded.append("vectors: this Postgres has no pgvector, or no space is active: keywords alone")
-    elif embedder is None or not space.same_as(embedder.space):
-        asked.degraded.append(
-            f"vectors: nothing here embeds into the active space {space.name}: keywords alone"
-        )
-    else:
-        asked.space = space
-    meant = asked.question.content
-    named = temporal_anchor.mention(query.query) if weights.date else None
-    if named is not None and not any(named.text in piece.text for piece in asked.question.exact):
-        meant = _count_from(database, tenant_id, query, asked, named, embedder, read) or meant
-    asked.vector = _embedded(asked, embedder, thesaurus.translated(chat.language, meant))
-    return asked
+    @property
+    def request(self) -> RetrievalRequest:
+        """The request that it was prepared for."""
+        return self.parsed.request
 
 
-def _count_from(
+def prepare_query(
     database: Database,
     tenant_id: str,
-    query: ContextQuery,
-    asked: Asked,
-    named: Mention,
+    parsed: ParsedQuestion,
     embedder: Embedder | None,
-    read: Callable[[str], Question],
-) -> str | None:
-    """Find when the event was that the question counts from; then what is left to ask for, if it was found.
+    stopwatch: Stopwatch,
+) -> PreparedQuery:
+    """Plan a parsed question and embed it; the model is called outside any transaction."""
+    return embed(database, tenant_id, plan(parsed, embedder), embedder, stopwatch)
 
-    The vector is made of that alone: what is like the event in meaning need not be what was said at its time.
-    """
-    described = [(one, _embedded(asked, embedder, one.content)) for one in map(read, named.events)]
-    with asked.timed("event"), database.tenant(tenant_id) as connection:
-        event = event_dating.when(
-            connection,
-            asked.chat,
-            named,
-            described,
-            session_key=query.session_key,
-            space=asked.space,
-            questions=asked.questions,
-            weights=asked.weights,
-            zone=asked.zone,
+
+def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQuestion:
+    """Parse the question of a request."""
+    chat, weights = request.chat, request.weights
+    people, earliest, asker = sessions.people(connection, chat.chat_id, request.user_id)
+    now, log = query_log.lately(connection, chat.chat_id, LOGGED_QUESTIONS_READ if weights.aside else 0)
+    zone = ZoneInfo(chat.time_zone)
+
+    def read(text: str) -> Question:
+        return parse.read(text, people, earliest or now, now.astimezone(zone))
+
+    def lexemes(question: Question) -> list[str]:
+        return keyword_search.lexemes(connection, chat.language, question.content)
+
+    question, brief = read(request.text), list[str]()
+    may_lean = request.memory and request.include_history and request.parameters.brief_words
+    if may_lean and followup.leans(question):
+        recent = messages.recent(connection, chat.chat_id, followup.LOOKED_AT, request.history_key)
+        brief = followup.brief(question, recent, now, request.parameters.brief_words)
+    if brief:
+        question = replace(question, content=" ".join((question.content, *brief)))
+    event = None
+    mention = temporal_anchor.mention(request.text) if weights.date and request.memory else None
+    if mention is not None and not any(mention.text in piece.text for piece in question.exact):
+        described = tuple((one, lexemes(one)) for one in map(read, mention.events))
+        rest = read(mention.rest).content if mention.rest else None
+        event = ParsedEvent(mention=mention, described=described, rest=rest)
+    return ParsedQuestion(
+        request=request,
+        question=question,
+        lexemes=lexemes(question),
+        event=event,
+        brief=brief,
+        questions=Questions.of(request.text, log) if weights.aside else None,
+        zone=zone,
+        now=now,
+        asker=asker,
+        active_space=spaces.searched(connection),
+    )
+
+
+def plan(parsed: ParsedQuestion, embedder: Embedder | None) -> EmbeddingPlan:
+    """Decide whether a question is compared by vectors."""
+    space = parsed.active_space
+    if not parsed.request.memory:
+        return EmbeddingPlan(parsed=parsed)
+    if space is None:
+        missing = "vectors: this Postgres has no pgvector, or no space is active: only keywords are searched"
+        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
+    if embedder is None or not space.same_as(embedder.space):
+        missing = (
+            f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
         )
-    if event is None:
-        asked.unknown_event = named
-        return None
-    asked.question = replace(asked.question, event=event)
-    return read(named.rest).content if named.rest else None
+        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
+    return EmbeddingPlan(parsed=parsed, space=space)
 
 
-def _embedded(asked: Asked, embedder: Embedder | None, text: str) -> Vector | None:
-    """The text's vector in the space of this query; none without a space, or when the model does not answer."""
-    if asked.space is None or embedder is None:
-        return None
-    try:
-        with asked.timed("embed"):
-            return embedder.embed_query(text)
-    except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
-        asked.space = None
-        asked.degraded.append(f"vectors: {error}: keywords alone")
-        return None
+def embed(
+    database: Database, tenant_id: str, plan: EmbeddingPlan, embedder: Embedder | None, stopwatch: Stopwatch
+) -> PreparedQuery:
+    """Embed a question, after the event that it counts from is dated.
 
+    If the event is found, the vector is that of the rest of the question only: what is similar to the event in
+    meaning need not be what was said at its time.
+    """
+    parsed, request = plan.parsed, plan.parsed.request
+    space, degraded = plan.space, list(plan.degraded)
 
-def remembers(chat: Chat, settings: Settings) -> bool:
-    """Whether memory is on: off, messages are kept, and neither made anything of nor searched."""
-    return settings.session_memory_enabled and chat.memory
+    def vector_of(text: str) -> Vector | None:
+        nonlocal space
+        if space is None or embedder is None:
+            return None
+        try:
+            with stopwatch.timed("embed"):
+                return embedder.embed_query(text)
+        except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
+            space = None
+            degraded.append(f"vectors: {error}: only keywords are searched")
+            return None
 
+    def terms(lexemes: list[str], vector: Vector | None, exact: Sequence[Verbatim] = ()) -> SearchTerms:
+        embedded = None if space is None or vector is None else (space, vector)
+        return SearchTerms(lexemes=lexemes, embedded=embedded, exact=exact, questions=parsed.questions)
 
-def _configured(profile: str, settings: Settings) -> dict[str, Any]:
-    """What the settings say of the default profile; the others are what their names promise."""
-    if profile != "balanced":
-        return {}
-    return {
-        "sessions": settings.session_max_retrieved,
-        "history_tokens": settings.context_history_tokens,
-        "min_importance": settings.memory_min_importance,
-    }
-
-
-def _numbers(query: ContextQuery) -> dict[str, Any]:
-    """The query's own fields that are parameters."""
-    given = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
-    return {name: number for name, number in given.items() if number is not None}
+    question, meaning, undated = parsed.question, parsed.question.content, None
+    if parsed.event is not None:
+        described = [(one, words, vector_of(one.content)) for one, words in parsed.event.described]
+        with stopwatch.timed("event"), database.tenant(tenant_id) as connection:
+            event = date_event(
+                connection,
+                request,
+                parsed.event.mention,
+                [(one, terms(words, vector)) for one, words, vector in described],
+                parsed.zone,
+            )
+        if event is None:
+            undated = parsed.event.mention
+        else:
+            question, meaning = replace(question, event=event), parsed.event.rest or meaning
+    vector = vector_of(thesaurus.translated(request.chat.language, meaning)) if request.memory else None
+    return PreparedQuery(
+        parsed=parsed,
+        question=question,
+        terms=terms(parsed.lexemes, vector, question.exact),
+        undated_event=undated,
+        degraded=degraded,
+    )

@@ -1,37 +1,32 @@
 """Named sets of retrieval parameters; any of them can be overridden for one request by its name.
 
-`balanced` is our own best by measurement; the others keep what their users know, with these differences:
+`balanced` measures best; the others keep what their users know, with these differences:
 
-- Messages that say the same as a better one are shown once in every profile, not in `ask` alone: the tokens go to
-  what is said only once.
-- `agent` also shows the latest messages of its thread. Where its users' sessions were made of memories, ours are made
-  of messages; a session's memories stand with the others, and need not be like the question.
+- Messages that say the same as a better one are shown once in every profile, not only in `ask`: the tokens go to what
+  is said only once.
+- `agent` also shows the latest messages of its thread. Its users' sessions consist of memories, ours of messages; a
+  session's memories are among the others, and need not be similar to the question.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from sys import float_info
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 from pipeline.ranking.model import Weights
 from schemas.errors import InvalidInput
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
 
-_AT_MOST_1 = {
-    *("history_share", "session_share", "memory_share", "duplicate_jaccard", "daily_decay", "mmr_lambda"),
-    *("blend_ranking", "blend_time", "blend_words", "covered_factor", "min_similarity", "min_session_fit"),
-    "memory_similarity",
-}
-# Of everything that is counted out, and of a user's memories.
-MOST = 100
-MOST_OF_A_USER = 10
-_AT_MOST = dict.fromkeys(
-    (
-        *("sessions", "messages", "messages_per_session", "neighbours", "related", "memories", "documents"),
-        *("session_memories", "agent_memories", "organization_memories", "brief_words"),
-    ),
-    MOST,
-) | {"user_memories": MOST_OF_A_USER}
-# As the users of an `ask` know them.
+# Of everything that is counted, and of a user's memories.
+MAX_COUNT = 100
+MAX_USER_MEMORIES = 10
+# The types of parameters, with the least and the most of each.
+Count = Annotated[int, (0, MAX_COUNT)]
+Size = Annotated[int, (0, 100_000)]
+Share = Annotated[float, (0, 1)]
+Amount = Annotated[float, (0, 100_000)]
+# The names of the users of `ask`.
 ALIASES = {"top_k_memories": "memories", "top_k_documents": "documents"}
 
 
@@ -40,57 +35,55 @@ class Parameters:
     """What a context is made of. Shares are of the token budget."""
 
     # recent messages, verbatim
-    history_tokens: int = 800
-    history_share: float = 0.4
-    # a question that leans on what was just said is searched for with so many of its words
-    brief_words: int = 12
+    history_tokens: Size = 800
+    history_share: Share = 0.4
+    # words of recent talk that are added to a question that leans on it
+    brief_words: Count = 12
     # summaries of the best sessions, with time window and topics
-    sessions: int = 3
-    session_chars: int = 420
-    session_share: float = 0.1
-    # the best messages, of which so many come from one session …
-    messages: int = 100
-    messages_per_session: int = 100
-    # … and so many neighbours on either side of the best of them are shown for reading
-    neighbours: int = 0
+    sessions: Count = 3
+    session_chars: Size = 420
+    session_share: Share = 0.1
+    # the best messages, of them the most of one session …
+    messages: Count = 100
+    messages_per_session: Count = 100
+    # … and the neighbours on either side that are shown with them
+    neighbours: Count = 0
     # sessions that share people, places and topics with the chosen ones
-    related: int = 0
-    related_chars: int = 80
+    related: Count = 0
+    related_chars: Size = 80
     # statements, the best of all scopes, and passages of documents
-    memories: int = 5
-    documents: int = 5
-    # of them so many of the sessions in scope, the user, the agent, and the organization, passages among the last
-    session_memories: int = MOST
-    user_memories: int = MOST_OF_A_USER
-    agent_memories: int = MOST
-    organization_memories: int = MOST
-    memory_share: float = 0.25
+    memories: Count = 5
+    documents: Count = 5
+    # of them the most of the sessions in scope, the user, the agent, and the organization with its passages
+    session_memories: Count = MAX_COUNT
+    user_memories: Annotated[int, (0, MAX_USER_MEMORIES)] = MAX_USER_MEMORIES
+    agent_memories: Count = MAX_COUNT
+    organization_memories: Count = MAX_COUNT
+    memory_share: Share = 0.25
     # user memories of less importance are left out
-    min_importance: float = 0.5
-    # messages, statements and passages less like the question are left out, on the scale of
+    min_importance: Amount = 0.5
+    # messages, statements and passages that are less similar are left out, on the scale of
     # `pipeline.ranking.similarity`
-    min_similarity: float = 0.0
-    # a statement with no word of the question is shown from so much likeness on, on the same scale. On the sample chats
-    # (192 questions, local model) 77 % of the evidence is shown by this or by a word, 8 % of other chats' messages;
-    # from 0.5 on 92 and 35 %, from 0.7 on 62 and 2 %
-    memory_similarity: float = 0.6
-    # narrow to the best sessions, if the first fits by so much (see `pipeline.retrieval.session_ranking`); 0:
-    # messages of all sessions
-    min_session_fit: float = 0.0
-    # messages that are alike by more than this (Jaccard, of words) are shown once
-    duplicate_jaccard: float = 0.8
-    # the shares of the ranking, of newness and of the question's words in a blend of the three; all 0: no blend.
-    # In it a session counts `session_boost` times as much, and a message of a session that is shown `covered_factor`
-    blend_ranking: float = 0.0
-    blend_time: float = 0.0
-    blend_words: float = 0.0
-    half_life_hours: float = 72.0
-    session_boost: float = 1.25
-    covered_factor: float = 0.5
+    min_similarity: Share = 0.0
+    # a statement without a word of the question needs this similarity: lower values show much from other chats, higher
+    # ones lose evidence
+    memory_similarity: Share = 0.6
+    # narrow to the best sessions if the first fits by this (see `pipeline.retrieval.sessions`); 0: messages of all
+    min_session_fit: Share = 0.0
+    # messages with a Jaccard index of their words above this are shown once
+    duplicate_jaccard: Share = 0.8
+    # the shares of ranking, recency and the question's words in a blend of the three; all 0: no blend. In it a session
+    # counts `session_boost` times, and a message of a session that is shown `covered_factor` times
+    blend_ranking: Share = 0.0
+    blend_time: Share = 0.0
+    blend_words: Share = 0.0
+    half_life_hours: Annotated[float, (0.01, 100_000)] = 72.0
+    session_boost: Amount = 1.25
+    covered_factor: Share = 0.5
     # what is left of a message's score after a day
-    daily_decay: float = 1.0
-    # what the score counts where likeness to better messages counts the rest (maximal marginal relevance)
-    mmr_lambda: float = 1.0
+    daily_decay: Share = 1.0
+    # the share of the score, where similarity to better messages has the rest (maximal marginal relevance)
+    mmr_lambda: Share = 1.0
 
     @property
     def blend(self) -> tuple[float, float, float] | None:
@@ -98,23 +91,9 @@ class Parameters:
         shares = (self.blend_ranking, self.blend_time, self.blend_words)
         return shares if any(shares) else None
 
-    def __post_init__(self) -> None:
-        """Counts and shares are not negative, and nothing is asked for by the thousand."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            limit = 1.0 if field.name in _AT_MOST_1 else _AT_MOST.get(field.name, 100_000)
-            if not 0 <= value <= limit:
-                raise InvalidInput(
-                    f"{field.name} must be from 0 to {limit}", field=f"parameters.{field.name}"
-                )
-        if not self.half_life_hours:
-            raise InvalidInput("half_life_hours must be above 0", field="parameters.half_life_hours")
-
 
 PROFILES: dict[str, Parameters] = {
-    # our own best by measurement
     "balanced": Parameters(),
-    # group chats: recent talk verbatim, three earlier sessions, message hits
     "group": Parameters(
         session_share=0.25,
         messages=20,
@@ -126,9 +105,7 @@ PROFILES: dict[str, Parameters] = {
         blend_time=0.25,
         blend_words=0.30,
     ),
-    # questions to an assistant: 800 tokens of history, memories and documents
     "ask": Parameters(sessions=0, messages=0, memories=3, documents=5),
-    # the messages that are most like the question, up to 4,096 tokens of history
     "rag": Parameters(
         history_tokens=4096,
         sessions=0,
@@ -139,7 +116,6 @@ PROFILES: dict[str, Parameters] = {
         daily_decay=0.95,
         mmr_lambda=0.7,
     ),
-    # agents: the session's own messages, memories of all scopes
     "agent": Parameters(
         sessions=0,
         messages=10,
@@ -149,7 +125,6 @@ PROFILES: dict[str, Parameters] = {
         agent_memories=3,
         organization_memories=5,
     ),
-    # summaries first, then what was said around; where none fits, what was said anywhere
     "contextual": Parameters(
         history_tokens=0,
         session_chars=100,
@@ -165,51 +140,65 @@ PROFILES: dict[str, Parameters] = {
 }
 PURPOSES: dict[str, str] = {
     "balanced": (
-        "For any bot, and the default: the latest messages, and the sessions, messages, memories "
-        "and documents that fit the question best."
+        "For any bot, and the default: the latest messages, and the sessions, messages, memories and "
+        "documents that fit the question best."
     ),
     "group": (
-        "For group chats in which the last days matter most: the latest messages, three earlier "
-        "sessions, and twenty messages between their neighbours, the newer the better; no "
-        "memories, no documents."
+        "For group chats in which the last days matter most: the latest messages, three earlier sessions,"
+        " and twenty messages between their neighbours, the newer the better; no memories, no documents."
     ),
     "ask": (
-        "For an assistant that answers from what it was told to remember: three memories, five "
-        "passages of documents and the latest messages; earlier talk is not searched."
+        "For an assistant that answers from what it was told to remember: three memories, five passages "
+        "of documents and the latest messages; earlier talk is not searched."
     ),
     "rag": (
-        "For questions about earlier talk itself: the five messages most like the question, if "
-        "they are like it at all, and up to 4,096 tokens of the latest ones; no summaries, no "
-        "memories."
+        "For questions about earlier talk itself: the five messages most like the question, if they are "
+        "like it at all, and up to 4,096 tokens of the latest ones; no summaries, no memories."
     ),
     "agent": (
-        "For agents that work in threads of their own (`session_key`): the latest messages, ten "
-        "earlier ones, and memories of the session, the user, the agent and the organization; no "
-        "summaries."
+        "For agents that work in threads of their own (`session_key`): the latest messages, ten earlier "
+        "ones, and memories of the session, the user, the agent and the organization; no summaries."
     ),
     "contextual": (
-        "For a look back at whole topics: the three sessions that fit best, the best messages in "
-        "them between their neighbours, and two related sessions; no latest messages, no "
-        "memories."
+        "For a look back at whole topics: the three sessions that fit best, the best messages in them "
+        "between their neighbours, and two related sessions; no latest messages, no memories."
     ),
 }
-"""Whom each profile is for and what it shows, in a sentence: for help, descriptions and the guide."""
+"""Who each profile is for and what it shows, for help, descriptions and the README."""
 WEIGHTS = {field.name for field in fields(Weights)}
-# What a weight may be, from … to; those that only add up may take away as well.
-_WEIGHT_LIMITS = {
-    "decay": (0.0, 1.0),
-    "decay_back": (0.0, 1.0),
-    "burst_step": (0.0, 100.0),
-    "half_substance": (0.0, 1000.0),
-    "date_half_life_days": (0.01, 100_000.0),
+# The least and the most of each parameter and weight; a weight that is added may also take away.
+_LIMITS: Mapping[str, tuple[float, float]] = {
+    **{name: hint.__metadata__[0] for name, hint in get_type_hints(Parameters, include_extras=True).items()},
+    **dict.fromkeys(WEIGHTS, (-1000, 1000)),
+    "decay": (0, 1),
+    "decay_back": (0, 1),
+    "burst_step": (0, 100),
+    "half_substance": (0, 1000),
+    "date_half_life_days": (0.01, 100_000),
 }
-_ANY_WEIGHT = (-1000.0, 1000.0)
+
+
+def parameters_of(query: ContextQuery, settings: Settings) -> tuple[Parameters, Weights]:
+    """The parameters and weights of a context query. Raises `InvalidInput` as `parameters_for` does."""
+    # settings are the defaults of `balanced` only: the other profiles are what their names promise
+    configured = (
+        {
+            "sessions": settings.session_max_retrieved,
+            "history_tokens": settings.context_history_tokens,
+            "min_importance": settings.memory_min_importance,
+        }
+        if query.profile == "balanced"
+        else {}
+    )
+    own = {"top_k_memories": query.top_k_memories, "top_k_documents": query.top_k_documents}
+    given = {name: number for name, number in own.items() if number is not None}
+    return parameters_for(query.profile, {**configured, **query.parameters, **given})
 
 
 def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Parameters, Weights]:
-    """The profile's parameters and the ranking's weights, with a request's own values on top.
+    """The profile's parameters and the ranking's weights, overridden by a request's own values.
 
-    Raises `InvalidInput` that names what is unknown or of the wrong type.
+    Raises `InvalidInput` that names what is unknown, of the wrong type or out of its limits.
     """
     if profile not in PROFILES:
         raise InvalidInput(f"profile must be one of {', '.join(PROFILES)}, not {profile!r}", field="profile")
@@ -224,8 +213,8 @@ def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Paramete
             )
         if not _is_number(value):
             raise InvalidInput(f"{name} must be a number", field=f"parameters.{name}")
-        least, most = _WEIGHT_LIMITS.get(name, _ANY_WEIGHT)
-        if name in WEIGHTS and not least <= value <= most:
+        least, most = _LIMITS[name]
+        if not least <= value <= most:
             raise InvalidInput(f"{name} must be from {least:g} to {most:g}", field=f"parameters.{name}")
         given[name] = int(value) if isinstance(known[name], int) else float(value)
     own = {name: value for name, value in given.items() if name not in WEIGHTS}
@@ -233,6 +222,6 @@ def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Paramete
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a number that can be reckoned with: JSON may bring `1e999`."""
+    """Whether it is a finite number: JSON may contain `1e999`."""
     is_one = isinstance(value, int | float) and not isinstance(value, bool)
     return is_one and -float_info.max <= value <= float_info.max

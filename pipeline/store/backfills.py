@@ -12,6 +12,8 @@ from schemas.backfills import Backfill, BackfillRequest
 
 _COLUMNS = 'id, filter, state, "cursor", total, seen, raised, error, created_at, updated_at, finished_at'
 
+_LISTING = text(f"SELECT {_COLUMNS} FROM backfills ORDER BY id DESC LIMIT :limit")
+
 
 def _as_backfill(row: Row[Any]) -> Backfill:
     fields = dict(row._mapping)
@@ -51,10 +53,7 @@ def get(connection: Connection, backfill_id: int, *, lock: bool = False) -> Back
 
 def listing(connection: Connection, limit: int) -> list[Backfill]:
     """The newest backfills."""
-    rows = connection.execute(
-        text(f"SELECT {_COLUMNS} FROM backfills ORDER BY id DESC LIMIT :limit"),
-        {"limit": limit},
-    )
+    rows = connection.execute(_LISTING, {"limit": limit})
     return [_as_backfill(row) for row in rows]
 
 
@@ -150,8 +149,7 @@ def window(
 def count(connection: Connection, source: str, **given: Any) -> tuple[int, int]:
     """`(all, missing)` rows of a source."""
     row = connection.execute(
-        text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s"),
-        given,
+        text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s"), given
     ).one()
     return int(row[0]), int(row[1])
 

@@ -45,10 +45,7 @@ _SESSION_RANGES = text(f"""
 
 def session_ranges(connection: Connection, scope: Scope) -> list[SessionRange]:
     """The ranges of all sessions in a scope, by key and time."""
-    rows = connection.execute(
-        _SESSION_RANGES,
-        scope.given(),
-    ).all()
+    rows = connection.execute(_SESSION_RANGES, scope.given()).all()
     return sorted((SessionRange(*row) for row in rows), key=lambda r: (r.session_key, r.started_at))
 
 
@@ -69,7 +66,7 @@ def _these_messages(space: EmbeddingSpace | None) -> TextClause:
     cosine = "NULL"
     if space is not None:
         # a look-up for each message, whatever the planner thinks of the tables
-        cosine = f"""(SELECT 1 - ({distance(space, "v.embedding")}) FROM message_vectors v
+        cosine = f"""(SELECT 1 - ({distance(space.dimensions, "v.embedding")}) FROM message_vectors v
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
     return text(
         f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
@@ -101,8 +98,9 @@ def contents(connection: Connection, ids: Sequence[int]) -> list[tuple[int, str]
 
 @lru_cache(maxsize=16)
 def _cosines(space: EmbeddingSpace) -> TextClause:
+    cosine = f"1 - ({distance(space.dimensions)})"
     return text(
-        f"SELECT message_id, 1 - ({distance(space)}) FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat"
+        f"SELECT message_id, {cosine} FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat"
     )
 
 

@@ -10,6 +10,17 @@ from pipeline.store.chats import Chat
 from schemas.kinds import FORGET, INGEST
 from schemas.sessions import Session
 
+_CHAT_OF = text("SELECT chat_id FROM messages WHERE id = :id")
+_STILL_THERE = text(
+    "SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"
+)
+_FORMER = text("SELECT chat_id FROM chats WHERE moved_to = :chat ORDER BY chat_id")
+_UNFINISHED = text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)")
+_ARRIVALS = text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit")
+_LEFT = text("SELECT id FROM messages WHERE chat_id = :chat ORDER BY id LIMIT :limit")
+_UPDATE_CONVERSATION_SESSIONS = text("UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(:ids)")
+_UPDATE_SESSION_VECTORS = text("UPDATE session_vectors SET chat_id = :into WHERE session_id = ANY(:ids)")
+
 
 def named(external_id: str) -> str:
     """What a message of `:chat` is called in `:into`, from what it is called there.
@@ -41,9 +52,7 @@ def address(connection: Connection, chat_id: str, external_id: str) -> tuple[str
 
 def chat_of(connection: Connection, message_id: int) -> str | None:
     """The chat that a message is in now; None: it is gone."""
-    found: str | None = connection.scalar(
-        text("SELECT chat_id FROM messages WHERE id = :id"), {"id": message_id}
-    )
+    found: str | None = connection.scalar(_CHAT_OF, {"id": message_id})
     return found
 
 
@@ -60,20 +69,13 @@ def names(connection: Connection, chat_id: str, into: str, external_ids: Sequenc
 
 def still_there(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
     """Those of these messages that have not been moved yet."""
-    found = connection.scalars(
-        text("SELECT external_id FROM messages WHERE chat_id = :chat AND external_id = ANY(:externals)"),
-        {"chat": chat_id, "externals": list(external_ids)},
-    )
+    found = connection.scalars(_STILL_THERE, {"chat": chat_id, "externals": list(external_ids)})
     return set(found)
 
 
 def former(connection: Connection, chat_id: str) -> list[str]:
     """The ids that a chat had before."""
-    return list(
-        connection.scalars(
-            text("SELECT chat_id FROM chats WHERE moved_to = :chat ORDER BY chat_id"), {"chat": chat_id}
-        )
-    )
+    return list(connection.scalars(_FORMER, {"chat": chat_id}))
 
 
 _UNDER_WAY = text(f"""
@@ -90,35 +92,38 @@ def under_way(connection: Connection) -> bool:
 
 def unfinished(connection: Connection) -> bool:
     """Whether something is being forgotten, removed or moved."""
-    return bool(
-        connection.scalar(text("SELECT EXISTS (SELECT 1 FROM forget_receipts WHERE finished_at IS NULL)"))
-    )
+    return bool(connection.scalar(_UNFINISHED))
 
 
-_LEAD = (
-    "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
-    "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
-    """
+_LEAD = tuple(
+    map(
+        text,
+        (
+            "UPDATE chats SET moved_to = NULL WHERE chat_id = :into",
+            "UPDATE chats SET moved_to = :into WHERE chat_id = :chat OR moved_to = :chat AND chat_id <> :into",
+            """
     INSERT INTO chat_members (tenant_id, chat_id, sender_id)
     SELECT tenant_id, :into, sender_id FROM chat_members WHERE chat_id = :chat ON CONFLICT DO NOTHING
     """,
-    # not seen yet: whether they cut a session there is to be looked at
-    """
+            # not seen yet: whether they cut a session there is to be looked at
+            """
     INSERT INTO session_closes (tenant_id, chat_id, session_key, closed_at)
     SELECT tenant_id, :into, session_key, closed_at FROM session_closes WHERE chat_id = :chat ON CONFLICT DO NOTHING
     """,
-    f"UPDATE pending_changes SET chat_id = :into, external_id = {named('external_id')} WHERE chat_id = :chat",
-    """
+            f"UPDATE pending_changes SET chat_id = :into, external_id = {named('external_id')} WHERE chat_id = :chat",
+            """
     UPDATE backfills SET filter = filter || jsonb_build_object('chat_id', CAST(:into AS text))
     WHERE filter->>'chat_id' = :chat
     """,
+        ),
+    )
 )
 
 
 def lead(connection: Connection, chat_id: str, into: str) -> None:
     """Let a chat, and those that led to it, lead to another one, with what is little."""
     for statement in _LEAD:
-        connection.execute(text(statement), {"chat": chat_id, "into": into})
+        connection.execute(statement, {"chat": chat_id, "into": into})
 
 
 def lock(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
@@ -133,12 +138,7 @@ def lock(connection: Connection, chat_ids: Sequence[str]) -> dict[str, Chat]:
 
 def arrivals(connection: Connection, chat_id: str, limit: int) -> list[int]:
     """Messages of a chat that wait for their place, those in quarantine among them."""
-    return list(
-        connection.scalars(
-            text("SELECT message_id FROM arrivals WHERE chat_id = :chat ORDER BY message_id LIMIT :limit"),
-            {"chat": chat_id, "limit": limit},
-        )
-    )
+    return list(connection.scalars(_ARRIVALS, {"chat": chat_id, "limit": limit}))
 
 
 _SESSIONS = text("""
@@ -182,12 +182,7 @@ def inside(connection: Connection, chat_id: str, some: Sequence[Session]) -> lis
 
 def left(connection: Connection, chat_id: str, limit: int) -> list[int]:
     """Messages of a chat in no session, once there are no others."""
-    return list(
-        connection.scalars(
-            text("SELECT id FROM messages WHERE chat_id = :chat ORDER BY id LIMIT :limit"),
-            {"chat": chat_id, "limit": limit},
-        )
-    )
+    return list(connection.scalars(_LEFT, {"chat": chat_id, "limit": limit}))
 
 
 _COPIES = text("""
@@ -249,34 +244,37 @@ def messages(connection: Connection, chat_id: str, into: str, ids: Sequence[int]
 def move_sessions(connection: Connection, into: str, session_ids: Sequence[int]) -> None:
     """Move sessions with their vectors."""
     given = {"into": into, "ids": list(session_ids)}
-    connection.execute(text("UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(:ids)"), given)
+    connection.execute(_UPDATE_CONVERSATION_SESSIONS, given)
     if vectors.exist(connection):
-        connection.execute(
-            text("UPDATE session_vectors SET chat_id = :into WHERE session_id = ANY(:ids)"), given
-        )
+        connection.execute(_UPDATE_SESSION_VECTORS, given)
 
 
-_REST = (
-    # pointers to sessions that were joined
-    """
+_REST = tuple(
+    map(
+        text,
+        (
+            # pointers to sessions that were joined
+            """
     UPDATE conversation_sessions SET chat_id = :into WHERE id = ANY(ARRAY(
         SELECT id FROM conversation_sessions WHERE chat_id = :chat ORDER BY id LIMIT :limit))
     """,
-    """
+            """
     UPDATE query_log SET chat_id = :into WHERE context_id = ANY(ARRAY(
         SELECT context_id FROM query_log WHERE chat_id = :chat ORDER BY context_id LIMIT :limit))
     """,
-    """
+            """
     UPDATE memories SET learned_in = :into
     WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat ORDER BY id LIMIT :limit))
     """,
+        ),
+    )
 )
 
 
 def rest(connection: Connection, chat_id: str, into: str, limit: int) -> bool:
     """Move what names a chat beside its messages and sessions, at most so many rows; whether there was any."""
     given = {"chat": chat_id, "into": into, "limit": limit}
-    return any(connection.execute(text(statement), given).rowcount for statement in _REST)
+    return any(connection.execute(statement, given).rowcount for statement in _REST)
 
 
 def clear(connection: Connection, tenant_id: str, chat_id: str) -> None:

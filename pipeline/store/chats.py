@@ -113,8 +113,7 @@ def ensure(connection: Connection, tenant_id: str, chat: ChatIn) -> Chat:
     elif not is_as_said(stored, chat):
         assignments = ", ".join(f"{name} = :{name}" for name in given)
         connection.execute(
-            text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"),
-            {"chat": chat.chat_id, **given},
+            text(f"UPDATE chats SET {assignments} WHERE chat_id = :chat"), {"chat": chat.chat_id, **given}
         )
     else:
         return stored

@@ -10,12 +10,21 @@ from pipeline.store import vectors
 from pipeline.store.spaces import VECTOR_TABLES
 from schemas.kinds import ARRIVAL, EMBED, INGEST, SUMMARIZE, Kind
 
+_LOGIN = text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
+_MIGRATION = text("SELECT max(version_num) FROM alembic_version")
+_REBUILD = text("SELECT quote_ident(:name)")
+_LARGEST_CHAT = text("SELECT max(message_count) FROM chats")
+_SPACE_STATUSES = text("SELECT name, status FROM embedding_spaces ORDER BY id")
+_SAMPLE = text("SELECT chat_id FROM chats ORDER BY random() LIMIT :limit")
+_SET_COUNTERS = text(
+    "UPDATE chats SET message_count = :messages, lexeme_count = :lexemes WHERE chat_id = :chat"
+)
+_NOW = text("SELECT clock_timestamp()")
+
 
 def login(connection: Connection) -> tuple[str, bool]:
     """`(role, whether row-level security does not bind it)` of this connection."""
-    row = connection.execute(
-        text("SELECT rolname, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user")
-    ).one()
+    row = connection.execute(_LOGIN).one()
     return str(row[0]), bool(row[1])
 
 
@@ -33,7 +42,7 @@ def server(connection: Connection) -> Row[Any]:
 
 def migration(connection: Connection) -> str | None:
     """The migration that the database is at."""
-    found = connection.scalar(text("SELECT max(version_num) FROM alembic_version"))
+    found = connection.scalar(_MIGRATION)
     return None if found is None else str(found)
 
 
@@ -68,7 +77,7 @@ def invalid_indexes(connection: Connection) -> list[str]:
 
 def rebuild(connection: Connection, index: str) -> None:
     """Build an invalid index anew beside running work (owner, in autocommit)."""
-    quoted = connection.scalar(text("SELECT quote_ident(:name)"), {"name": index})
+    quoted = connection.scalar(_REBUILD, {"name": index})
     # the copy that an interrupted rebuild left is of no use to anybody
     verb = "DROP INDEX CONCURRENTLY" if index.endswith(("_ccnew", "_ccold")) else "REINDEX INDEX CONCURRENTLY"
     connection.execute(text(f"{verb} {quoted}"))
@@ -76,12 +85,12 @@ def rebuild(connection: Connection, index: str) -> None:
 
 def largest_chat(connection: Connection) -> int:
     """How many messages the largest chat of a tenant has."""
-    return int(connection.scalar(text("SELECT max(message_count) FROM chats")) or 0)
+    return int(connection.scalar(_LARGEST_CHAT) or 0)
 
 
 def space_statuses(connection: Connection) -> list[tuple[str, str]]:
     """`(name, status)` of every space."""
-    rows = connection.execute(text("SELECT name, status FROM embedding_spaces ORDER BY id"))
+    rows = connection.execute(_SPACE_STATUSES)
     return [(row[0], row[1]) for row in rows]
 
 
@@ -128,9 +137,7 @@ def work(connection: Connection) -> Sequence[Row[Any]]:
 
 def sample(connection: Connection, limit: int) -> list[str]:
     """Some chats of a tenant, at random."""
-    rows = connection.execute(
-        text("SELECT chat_id FROM chats ORDER BY random() LIMIT :limit"), {"limit": limit}
-    )
+    rows = connection.execute(_SAMPLE, {"limit": limit})
     return [row[0] for row in rows]
 
 
@@ -149,10 +156,7 @@ def counted(connection: Connection, chat_id: str) -> tuple[int, int]:
 
 def set_counters(connection: Connection, chat_id: str, messages: int, lexemes: int) -> None:
     """Set the counters of a chat that is locked."""
-    connection.execute(
-        text("UPDATE chats SET message_count = :messages, lexeme_count = :lexemes WHERE chat_id = :chat"),
-        {"chat": chat_id, "messages": messages, "lexemes": lexemes},
-    )
+    connection.execute(_SET_COUNTERS, {"chat": chat_id, "messages": messages, "lexemes": lexemes})
 
 
 # A row of `jobs` with an error on it was given up or dropped: somebody knows of it.
@@ -246,5 +250,5 @@ def delete_orphans(connection: Connection) -> int:
 
 def now(connection: Connection) -> datetime:
     """The database's clock at this very moment."""
-    at: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+    at: datetime = connection.execute(_NOW).scalar_one()
     return at

@@ -14,10 +14,12 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.jobs import ANEW, LATER, LIVE
 from schemas.kinds import INGEST
 
+_LOCK_SWEEP = text("SELECT pg_try_advisory_xact_lock(:key)")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """Who was served last: the next claim begins behind, and comes round."""
+    """The last tenant and lane that were served: the next claim begins after them, and wraps around."""
 
     tenant_id: str = ""
     lane: int = -1
@@ -28,7 +30,7 @@ class Claimed:
     """The rows of one claim."""
 
     rows: Sequence[Row[Any]]
-    # more may be due, or was due and locked by somebody at that moment
+    # more may be due, or was due and locked at that moment
     more: bool
     turn: Turn
 
@@ -46,7 +48,7 @@ _TAKEN = """
 """
 _GIVEN = "jobs.tenant_id, jobs.kind, jobs.key, jobs.token, jobs.attempts, jobs.trace_id, jobs.priority"
 
-# A row whose lease ran out may have killed its worker: it is claimed alone, so that it burns nobody else.
+# A row whose lease ran out may have killed its worker: it is claimed alone, so that it harms no others.
 _CLAIM_ABANDONED = text(f"""
     WITH picked AS MATERIALIZED (
         SELECT tenant_id, kind, key FROM jobs
@@ -187,7 +189,7 @@ def _once(candidates: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _turn(dealt: Sequence[Row[Any]], taken: Sequence[Row[Any]]) -> Turn | None:
-    """The last one in the walk that something was taken of; None: no turns were dealt."""
+    """Return the last tenant and lane of the walk that a row was taken of; None if no turns were dealt."""
     keys = {(row.tenant_id, row.key) for row in taken}
     served = [row for row in dealt if (row.tenant_id, row.key) in keys]
     last = max(served, key=lambda row: (row.tenant_step, row.lane_step), default=None)
@@ -200,7 +202,7 @@ SWEEPING = 0x62737765
 
 def lock_sweep(connection: Connection) -> bool:
     """Hold off other sweeps until this transaction ends; return False if another one is under way."""
-    return bool(connection.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": SWEEPING}))
+    return bool(connection.scalar(_LOCK_SWEEP, {"key": SWEEPING}))
 
 
 _CLAIMABLE = "due_at IS NOT NULL AND claimed IS NULL"
@@ -216,7 +218,7 @@ _BURY_EXHAUSTED = text(f"""
 
 
 def bury_exhausted(connection: Connection, max_attempts: int) -> int:
-    """Give up rows that have used all their attempts and whose lease ran out; how many those were (maintenance).
+    """Make rows dead letters that used all their attempts and whose lease ran out; return how many (maintenance).
 
     What was wanted anew meanwhile is due instead.
     """
@@ -232,7 +234,7 @@ _OWE_ARRIVALS = text(f"""
 
 
 def owe_arrivals(connection: Connection) -> int:
-    """Make every chat that has unplaced messages owed, whatever happened to its row (maintenance)."""
+    """Make `ingest` due for every chat that has unplaced messages, whatever happened to its row (maintenance)."""
     return connection.execute(_OWE_ARRIVALS).rowcount
 
 
@@ -254,6 +256,6 @@ _DUE_BY_KIND = text(f"""
 
 
 def due_by_kind(connection: Connection, at_most: int) -> dict[str, int]:
-    """How many rows may be claimed right now, by kind, each priority counted up to `at_most` (maintenance)."""
+    """Count the rows that may be claimed now, by kind, each priority up to `at_most` (maintenance)."""
     given = {"at_most": at_most, "priorities": [LIVE, LATER]}
     return {str(row[0]): int(row[1]) for row in connection.execute(_DUE_BY_KIND, given)}

@@ -14,13 +14,14 @@ REPLACING = 0x646F6373
 
 _OF_DOCUMENT = "scope = 'organization' AND type = 'document' AND document_id = :document"
 
+_LOCK = text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {REPLACING}))")
+_DROP = text(f"DELETE FROM memories WHERE {_OF_DOCUMENT} AND NOT content_hash = ANY(:keep) RETURNING id")
+_PASSAGES = text(f"SELECT chunk_index, content FROM memories WHERE {_OF_DOCUMENT} ORDER BY chunk_index")
+
 
 def lock(connection: Connection, tenant_id: str, document_id: str) -> None:
     """Let one transaction at a time write a document, so that two versions are never mixed; waits for the other."""
-    connection.execute(
-        text(f"SELECT pg_advisory_xact_lock(hashtextextended(:name, {REPLACING}))"),
-        {"name": f"{tenant_id} {document_id}"},
-    )
+    connection.execute(_LOCK, {"name": f"{tenant_id} {document_id}"})
 
 
 _PUT = text("""
@@ -63,10 +64,7 @@ def put(
 
 def drop(connection: Connection, tenant_id: str, document_id: str, *, keep: Sequence[bytes] = ()) -> int:
     """Delete a document's chunks but those with these content hashes, with vectors and work; how many."""
-    gone = connection.execute(
-        text(f"DELETE FROM memories WHERE {_OF_DOCUMENT} AND NOT content_hash = ANY(:keep) RETURNING id"),
-        {"document": document_id, "keep": list(keep)},
-    ).all()
+    gone = connection.execute(_DROP, {"document": document_id, "keep": list(keep)}).all()
     jobs.drop(connection, tenant_id, [EMBED], [f"memory:{row.id}" for row in gone])
     return len(gone)
 
@@ -89,8 +87,5 @@ def listing(connection: Connection, given: DocumentFilter) -> list[ListedDocumen
 
 def passages(connection: Connection, document_id: str) -> list[Passage]:
     """A document's chunks in order; none when there is no such document."""
-    rows = connection.execute(
-        text(f"SELECT chunk_index, content FROM memories WHERE {_OF_DOCUMENT} ORDER BY chunk_index"),
-        {"document": document_id},
-    )
+    rows = connection.execute(_PASSAGES, {"document": document_id})
     return [Passage(chunk_index=row.chunk_index or 0, content=row.content) for row in rows]

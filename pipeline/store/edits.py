@@ -11,6 +11,14 @@ from pipeline.store.sessions import COLUMNS, as_session
 from schemas.kinds import FENCED_BY_CHANGE
 from schemas.sessions import Session
 
+_SET_EDITED_AT = text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id")
+_DROP_PENDING = text("DELETE FROM pending_changes WHERE chat_id = :chat AND external_id = ANY(:externals)")
+_UPDATE_MESSAGES = text(
+    "UPDATE messages SET reply_to = NULL WHERE chat_id = :chat AND reply_to = ANY(:externals)"
+)
+_DROP_MESSAGE_VECTORS = text("DELETE FROM message_vectors WHERE message_id = ANY(:ids)")
+_DROP_SESSION = text("DELETE FROM conversation_sessions WHERE id = :id")
+
 
 def find(connection: Connection, chat_id: str, external_id: str, *, locked: bool = True) -> Row[Any] | None:
     """A message by its platform's id, `locked` or as it is now; `waiting`: it has no place in a session yet."""
@@ -55,10 +63,7 @@ def set_content(
 
 def set_edited_at(connection: Connection, message_id: int, edited_at: datetime) -> None:
     """Note an edit that left the text as it was, unless a newer one has."""
-    connection.execute(
-        text("UPDATE messages SET edited_at = greatest(edited_at, :at) WHERE id = :id"),
-        {"id": message_id, "at": edited_at},
-    )
+    connection.execute(_SET_EDITED_AT, {"id": message_id, "at": edited_at})
 
 
 _PUT_PENDING = text("""
@@ -95,10 +100,7 @@ def put_pending(
 
 def drop_pending(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> None:
     """Forget edits whose message is kept out or gone."""
-    connection.execute(
-        text("DELETE FROM pending_changes WHERE chat_id = :chat AND external_id = ANY(:externals)"),
-        {"chat": chat_id, "externals": list(external_ids)},
-    )
+    connection.execute(_DROP_PENDING, {"chat": chat_id, "externals": list(external_ids)})
 
 
 _DELETE_MESSAGES = text("""
@@ -120,10 +122,7 @@ def delete_messages(connection: Connection, chat_id: str, ids: Sequence[int]) ->
     Rows of `(id, external_id, session_key, sent_at, content, lexemes, placed)`, in the order of their ids.
     """
     rows = connection.execute(_DELETE_MESSAGES, {"chat": chat_id, "ids": list(ids)}).all()
-    connection.execute(
-        text("UPDATE messages SET reply_to = NULL WHERE chat_id = :chat AND reply_to = ANY(:externals)"),
-        {"chat": chat_id, "externals": [row.external_id for row in rows]},
-    )
+    connection.execute(_UPDATE_MESSAGES, {"chat": chat_id, "externals": [row.external_id for row in rows]})
     return sorted(rows, key=lambda row: row.id)
 
 
@@ -183,12 +182,10 @@ def drop_message_vectors(connection: Connection, ids: Sequence[int]) -> int:
     """Delete the vectors of messages; how many those were."""
     if not vectors.exist(connection):
         return 0
-    return connection.execute(
-        text("DELETE FROM message_vectors WHERE message_id = ANY(:ids)"), {"ids": list(ids)}
-    ).rowcount
+    return connection.execute(_DROP_MESSAGE_VECTORS, {"ids": list(ids)}).rowcount
 
 
 def drop_session(connection: Connection, tenant_id: str, session_id: int) -> None:
     """Delete a session that nothing is left of, with its vectors, its memories and its work."""
-    connection.execute(text("DELETE FROM conversation_sessions WHERE id = :id"), {"id": session_id})
+    connection.execute(_DROP_SESSION, {"id": session_id})
     jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{session_id}"])

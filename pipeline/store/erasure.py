@@ -14,10 +14,14 @@ from schemas.sessions import Session
 # What was sent or came until then: a sender's clock may run ahead of ours.
 _UNTIL = "least(sent_at, received_at) <= :until"
 
+_CLOCK = text("SELECT clock_timestamp()")
+_DROP_PENDING_OF_CHAT = text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until")
+_DELETE_BACKFILLS = text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat")
+
 
 def clock(connection: Connection) -> datetime:
     """The database's clock now, also after a long wait for a lock."""
-    now: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+    now: datetime = connection.execute(_CLOCK).scalar_one()
     return now
 
 
@@ -75,10 +79,7 @@ def external_ids(connection: Connection, ids: Sequence[int], after: datetime | N
 
 def drop_pending_of_chat(connection: Connection, chat_id: str, until: datetime) -> None:
     """Forget the edits that waited in a chat then."""
-    connection.execute(
-        text("DELETE FROM pending_changes WHERE chat_id = :chat AND received_at <= :until"),
-        {"chat": chat_id, "until": until},
-    )
+    connection.execute(_DROP_PENDING_OF_CHAT, {"chat": chat_id, "until": until})
 
 
 # Sessions that these people took part in and whose messages are not all there.
@@ -181,9 +182,7 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
     gone = connection.execute(_DELETE_CHAT, {"chat": chat_id}).rowcount
     if gone:
         given = {"tenant": tenant_id, "chat": chat_id}
-        connection.execute(
-            text("DELETE FROM backfills WHERE tenant_id = :tenant AND filter->>'chat_id' = :chat"), given
-        )
+        connection.execute(_DELETE_BACKFILLS, given)
         jobs.drop(connection, tenant_id, [INGEST], [chat_id])
     return gone
 

@@ -8,15 +8,16 @@ from sqlalchemy import Connection, Row, text
 
 from schemas.sessions import THREAD
 
+_MESSAGE_IDS_OF = text("SELECT id FROM messages WHERE sender_id = :sender AND chat_id = :chat ORDER BY id")
+_MEMORY_IDS_OF = text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id")
+_QUERY_IDS_OF = text(
+    "SELECT context_id FROM query_log WHERE user_id = ANY(:senders) ORDER BY asked_at, context_id"
+)
+
 
 def message_ids_of(connection: Connection, sender_id: str, chat_id: str) -> list[int]:
     """The ids of what a sender has said in a chat, in their order."""
-    return list(
-        connection.scalars(
-            text("SELECT id FROM messages WHERE sender_id = :sender AND chat_id = :chat ORDER BY id"),
-            {"sender": sender_id, "chat": chat_id},
-        )
-    )
+    return list(connection.scalars(_MESSAGE_IDS_OF, {"sender": sender_id, "chat": chat_id}))
 
 
 _MESSAGES = text(f"""
@@ -34,12 +35,7 @@ def messages(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
 
 def memory_ids_of(connection: Connection, senders: Sequence[str]) -> list[UUID]:
     """The ids of what is remembered of a person."""
-    return list(
-        connection.scalars(
-            text("SELECT id FROM memories WHERE user_id = ANY(:senders) ORDER BY id"),
-            {"senders": list(senders)},
-        )
-    )
+    return list(connection.scalars(_MEMORY_IDS_OF, {"senders": list(senders)}))
 
 
 _MEMORY_IDS_MADE_OF = text("""
@@ -101,14 +97,7 @@ def sessions(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
 
 def query_ids_of(connection: Connection, senders: Sequence[str]) -> list[str]:
     """The ids of what a person has asked, in the order of asking."""
-    return list(
-        connection.scalars(
-            text(
-                "SELECT context_id FROM query_log WHERE user_id = ANY(:senders) ORDER BY asked_at, context_id"
-            ),
-            {"senders": list(senders)},
-        )
-    )
+    return list(connection.scalars(_QUERY_IDS_OF, {"senders": list(senders)}))
 
 
 _QUERIES = text("""

@@ -10,19 +10,26 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store import tenants
 
+_USER_OF = text("SELECT user_id FROM user_senders WHERE sender_id = :id")
+_IDS_OF = text("SELECT sender_id FROM user_senders WHERE user_id = :user ORDER BY sender_id")
+_USERS_OF = text("SELECT DISTINCT user_id FROM user_senders WHERE sender_id = ANY(:ids)")
+_CREATE_USER = text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING")
+_UNLINK = text("DELETE FROM user_senders WHERE sender_id = :id RETURNING user_id")
+_DELETE_LINKS = text("DELETE FROM user_senders WHERE sender_id = ANY(:ids) OR user_id = ANY(:ids)")
+_DELETE_PERSON = text("DELETE FROM users WHERE user_id = ANY(:ids)")
+_HAS_WRITTEN = text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)")
+
 
 def user_of(connection: Connection, any_id: str) -> str:
     """The user whom a sender or a merged user belongs to; whoever is linked to nobody is their own."""
-    found = connection.scalar(text("SELECT user_id FROM user_senders WHERE sender_id = :id"), {"id": any_id})
+    found = connection.scalar(_USER_OF, {"id": any_id})
     return str(found) if found is not None else any_id
 
 
 def ids_of(connection: Connection, any_id: str) -> list[str]:
     """Every id of the person that one of them belongs to: the user's own first, then the linked ones."""
     user = user_of(connection, any_id)
-    linked = connection.scalars(
-        text("SELECT sender_id FROM user_senders WHERE user_id = :user ORDER BY sender_id"), {"user": user}
-    )
+    linked = connection.scalars(_IDS_OF, {"user": user})
     return [user, *linked]
 
 
@@ -36,22 +43,16 @@ _MOVE = text("""
 def move(connection: Connection, tenant_id: str, ids: Sequence[str], user: str) -> None:
     """Link these ids to a user, wherever they were linked before; users that nobody is left of go."""
     given = {"tenant": tenant_id, "ids": list(ids), "user": user}
-    before = connection.scalars(
-        text("SELECT DISTINCT user_id FROM user_senders WHERE sender_id = ANY(:ids)"), given
-    ).all()
+    before = connection.scalars(_USERS_OF, given).all()
     tenants.ensure(connection, tenant_id)
-    connection.execute(
-        text("INSERT INTO users (tenant_id, user_id) VALUES (:tenant, :user) ON CONFLICT DO NOTHING"), given
-    )
+    connection.execute(_CREATE_USER, given)
     connection.execute(_MOVE, given)
     _drop_empty(connection, [*before, *ids])
 
 
 def unlink(connection: Connection, sender_id: str) -> None:
     """Let a sender be their own user again."""
-    before = connection.scalars(
-        text("DELETE FROM user_senders WHERE sender_id = :id RETURNING user_id"), {"id": sender_id}
-    ).all()
+    before = connection.scalars(_UNLINK, {"id": sender_id}).all()
     _drop_empty(connection, before)
 
 
@@ -68,10 +69,8 @@ def _drop_empty(connection: Connection, users: Sequence[str]) -> None:
 def forget(connection: Connection, ids: Sequence[str]) -> int:
     """Delete a person with all their links, by all their ids; how many rows that took."""
     given = {"ids": list(ids)}
-    links = connection.execute(
-        text("DELETE FROM user_senders WHERE sender_id = ANY(:ids) OR user_id = ANY(:ids)"), given
-    ).rowcount
-    return links + connection.execute(text("DELETE FROM users WHERE user_id = ANY(:ids)"), given).rowcount
+    links = connection.execute(_DELETE_LINKS, given).rowcount
+    return links + connection.execute(_DELETE_PERSON, given).rowcount
 
 
 _LISTING = text("""
@@ -116,11 +115,7 @@ def is_named(connection: Connection, any_id: str) -> bool:
 
 def has_written(connection: Connection, sender_id: str) -> bool:
     """Whether there is a message of this sender; reads all messages of the tenant where there is none."""
-    return bool(
-        connection.execute(
-            text("SELECT EXISTS (SELECT 1 FROM messages WHERE sender_id = :id)"), {"id": sender_id}
-        ).scalar_one()
-    )
+    return bool(connection.execute(_HAS_WRITTEN, {"id": sender_id}).scalar_one())
 
 
 _SOME_SEEN = text("""

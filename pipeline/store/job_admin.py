@@ -1,4 +1,4 @@
-"""SQL with which an operator looks at owed work and dead letters, one by one or by filter, and mends them."""
+"""SQL with which an operator lists, replays and drops pending jobs and dead letters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +43,7 @@ def listing(
     older_than_seconds: float | None,
     limit: int | None,
 ) -> Sequence[Row[Any]]:
-    """The work that fits, longest there first, each row with the `total` without the limit.
+    """List the jobs that match, oldest first, each row with the `total` without the limit.
 
     Of one tenant as the app role, of all as maintenance. `error` is a part of the error's text.
     """
@@ -75,12 +75,12 @@ _TOTALS = text("""
 
 
 def totals(connection: Connection) -> Sequence[Row[Any]]:
-    """Rows by kind and state, with the age in seconds of the longest owed (maintenance)."""
+    """Count rows by kind and state, with the age in seconds of the oldest pending one (maintenance)."""
     return connection.execute(_TOTALS).all()
 
 
 def chat_of(connection: Connection, kind: str, key: str) -> str | None:
-    """The chat that a piece of work is about; None: of no chat, or what it is about is gone."""
+    """Return the chat of a job; None if it is of no chat, or its object is gone."""
     if kind == INGEST.name:
         return key
     owner, _, identity = key.partition(":")
@@ -103,9 +103,9 @@ _REPLAY = text("""
 
 
 def replay(connection: Connection, kind: str, keys: Sequence[str]) -> list[str]:
-    """Make this work of one tenant due at once with all its attempts; the keys of what was.
+    """Make these jobs of one tenant due at once with all their attempts; return the keys of those that were changed.
 
-    What a worker is doing right now is left to it.
+    Claimed jobs are left as they are.
     """
     rows = connection.execute(_REPLAY, {"kind": kind, "keys": list(keys)})
     return [row[0] for row in rows]
@@ -118,7 +118,7 @@ _RELEASE_ARRIVALS = text("""
 
 
 def release_arrivals(connection: Connection, message_ids: Sequence[int]) -> list[tuple[int, str]]:
-    """Let arrivals out of quarantine: `(message, chat)` of those that were in it."""
+    """Release arrivals from quarantine; return `(message, chat)` of those that were in it."""
     rows = connection.execute(_RELEASE_ARRIVALS, {"ids": list(message_ids)})
     return [(row[0], row[1]) for row in rows]
 
@@ -133,9 +133,9 @@ _GIVE_UP = text("""
 
 
 def give_up(connection: Connection, kind: str, keys: Sequence[str], reason: str) -> list[str]:
-    """Owe this work of one tenant no more, with the reason on the row; the keys of what was owed.
+    """Cancel these jobs of one tenant, with the reason on the row; return the keys of those that were pending or dead.
 
-    Results in flight are fenced off. A later change owes it again.
+    Results in flight are discarded. A later change enqueues the job again.
     """
     rows = connection.execute(_GIVE_UP, {"kind": kind, "keys": list(keys), "reason": reason})
     return [row[0] for row in rows]
@@ -149,5 +149,5 @@ _FAIL_SESSIONS = text("""
 
 
 def fail_sessions(connection: Connection, session_ids: Sequence[int], reason: str) -> int:
-    """Set closed sessions that wait for a summary to `failed`; how many. Those that have one keep it."""
+    """Set closed sessions that wait for a summary to `failed`; return how many. Those that have one keep it."""
     return connection.execute(_FAIL_SESSIONS, {"ids": list(session_ids), "reason": reason}).rowcount

@@ -1,4 +1,4 @@
-"""SQL of the ledger: what is owed, done and given up; `claims` beside this has the claim."""
+"""SQL that enqueues, finishes, retries and deletes jobs; `claims` has the statements that claim them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from sqlalchemy import Connection, text
 from schemas.kinds import FENCED_BY_CHANGE, INGEST, Kind
 
 LIVE, LATER = 0, 1
-"""Priorities: what people say now, and what imports and backfills bring. The lower one is claimed first."""
+"""Priorities: live messages, and imports and backfills. The lower number is claimed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owed:
-    """A piece of work that a change asks for."""
+class Job:
+    """A job that a change asks for."""
 
     kind: str
     key: str
-    # the chat that it is about: within a tenant chats take turns; empty: none
+    # its chat: within a tenant chats take turns; empty: none
     lane: str = ""
     priority: int = LIVE
-    # not due before so many seconds
+    # seconds until it is due
     delay_seconds: float = 0
-    # the request that asks
+    # the id of the request that asks for it
     trace_id: str | None = None
 
 
@@ -52,12 +52,12 @@ _RAISE = text(f"""
 """)
 
 AGAIN = _RAISE.text[_RAISE.text.index("ON CONFLICT") :]
-"""What raising does with a row that is there, for statements that raise what they have just stored."""
+"""The ON CONFLICT clause of enqueuing, for statements that enqueue what they have just stored."""
 
 
-def raise_all(connection: Connection, tenant_id: str, owed: Iterable[Owed]) -> None:
-    """Note that this work is owed, in the transaction of the change that asks for it."""
-    # of several of one key the last one counts
+def raise_all(connection: Connection, tenant_id: str, owed: Iterable[Job]) -> None:
+    """Enqueue jobs, in the transaction of the change that asks for them."""
+    # of several with one key the last one counts
     unique = list({(one.kind, one.key): one for one in owed}.values())
     if not unique:
         return
@@ -86,12 +86,12 @@ def raise_wanted(
     delay_seconds: float = 0,
     trace_id: str | None = None,
 ) -> None:
-    """Note that work of one kind, about one chat or none, is owed: see `raise_all`."""
+    """Enqueue jobs of one kind, of one chat or none: see `raise_all`."""
     raise_all(
         connection,
         tenant_id,
         (
-            Owed(
+            Job(
                 kind=kind,
                 key=key,
                 lane=lane,
@@ -105,7 +105,7 @@ def raise_wanted(
 
 
 # Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
-# comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep owes anew.
+# comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep makes due again.
 _FINISH = text(f"""
     WITH mine AS MATERIALIZED (
         SELECT jobs.key, jobs.kind = '{INGEST}' OR jobs.wanted > jobs.claimed
@@ -139,7 +139,7 @@ def finish(
     *,
     again_in: float | None = None,
 ) -> int:
-    """End claims that are still ours, as the last statement; how many were.
+    """Finish claims that are still ours, as the last statement; return how many were.
 
     A row goes unless something newer is wanted; with `again_in` it is due again after so many seconds.
     """
@@ -155,12 +155,12 @@ _KEEP = text("""
 
 
 def keep(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> bool:
-    """Lock a claimed row against whoever would claim it next; False: it is no longer ours."""
+    """Lock a claimed row against other claims; return False if it is no longer ours."""
     found = connection.execute(_KEEP, {"tenant": tenant_id, "kind": kind, "key": key, "token": token})
     return found.one_or_none() is not None
 
 
-# What cannot be given up: something newer is wanted, which has all its attempts. Not so for `ingest`: new messages
+# What cannot become a dead letter: something newer is wanted, which has all its attempts. Not so `ingest`: new messages
 # do not help a chat that cannot be placed.
 ANEW = f"wanted > claimed AND kind <> '{INGEST}'"
 
@@ -194,7 +194,7 @@ def release(
     dead: bool,
     max_attempts: int,
 ) -> None:
-    """Let go of claimed rows `(tenant, key, token)` without a result, to be tried again or given up."""
+    """Release claimed rows `(tenant, key, token)` without a result: they are retried or become dead letters."""
     connection.execute(
         _RETRY,
         {
@@ -218,7 +218,7 @@ _BURY = text("""
 
 
 def bury(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:
-    """Give up a claimed row, unless it is wanted anew meanwhile; False: it is no longer ours."""
+    """Make a claimed row a dead letter, unless it is wanted anew; return False if it is no longer ours."""
     found = connection.execute(
         _BURY, {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "error": error}
     )
@@ -234,7 +234,7 @@ _HELD = text("""
 
 
 def held(connection: Connection, kind: str, rows: Sequence[tuple[str, str, int]]) -> set[tuple[str, str]]:
-    """Which of these rows `(tenant, key, token)` are still claimed under that token: `(tenant, key)`."""
+    """Return `(tenant, key)` of those of these rows `(tenant, key, token)` that are still claimed under that token."""
     found = connection.execute(_HELD, {"kind": kind, **_named(rows)})
     return {(tenant, key) for tenant, key in found}
 
@@ -289,7 +289,7 @@ _STATE = text("""
 
 
 def state(connection: Connection, tenant_id: str, kind: str, key: str) -> tuple[str, str | None]:
-    """Whether work is `owed`, `dead` or neither (`none`), and why it failed last."""
+    """Return whether a job is `owed` (pending), `dead` or neither (`none`), and its last error."""
     row = connection.execute(_STATE, {"tenant": tenant_id, "kind": kind, "key": key}).one_or_none()
     if row is None:
         return "none", None

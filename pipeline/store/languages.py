@@ -19,6 +19,8 @@ _STOP_WORDS = text("""
     GROUP BY language
 """)
 
+_SET_LANGUAGE = text("UPDATE chats SET language = :language WHERE chat_id = :chat")
+
 
 def stop_words(connection: Connection, counts: Mapping[str, int]) -> dict[str, int]:
     """By language how many of these words stand in Postgres' own list of its stop words, where it has one."""
@@ -36,10 +38,7 @@ def stop_words(connection: Connection, counts: Mapping[str, int]) -> dict[str, i
 
 def set_language(connection: Connection, chat_id: str, language: str) -> None:
     """Say what language a chat is in; its messages and sessions keep theirs."""
-    connection.execute(
-        text("UPDATE chats SET language = :language WHERE chat_id = :chat"),
-        {"chat": chat_id, "language": language},
-    )
+    connection.execute(_SET_LANGUAGE, {"chat": chat_id, "language": language})
 
 
 _RELABEL_MESSAGES = text("""

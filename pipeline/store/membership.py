@@ -14,6 +14,12 @@ _NOTE_UNKNOWN = text("""
     SELECT :tenant, chat_id, :unknown FROM chats WHERE chat_id = :chat ON CONFLICT DO NOTHING
 """)
 
+_DELETE_CHAT_MEMBERS = text(
+    "DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)"
+)
+_OF_CHAT = text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id")
+_CHATS_OF = text("SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id")
+
 
 def note_unknown(connection: Connection, tenant_id: str, chat_id: str) -> None:
     """Note that somebody is in a chat whose name is not kept; nothing where there is no such chat."""
@@ -30,32 +36,18 @@ _REPLACE = text("""
 def replace(connection: Connection, tenant_id: str, chat_id: str, senders: Sequence[str]) -> None:
     """Let exactly these be in a chat, whoever was before; `UNKNOWN` may be among them."""
     given = {"tenant": tenant_id, "chat": chat_id, "senders": list(senders)}
-    connection.execute(
-        text("DELETE FROM chat_members WHERE chat_id = :chat AND NOT sender_id = ANY(:senders)"), given
-    )
+    connection.execute(_DELETE_CHAT_MEMBERS, given)
     connection.execute(_REPLACE, given)
 
 
 def of_chat(connection: Connection, chat_id: str) -> list[str]:
     """The senders that are in a chat."""
-    return list(
-        connection.scalars(
-            text("SELECT sender_id FROM chat_members WHERE chat_id = :chat ORDER BY sender_id"),
-            {"chat": chat_id},
-        )
-    )
+    return list(connection.scalars(_OF_CHAT, {"chat": chat_id}))
 
 
 def chats_of(connection: Connection, senders: Sequence[str]) -> list[str]:
     """The chats that these senders are in."""
-    return list(
-        connection.scalars(
-            text(
-                "SELECT DISTINCT chat_id FROM chat_members WHERE sender_id = ANY(:senders) ORDER BY chat_id"
-            ),
-            {"senders": list(senders)},
-        )
-    )
+    return list(connection.scalars(_CHATS_OF, {"senders": list(senders)}))
 
 
 _CHATS_TO_UNNAME = text("""

@@ -81,7 +81,7 @@ _SHARE_OF_WORDS = """(SELECT count(*)::float8 FROM unnest(CAST(:words AS text[])
 def _relevant(space: EmbeddingSpace | None) -> TextClause:
     cosine, join = "NULL::float8", ""
     if space is not None:
-        cosine = f"1 - ({distance(space, 'v.embedding')})"
+        cosine = f"1 - ({distance(space.dimensions, 'v.embedding')})"
         join = f"""LEFT JOIN memory_vectors v ON v.tenant_id = m.tenant_id AND v.memory_id = m.id
             AND {in_space(space, "v.")}"""
     return text(f"""
@@ -135,12 +135,7 @@ def count_hidden(
     connection: Connection, *, scope: Scope, seen: Seen, agent_id: str | None, min_importance: float
 ) -> int:
     """How many memories are not shown for where they were learned, whatever is asked."""
-    return int(
-        connection.execute(
-            _COUNT_HIDDEN,
-            _given(scope, seen, agent_id, min_importance),
-        ).scalar_one()
-    )
+    return int(connection.execute(_COUNT_HIDDEN, _given(scope, seen, agent_id, min_importance)).scalar_one())
 
 
 def _given(scope: Scope, seen: Seen, agent_id: str | None, min_importance: float) -> dict[str, Any]:
@@ -214,26 +209,31 @@ _DUPLICATES = text(f"""
     ORDER BY id
 """)
 # Whatever led to the duplicate leads to what is kept, so that forgetting that finds all that was made of it.
-_UNITE = (
-    """
+_UNITE = tuple(
+    map(
+        text,
+        (
+            """
     UPDATE memories m SET importance = greatest(m.importance, twin.importance),
         expires_at = CASE WHEN m.expires_at IS NOT NULL AND twin.expires_at IS NOT NULL
             THEN greatest(m.expires_at, twin.expires_at) END,
         source_message_ids = ARRAY(SELECT DISTINCT unnest(m.source_message_ids || twin.source_message_ids) ORDER BY 1)
     FROM memories twin WHERE m.id = CAST(:kept AS uuid) AND twin.id = CAST(:id AS uuid)
     """,
-    """
+            """
     UPDATE memories SET metadata = jsonb_set(metadata, '{recalled}',
         ((metadata->'recalled') - ('memory:' || :id)) || to_jsonb('memory:' || :kept))
     WHERE type = 'qa_turn' AND metadata->'recalled' ? ('memory:' || :id)
     """,
-    """
+            """
     UPDATE query_log SET shown = (shown - ('memory:' || :id))
         || jsonb_build_object('memory:' || :kept, shown->('memory:' || :id))
     WHERE shown ? ('memory:' || :id)
     """,
-    "DELETE FROM memories WHERE id = CAST(:id AS uuid)",
-    f"DELETE FROM jobs WHERE kind = '{EMBED}' AND key = 'memory:' || :id",
+            "DELETE FROM memories WHERE id = CAST(:id AS uuid)",
+            f"DELETE FROM jobs WHERE kind = '{EMBED}' AND key = 'memory:' || :id",
+        ),
+    )
 )
 
 _MOVE = text(
@@ -250,7 +250,7 @@ def move(connection: Connection, into: Mapping[int, int]) -> None:
     given = {"losers": list(into), "survivors": list(into.values())}
     for duplicate in connection.execute(_DUPLICATES, given).all():
         for statement in _UNITE:
-            connection.execute(text(statement), {"id": duplicate.id, "kept": duplicate.kept})
+            connection.execute(statement, {"id": duplicate.id, "kept": duplicate.kept})
     connection.execute(_MOVE, given)
 
 

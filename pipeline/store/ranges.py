@@ -97,7 +97,7 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begun:
+class NewSession:
     """A session that is new."""
 
     chat_id: str
@@ -124,7 +124,7 @@ _INSERT = text(f"""
 """).bindparams(bindparam("begun", type_=JSONB))
 
 
-def insert(connection: Connection, tenant_id: str, begun: Sequence[Begun]) -> None:
+def insert(connection: Connection, tenant_id: str, begun: Sequence[NewSession]) -> None:
     """Begin sessions."""
     rows = [
         _as_json(new.shape, chat_id=new.chat_id, session_key=new.session_key, language=new.language)

@@ -17,6 +17,11 @@ _INSERT = text("""
     VALUES (:tenant, :kind, :subject, :hash, :until) RETURNING id
 """).bindparams(bindparam("subject", type_=JSONB))
 
+_GET = text(f"SELECT {_RECEIPT} FROM forget_receipts WHERE id = :id")
+_LISTING = text(f"SELECT {_RECEIPT} FROM forget_receipts ORDER BY id DESC LIMIT :limit")
+_SUBJECT = text("SELECT subject FROM forget_receipts WHERE id = :id")
+_DROP = text("DELETE FROM forget_receipts WHERE id = :id")
+
 
 def insert(
     connection: Connection,
@@ -43,9 +48,7 @@ def insert(
 
 def get(connection: Connection, receipt_id: int) -> Receipt | None:
     """A receipt, or None when the tenant has none of that id."""
-    row = connection.execute(
-        text(f"SELECT {_RECEIPT} FROM forget_receipts WHERE id = :id"), {"id": receipt_id}
-    ).one_or_none()
+    row = connection.execute(_GET, {"id": receipt_id}).one_or_none()
     return Receipt(**row._mapping) if row else None
 
 
@@ -63,17 +66,13 @@ def latest(connection: Connection, kind: str, subject_hash: bytes) -> Receipt | 
 
 def listing(connection: Connection, limit: int) -> list[Receipt]:
     """The newest receipts."""
-    rows = connection.execute(
-        text(f"SELECT {_RECEIPT} FROM forget_receipts ORDER BY id DESC LIMIT :limit"), {"limit": limit}
-    )
+    rows = connection.execute(_LISTING, {"limit": limit})
     return [Receipt(**row._mapping) for row in rows]
 
 
 def subject(connection: Connection, receipt_id: int) -> dict[str, Any] | None:
     """What a receipt is about, as long as it is not forgotten."""
-    found: dict[str, Any] | None = connection.scalar(
-        text("SELECT subject FROM forget_receipts WHERE id = :id"), {"id": receipt_id}
-    )
+    found: dict[str, Any] | None = connection.scalar(_SUBJECT, {"id": receipt_id})
     return found
 
 
@@ -107,4 +106,4 @@ def name(connection: Connection, receipt_id: int, names: Sequence[str]) -> None:
 
 def drop(connection: Connection, receipt_id: int) -> None:
     """Delete a receipt that nobody was given."""
-    connection.execute(text("DELETE FROM forget_receipts WHERE id = :id"), {"id": receipt_id})
+    connection.execute(_DROP, {"id": receipt_id})

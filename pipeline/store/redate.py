@@ -12,6 +12,8 @@ from pipeline.store import vectors
 from pipeline.store.jobs import LATER
 from pipeline.store.messages import Arrival
 
+_SET_ASIDE = text("UPDATE conversation_sessions SET status = 'merged', merged_into = id WHERE id = ANY(:ids)")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
@@ -121,10 +123,7 @@ def arrive_anew(connection: Connection, tenant_id: str, chat_id: str, ids: Seque
 
 def set_aside(connection: Connection, session_ids: Sequence[int]) -> None:
     """Take sessions that nothing is left of out of the way, until it is known which ones they lead to."""
-    connection.execute(
-        text("UPDATE conversation_sessions SET status = 'merged', merged_into = id WHERE id = ANY(:ids)"),
-        {"ids": list(session_ids)},
-    )
+    connection.execute(_SET_ASIDE, {"ids": list(session_ids)})
 
 
 _DROP_CLOSES = text("""

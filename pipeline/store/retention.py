@@ -86,6 +86,8 @@ _KEYS = {
     "daily_counters": ("tenant_id", "day", "name", "slot"),
 }
 
+_LOCK_CHATS = text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE")
+
 
 def count(connection: Connection, doomed: str, **given: object) -> int:
     """How many rows one of the statements finds, up to its batch."""
@@ -149,8 +151,5 @@ def delete_messages(connection: Connection, doomed: str, **given: object) -> int
     edits, erases or places.
     """
     found = connection.execute(text(doomed), given).all()
-    connection.execute(
-        text("SELECT 1 FROM chats WHERE chat_id = ANY(:chats) ORDER BY chat_id FOR NO KEY UPDATE"),
-        {"chats": sorted({row.chat_id for row in found})},
-    )
+    connection.execute(_LOCK_CHATS, {"chats": sorted({row.chat_id for row in found})})
     return int(connection.scalar(_DELETE_MESSAGES, {"ids": [row.id for row in found]}) or 0)

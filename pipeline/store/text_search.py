@@ -14,6 +14,8 @@ from pipeline.store.vectors import distance, in_space, literal
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 
+_IN_ORDER = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids) ORDER BY {ORDER}")
+
 
 def allowed(connection: Connection, chat_id: str, which: Filter, ids: Sequence[int]) -> set[int]:
     """Those of these messages that a filter lets through."""
@@ -64,19 +66,13 @@ def keywords(
 
 
 def nearest(
-    connection: Connection,
-    chat_id: str,
-    which: Filter,
-    space: EmbeddingSpace,
-    query: Vector,
-    *,
-    limit: int,
+    connection: Connection, chat_id: str, which: Filter, space: EmbeddingSpace, query: Vector, *, limit: int
 ) -> list[tuple[int, float]]:
     """`(message, cosine)` of the `limit` nearest that a filter lets through, compared exactly, nearest first."""
     rows = connection.execute(
         text(f"""
             WITH scope AS MATERIALIZED (
-                SELECT message_id, 1 - ({distance(space)}) AS cosine
+                SELECT message_id, 1 - ({distance(space.dimensions)}) AS cosine
                 FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat
                     AND message_id IN (SELECT id FROM messages WHERE {which.conditions()}))
             SELECT message_id, cosine FROM scope ORDER BY cosine DESC, message_id DESC LIMIT :limit
@@ -249,7 +245,5 @@ def not_shown(
             "limit": limit,
         },
     ).one()
-    rows = connection.execute(
-        text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids) ORDER BY {ORDER}"), {"ids": row[0] or []}
-    )
+    rows = connection.execute(_IN_ORDER, {"ids": row[0] or []})
     return [as_message(found) for found in rows], int(row[1])

@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -20,6 +21,9 @@ Statement = tuple[str, Mapping[str, Any]]
 Prepared = dict[tuple[str, tuple[int, ...]], bytes]
 """The names of the statements that a connection has prepared, by their text and the types of their parameters."""
 
+_NUMBERS = count()
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
 
 def send(
     driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
@@ -28,6 +32,18 @@ def send(
 
     The connection must be idle; after an error it must be closed. Raises `psycopg.Error`.
     """
+    try:
+        return _send(driver, prepared, statements)
+    except psycopg.errors.InvalidSqlStatementName:
+        # psycopg has deallocated all statements, as it does after a rollback; of this transaction nothing was done
+        driver.pgconn.exit_pipeline_mode()
+        prepared.clear()
+        return _send(driver, prepared, statements)
+
+
+def _send(
+    driver: "psycopg.Connection[Any]", prepared: Prepared, statements: Sequence[Statement]
+) -> tuple[Any, ...] | None:
     new: Prepared = {}
     commands: list[Callable[[], None]] = []
     for sql, values in statements:
@@ -36,7 +52,7 @@ def send(
         given = adapt.dump_sequence([values[name] for name in names], [PyFormat.AUTO] * len(names))
         key = sql, adapt.types or ()
         if key not in prepared and key not in new:
-            new[key] = b"trip%d" % (len(prepared) + len(new))
+            new[key] = b"trip%d" % next(_NUMBERS)
             commands.append(partial(driver.pgconn.send_prepare, new[key], text, key[1]))
         name = prepared.get(key) or new[key]
         commands.append(partial(driver.pgconn.send_query_prepared, name, given, adapt.formats))
@@ -65,5 +81,5 @@ def send(
 def _numbered(sql: str) -> tuple[bytes, list[str]]:
     """SQL with `$1` for its first parameter and so on, and the parameters' names."""
     names: dict[str, int] = {}
-    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
+    text = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", sql)
     return text.encode(), list(names)

@@ -39,7 +39,7 @@ class VectorHits:
 
 @lru_cache(maxsize=16)
 def _by_index(space: EmbeddingSpace) -> TextClause:
-    away, inside = distance(space), f"{in_space(space)} AND chat_id = :chat"
+    away, inside = distance(space.dimensions), f"{in_space(space)} AND chat_id = :chat"
     return text(f"""
         WITH near AS MATERIALIZED (
             SELECT message_id, {away} AS distance FROM message_vectors WHERE {inside}
@@ -61,7 +61,7 @@ def _exact(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
     keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
     return text(f"""
         WITH scope AS MATERIALIZED (
-            SELECT message_id, {distance(space)} AS distance FROM message_vectors
+            SELECT message_id, {distance(space.dimensions)} AS distance FROM message_vectors
             WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
         SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM scope), (SELECT count(*) FROM scope)
         FROM scope ORDER BY distance, message_id DESC LIMIT :limit
@@ -69,13 +69,7 @@ def _exact(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
 
 
 def nearest(
-    connection: Connection,
-    scope: Scope,
-    space: EmbeddingSpace,
-    query: Vector,
-    *,
-    messages: int,
-    limit: int,
+    connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, messages: int, limit: int
 ) -> VectorHits:
     """The `limit` messages of a scope whose vectors are nearest to the query's; `messages`: how many the chat has."""
     given = {
@@ -134,19 +128,14 @@ def _of_sessions(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
     # materialized, so that each is compared once
     return text(f"""
         WITH near AS MATERIALIZED (
-            SELECT session_id, {distance(space)} AS distance
+            SELECT session_id, {distance(space.dimensions)} AS distance
             FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
         SELECT session_id, 1 - distance FROM near ORDER BY distance, session_id LIMIT :limit
     """)
 
 
 def session_cosines(
-    connection: Connection,
-    scope: Scope,
-    space: EmbeddingSpace,
-    query: Vector,
-    *,
-    limit: int | None = None,
+    connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector, *, limit: int | None = None
 ) -> dict[int, float]:
     """The cosine of every summarized session of the scope to the query, nearest first; of the `limit` nearest."""
     statement = _of_sessions(space, of_key=scope.session_key is not None)

@@ -16,6 +16,14 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 _EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
 
+_KNOWN_HASHES = text(
+    "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
+)
+_OF_MESSAGES = text(
+    "SELECT message_id, embedding::text FROM message_vectors WHERE space_id = :s AND message_id = ANY(:ids)"
+)
+_DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
+
 
 def exist(connection: Connection) -> bool:
     """Whether the vector tables are there (they need pgvector)."""
@@ -24,32 +32,22 @@ def exist(connection: Connection) -> bool:
 
 def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
     """Which of these texts some message of the tenant has a vector for in the space."""
-    rows = connection.execute(
-        text(
-            "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
-        ),
-        {"space": space_id, "hashes": list(hashes)},
-    )
+    rows = connection.execute(_KNOWN_HASHES, {"space": space_id, "hashes": list(hashes)})
     return {bytes(row[0]) for row in rows}
 
 
 def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
     """The vectors of those of these messages that have one."""
-    rows = connection.execute(
-        text(
-            "SELECT message_id, embedding::text FROM message_vectors WHERE space_id = :s AND message_id = ANY(:ids)"
-        ),
-        {"s": space.id, "ids": list(ids)},
-    )
+    rows = connection.execute(_OF_MESSAGES, {"s": space.id, "ids": list(ids)})
     return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
 
 
-def distance(space: EmbeddingSpace, embedding: str = "embedding", given: str = ":query") -> str:
+def distance(dimensions: int, embedding: str = "embedding", given: str = ":query") -> str:
     """Return SQL of the cosine distance of a column to a parameter; 1 minus it is the cosine.
 
     The number of dimensions is part of the statement: as a parameter it would lose the index.
     """
-    size = int(space.dimensions)
+    size = int(dimensions)
     return f"{embedding}::halfvec({size}) <=> CAST({given} AS halfvec({size}))"
 
 
@@ -95,7 +93,7 @@ adapters.register_dumper(array, _ArrayDumper)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class VectorTable:
     """Where the vectors of one kind of owner lie, and what is copied from the owner so that no scan needs a join."""
 
     table: str
@@ -129,15 +127,15 @@ class Kind:
         """)
 
 
-KINDS = {
-    "message": Kind(
+TABLES = {
+    "message": VectorTable(
         table="message_vectors",
         owner="message_id",
         source="messages",
         id_type="bigint",
         copied=("chat_id", "sent_at"),
     ),
-    "session": Kind(
+    "session": VectorTable(
         table="session_vectors",
         owner="session_id",
         source="conversation_sessions",
@@ -145,7 +143,7 @@ KINDS = {
         copied=("chat_id",),
         live="o.status <> 'merged'",
     ),
-    "memory": Kind(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
+    "memory": VectorTable(table="memory_vectors", owner="memory_id", source="memories", id_type="uuid"),
 }
 
 
@@ -165,7 +163,7 @@ def put(
         starts.append(None if vector is None else len(values))
         values.extend(vector or ())
     connection.execute(
-        KINDS[kind].statement(),
+        TABLES[kind].statement(),
         {
             "tenant": tenant_id,
             "space": space_id,
@@ -181,6 +179,4 @@ def put(
 def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:
     """Delete the vectors of sessions that are gone into others."""
     if exist(connection):
-        connection.execute(
-            text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)"), {"ids": list(session_ids)}
-        )
+        connection.execute(_DROP_SESSIONS, {"ids": list(session_ids)})

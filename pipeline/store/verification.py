@@ -66,8 +66,7 @@ def count_vector(
     connection: Connection, space_id: int, size: int, embedding: str, *, chat_id: str | None, until: datetime
 ) -> int:
     """How many messages until then, in one chat or anywhere, and how many memories have this very vector."""
-    same = f"""space_id = {int(space_id)}
-        AND embedding::halfvec({int(size)}) <=> CAST(:embedding AS halfvec({int(size)})) < 0.0001"""
+    same = f"space_id = {int(space_id)} AND {vectors.distance(size, given=':embedding')} < 0.0001"
     return int(
         connection.execute(
             text(f"""

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from ops.dev.chaos import hosts
+from ops.dev.chaos.namespaces import NoNamespace
 from tests.ops.running import backscroll
 
 
 def test_nothing_is_lost_doubled_or_stuck_when_the_network_to_the_workers_is_cut(tmp_path: Path) -> None:
     try:
         hosts.require()
-    except hosts.NoHosts as why:
+    except NoNamespace as why:
         pytest.skip(f"TWO HOSTS ARE NOT TESTED HERE: {why}")
     ended = backscroll(
         *("dev", "two-hosts", "--messages", "150", "--cut", "12", "--lease", "5", "--json"),
@@ -40,4 +41,4 @@ def test_a_machine_that_allows_no_hosts_is_told_so(tmp_path: Path) -> None:
     nothing.mkdir()
     ended = backscroll("dev", "two-hosts", cwd=tmp_path, PATH=str(nothing))
     assert ended.returncode == 4
-    assert "need `ip`" in ended.stderr
+    assert "needs `ip`" in ended.stderr

@@ -14,7 +14,7 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_context import do_all
+from tests.context.test_context import do_all
 
 # in one session of three hours' talk, and one after a long pause
 SAID = [message(minute, f"number {minute} and the harbor") for minute in (0, 10, 20, 25, 400, 410, 420, 425)]

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from schemas.overview import SessionSpan
 
 from ops.console import context_page
 from pipeline.ingest import accept
 from pipeline.ranking.model import Weights
 from pipeline.store.database import Database
 from schemas.context import Block, ChatMessage, Context, ContextItem, Dropped, Explanation, Hit
+from schemas.listing import SessionSpan
 from schemas.messages import ChatIn
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import EPOCH, TENANT, message

@@ -96,7 +96,7 @@ def test_a_healthy_deployment_has_no_findings(run: Run, memory: None, settings: 
         worker.kill()
         worker.wait()
     assert (healthy.code, healthy.json) == (0, {"worst": None, "findings": [], "mended": []})
-    assert "All is well" in for_people.out
+    assert "Nothing is wrong" in for_people.out
 
 
 def test_a_queue_without_a_worker_is_found(run: Run) -> None:

@@ -94,7 +94,7 @@ def test_strict_writes_nothing_when_a_line_is_broken(run: Run, tmp_path: Path) -
     refused = run("import", path, "--strict")
     assert refused.code == 2
     assert "line 2" in refused.err
-    assert "has 1 broken line, so that nothing was written" in refused.err
+    assert "has 1 broken line, so nothing was written" in refused.err
     assert run("chats", "list", "--json").json == {"chats": []}
     path.write_text(json.dumps(good))
     assert run("import", path, "--strict", "--json").json["new"] == 1
@@ -146,7 +146,7 @@ def test_a_chat_that_also_arrives_live_is_warned_of(run: Run, database: Database
     live = [message(0, id="live-1", sent_at="2024-01-13T10:02:00Z"), message(0, id="live-2")]
     accept.accept(database, TENANT, ChatIn(chat_id=CHAT), live)
     imported = run("import", path, "--json").json
-    assert any("may now be there twice" in notice for notice in imported["notices"])
+    assert any("may now be stored twice" in notice for notice in imported["notices"])
     assert imported["chats"][0]["overlapping"] == 2
     # nothing new: nothing to warn of
     assert not any("twice" in notice for notice in run("import", path, "--json").json["notices"])
@@ -658,7 +658,7 @@ def test_a_folder_of_several_exports_names_a_command_for_each(
     (tmp_path / "result.json").write_bytes((FIXTURES / "telegram/result.json").read_bytes())
     taken = run("import", tmp_path)
     assert taken.code == 0
-    assert "also holds what is not imported now" in taken.err
+    assert "also holds exports that are not imported now" in taken.err
     assert taken.err.count("  backscroll import") == 2
 
 

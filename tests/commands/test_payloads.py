@@ -18,7 +18,7 @@ from pipeline.store.database import Database
 from schemas.forgetting import Subject
 from schemas.settings import Settings
 from tests.commands.conftest import Run
-from tests.commands.test_work import kill, talk
+from tests.commands.test_jobs import kill, talk
 from tests.conftest import TENANT
 from workers import resources
 from workers.app import make_app

@@ -38,7 +38,7 @@ def test_everything_imported_is_owed_and_then_done(run: Run, workers: Workers) -
 def test_the_same_for_people(run: Run) -> None:
     run("import", SAMPLE)
     shown = run("status").out
-    for expected in ("418 messages wait for their place", "Redis answers", "messages_accepted", "summarize"):
+    for expected in ("418 messages wait to be placed", "Redis answers", "messages_accepted", "summarize"):
         assert expected in shown
 
 

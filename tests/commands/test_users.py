@@ -22,7 +22,7 @@ def test_people_are_linked_and_parted_from_the_command_line(run: Run) -> None:
 
 def test_audiences_and_members_are_shown_and_set(run: Run, database: Database) -> None:
     assert run("tenant", "audience", "--json").json["audience"] == "strict"
-    assert run("tenant", "audience", "chat").out.startswith("chat: no memory")
+    assert run("tenant", "audience", "chat").out.startswith("chat: a memory")
     assert run("tenant", "audience", "--json").json["audience"] == "chat"
     assert run("tenant", "audience", "everybody").code == 2
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])

@@ -19,7 +19,7 @@ import typer
 from ops.cli import COMMANDS
 from ops.local.embedded.cluster import SETTINGS
 from ops.local.embedded.postgres import EmbeddedPostgres
-from ops.local.embedded.roles import RoleNames
+from ops.local.embedded.roles import role_name
 from schemas.settings import PREFIX, Settings
 from tests.deployment.conftest import CHECKOUT, VARIABLE, ours, seconds
 from workers.app import make_app
@@ -212,9 +212,8 @@ def test_the_settings_exist(services: Services) -> None:
 
 
 def test_each_process_logs_in_as_the_role_it_needs_and_no_other(services: Services) -> None:
-    names = RoleNames()
-    app, workers, owner = {names.app}, {names.app, names.maintenance}, {names.app, names.owner, "postgres"}
-    operator = {names.app, names.maintenance, names.owner}
+    app, workers = {role_name("app")}, {role_name("app"), role_name("maintenance")}
+    owner, operator = {role_name("app"), role_name("owner"), "postgres"}, {*workers, role_name("owner")}
     expected = {"migrate": owner, "api": app, "beat": app, "flower": set(), "ops": operator}
     expected |= dict.fromkeys(QUEUES, workers)
     for name, service in ours(services).items():

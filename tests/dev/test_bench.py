@@ -7,14 +7,14 @@ import pytest
 
 from ops.dev.bench import contexts, talk
 from ops.dev.bench.contexts import context_limit_ms
-from ops.dev.bench.figures import Gate
+from ops.dev.bench.figures import Figure
 from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.settings import Settings
 
 
 def test_a_limit_is_kept_from_the_right_side() -> None:
-    fast = Gate(name="context", counted="", measured=59, limit=60, unit="ms")
-    slow = Gate(name="narrowing", counted="", measured=4.9, limit=5, unit="times", more_is_better=True)
+    fast = Figure("context", 59, "ms", limit=60)
+    slow = Figure("narrowing", 4.9, "times", limit=5, more_is_better=True)
     assert fast.kept
     assert not slow.kept
 
@@ -38,9 +38,9 @@ def test_a_run_measures_everything(settings: Settings, monkeypatch: pytest.Monke
     monkeypatch.setattr(contexts, "EMBEDDED_UP_TO", 100)
     monkeypatch.setattr(contexts, "NARROWED_FROM", 300)
     found = contexts.measure(settings, messages=300, chats=2, questions=3, progress=lambda _: None)
-    assert found.vectors.startswith("made up")
-    assert {"embed", "retrieve", "rank", "assemble", "other"} <= set(found.stages)
-    assert found.vector_search == "exact"
-    assert found.narrowed is not None
-    assert {gate.name for gate in found.gates()} >= {"context, p95", "narrowing"}
+    assert found["vectors"].startswith("made up")
+    assert {"embed", "retrieve", "rank", "assemble", "other"} <= set(found["stages"])
+    assert found["vector_search"] == "exact"
+    assert found["narrowed"] is not None
+    assert {gate["name"] for gate in contexts.as_dict(found)["gates"]} >= {"context, p95", "narrowing"}
     assert len(contexts.tables(found)) == 2

@@ -26,12 +26,11 @@ from pipeline.people.visibility import Visible
 from pipeline.platforms.records import Record
 from pipeline.question import parse
 from pipeline.question.temporal_anchor import Mention
-from pipeline.ranking.asides import Questions
-from pipeline.ranking.model import Weights
-from pipeline.retrieval import candidates, scope, session_ranking
+from pipeline.ranking.model import Scored, Statistics
+from pipeline.retrieval import candidates, message_ranking, prepare, request
 from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.messages import Arrival
-from pipeline.store.ranges import Begun, Shape, Window
+from pipeline.store.ranges import NewSession, Shape, Window
 from pipeline.store.visibility import Seen
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
@@ -63,16 +62,10 @@ def argument(caller: Caller, function: str, name: str, kind: str) -> Any:
     raise Unknown(f"{function}: what may be put into {name}: {kind}?")
 
 
-def _retrieved(caller: Caller) -> candidates.Retrieved:
+def _ranked(caller: Caller) -> list[Scored]:
     """What the caller's own search finds."""
-    asked, hits = caller.asked, scope.ranked(caller.searching)
-    return candidates.Retrieved(
-        candidates=[hit.candidate for hit in hits.hits],
-        statistics=hits.statistics,
-        vector_search="off" if asked.vector is None else "exact",
-        rows_compared=0,
-        keyword_search="exact",
-    )
+    assert caller.connection is not None
+    return message_ranking.rank_messages(caller.connection, caller.prepared)[0]
 
 
 def _vector() -> list[float]:
@@ -162,12 +155,9 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "exact": lambda a: [] if a.theme.empty else [a.verbatim],
     "parts": lambda a: [] if a.theme.empty else [a.text],
     "reranker": lambda _: None,
-    "mentioned": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
-    "described": lambda a: [
-        (parse.read(a.text, [], LONG_AGO, FAR_AHEAD), None if a.theme.empty else _vector())
-    ],
+    "mention": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
+    "described": lambda a: [(parse.read(a.text, [], LONG_AGO, FAR_AHEAD), a.terms)],
     "zone": lambda _: UTC,
-    "weights": lambda _: Weights(),
     "error: schemas.errors.Permanent": lambda a: Permanent(a.text),
     "error": lambda a: a.text,
     "error: str | None": lambda a: None if a.theme.empty else a.text,
@@ -203,7 +193,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         )
     ],
     "begun": lambda a: [
-        Begun(
+        NewSession(
             chat_id=a.chat_id,
             session_key=a.name("session_closes", "session_key"),
             language="english",
@@ -325,7 +315,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
     "owed": lambda a: [
-        jobs.Owed(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
+        jobs.Job(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
         for key in a.names("jobs", "key")
     ],
     "closing": lambda _: True,
@@ -340,6 +330,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "backfill_id": lambda a: a.id("backfills"),
     "receipt_id": lambda a: a.id("forget_receipts"),
     "cursor": lambda a: {"position": a.text},
+    "counts: Mapping[str, float]": lambda _: {"context_seconds": 0.1},
     "counts: Mapping[str, int]": lambda a: {a.text: 1},
     "values": lambda a: {a.text: 1.0},
     "subject: Mapping[str, typing.Any]": lambda a: {"chat_id": a.text},
@@ -384,15 +375,23 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "query: schemas.search.MoreQuery": lambda a: MoreQuery(
         chat_id=a.chat_id, session_id=a.id("conversation_sessions")
     ),
-    "asked": lambda a: a.asked,
-    "searching": lambda a: a.searching,
-    "found: pipeline.retrieval.scope.Ranked": lambda a: scope.ranked(a.searching),
-    "questions": lambda a: Questions.of(a.context_query.query, [("lighthouse?", FAR_AHEAD)]),
-    "retrieved": lambda a: _retrieved(a),
-    "hits": lambda a: scope.ranked(a.searching).hits,
-    "themes": lambda a: session_ranking.scored(a.searching, scope.ranked(a.searching)),
+    "search: schemas.search.SearchQuery": lambda a: a.search_query,
+    "request: pipeline.retrieval.request.RetrievalRequest": lambda a: a.request,
+    "parsed: pipeline.retrieval.prepare.ParsedQuestion": lambda a: a.parsed,
+    "plan": lambda a: prepare.plan(a.parsed, DeterministicEmbedder()),
+    "query: pipeline.retrieval.prepare.PreparedQuery": lambda a: a.prepared,
+    "prepared": lambda a: a.prepared,
+    "terms": lambda a: a.terms,
+    "stopwatch": lambda _: request.Stopwatch(),
+    "ranked": _ranked,
+    "statistics": lambda _: Statistics(messages=9, mean_length=5.0, document_frequency={"lighthous": 1}),
+    "scored": lambda a: [(each, 1.0, {}) for each in a.ids("conversation_sessions")],
+    "found: pipeline.retrieval.candidates.CandidateSet": lambda a: candidates.retrieve(
+        a.connection, a.request, a.terms
+    ),
+    "hits": _ranked,
     "sessions: int": lambda _: 3,
-    "least": lambda _: 0.0,
+    "min_fit": lambda _: 0.0,
     "scope": lambda a: a.scope,
     "which": lambda a: a.filter,
     "parsed": lambda a: [

@@ -1,7 +1,7 @@
 """The hostile caller: what it knows of another tenant, and says, under one theme."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,9 +10,10 @@ from sqlalchemy import Connection
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Claim
+from pipeline.ranking.model import Weights
 from pipeline.retrieval import prepare
-from pipeline.retrieval import scope as searching
 from pipeline.retrieval.profiles import PROFILES
+from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch, for_context
 from pipeline.store import filters, spaces
 from pipeline.store.chats import Chat
 from pipeline.store.scope import Scope
@@ -154,10 +155,10 @@ class Caller:
         ]
 
     @property
-    def items(self) -> list[dead_letters.Job]:
+    def items(self) -> list[dead_letters.ListedJob]:
         """What an operator of the hostile tenant may name: pieces of work with the victim's keys."""
         return [
-            dead_letters.Job(
+            dead_letters.ListedJob(
                 tenant_id=MALLORY,
                 kind=kind,
                 key=key,
@@ -220,23 +221,39 @@ class Caller:
         )
 
     @property
-    def asked(self) -> prepare.Asked:
+    def parsed(self) -> prepare.ParsedQuestion:
+        """The caller's own question, put to the victim's chat."""
         own = ContextQuery(chat_id=SHARED_CHAT, query=self.text or "?")
-        asked = prepare.ask(self.stage.database, MALLORY, own, DeterministicEmbedder(), self.stage.settings)
-        asked.chat = self.chat
-        return asked
+        with self.stage.database.tenant(MALLORY) as connection:
+            request = for_context(connection, own, self.stage.settings)
+            parsed = prepare.parse_question(connection, request)
+        return replace(parsed, request=self.request, lexemes=["lighthous"])
 
     @property
-    def searching(self) -> searching.Searching:
-        assert self.connection is not None
-        return searching.Searching(
-            connection=self.connection,
-            query=self.search_query,
-            asked=self.asked,
-            scope=self.scope,
-            which=self.filter,
-            words=["lighthous"],
+    def request(self) -> RetrievalRequest:
+        return RetrievalRequest(
+            chat=self.chat,
+            text=self.text or "?",
+            session_key=self.scope.session_key,
+            session_id=self.search_query.session_id,
+            filter=self.filter,
+            user_id=self.context_query.user_id,
+            parameters=PROFILES[self.context_query.profile],
+            weights=Weights(),
+            history_key=self.context_query.talk_key,
+            explain=True,
         )
+
+    @property
+    def prepared(self) -> prepare.PreparedQuery:
+        # without the event that it counts from, which is dated by searching: that is walked by itself
+        parsed = replace(self.parsed, event=None)
+        embedder = DeterministicEmbedder()
+        return prepare.prepare_query(self.stage.database, MALLORY, parsed, embedder, Stopwatch())
+
+    @property
+    def terms(self) -> SearchTerms:
+        return self.prepared.terms
 
     def subjects(self) -> Subject:
         """Each kind in turn, of the victim's names."""

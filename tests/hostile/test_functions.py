@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 import pipeline
+from pipeline.retrieval.prepare import ParsedQuestion, PreparedQuery
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError
 from tests.hostile.arguments import argument
@@ -69,7 +70,7 @@ def functions() -> Iterator[Function]:
                 continue
             hints = typing.get_type_hints(call)
             kinds = {each: _kind(hints[each]) for each in inspect.signature(call).parameters}
-            if {Connection, Database} & set(hints.values()) or "searching" in kinds:
+            if {Connection, Database} & set(hints.values()):
                 yield Function(f"{found.name.removeprefix('pipeline.')}.{name}", call, kinds)
 
 
@@ -107,6 +108,11 @@ def told(result: Any, caller: Caller) -> str:
         return "".join(told(each, caller) for each in result)
     if isinstance(result, Mapping):
         return "".join(told(each, caller) for pair in result.items() for each in pair)
+    if isinstance(result, ParsedQuestion | PreparedQuery):
+        # not the request, with the row of a chat that the caller put in
+        return "".join(
+            told(value, caller) for name, value in vars(result).items() if name not in {"request", "parsed"}
+        )
     if inspect.isfunction(result):
         for claim in caller.claims:
             try:

@@ -105,7 +105,7 @@ def test_the_lines_for_another_terminal_lead_to_what_runs(home: Home, up: Up) ->
 
 
 def test_a_question_is_answered_by_what_runs(home: Home, up: Up) -> None:
-    log = home.data_dir / "logs/web.log"
+    log = home.data_dir / "logs/api.log"
     before = log.read_text().count("/v1/context")
     told = backscroll(
         *("context", "How many bar should we keep the boiler at?", "--chat", "telegram:-100420"),
@@ -148,7 +148,7 @@ def test_a_second_start_says_what_runs_and_how_to_stop_it(home: Home, up: Up) ->
 
 
 def test_nobody_else_can_read_the_keys(home: Home, up: Up) -> None:
-    for name in ("stack.json", "api-key", "flower-password", "postgres-passwords.json", "logs/web.log"):
+    for name in ("stack.json", "api-key", "flower-password", "postgres-passwords.json", "logs/api.log"):
         assert stat.S_IMODE((home.data_dir / name).stat().st_mode) == 0o600, name
     key = up.find(r"API key +(\S+)")
     assert not any(key in " ".join(process.cmdline()) for process in up.family())

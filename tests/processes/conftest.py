@@ -111,7 +111,7 @@ class Deployment:
         self.accept(chat, messages)
         with self.database.tenant(TENANT) as connection:
             placing.place(connection, TENANT, {chat: None}, SessionPolicy.of(self.settings))
-            jobs.drop(connection, TENANT, "ingest", [chat])
+            jobs.drop(connection, TENANT, ["ingest"], [chat])
             connection.execute(
                 text("UPDATE jobs SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")
             )

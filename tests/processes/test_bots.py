@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery
 
-from ops.commands import broker
+from ops.console import broker
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from tests.api.conftest import served

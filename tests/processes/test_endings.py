@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from ops.chaos import skewed
-
-from ops import processes
+from ops.dev.chaos import skewed
+from ops.local import processes
 from schemas.settings import Settings
 from tests.ops.running import until
 from tests.processes.nodes import Process

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from ops.embedded.postgres import EmbeddedPostgres
-from ops.processes import ROOT
 
+from ops.local.embedded.postgres import EmbeddedPostgres
+from ops.local.processes import ROOT
 from pipeline.jobs import dead_letters
 from pipeline.jobs.dead_letters import JobFilter
 from tests.conftest import TENANT

@@ -132,7 +132,7 @@ def test_patterns_of_every_kind_are_tried() -> None:
         "pipeline.text.calendar._DATES[0]",
         "pipeline.platforms.formats._KEY['guild']",
         "schemas.messages._UNSTORABLE",
-        "workers.letters._VERSION",
+        "workers.signals.ACCEPTABLE_REQUEST_ID",
     } <= tried
     assert {name.partition("[")[0] for name in tried} >= BOUNDED
 

@@ -19,32 +19,18 @@ from schemas.settings import Settings, load_settings
 
 # its handlers put the request's id into the headers of what is published
 from workers import signals  # noqa: F401
-from workers.api import (
-    contexts,
-    documents,
-    errors,
-    forgetting,
-    health,
-    listings,
-    memories,
-    messages,
-    openapi,
-    users,
-)
+from workers.api import errors, openapi
 from workers.api.access import Access
 from workers.api.backlog import BacklogLimit
 from workers.api.hints import Hinter
 from workers.api.linger import Linger
+from workers.api.routes import ROUTERS
 from workers.api.state import ApiState
 from workers.app import make_app
 from workers.logging import configure_logging
 
 log = structlog.get_logger(__name__)
 
-ROUTERS = [
-    *(health.router, messages.router, contexts.router, memories.router, documents.router),
-    *(users.router, listings.router, forgetting.router),
-]
 THREADS = 20
 """The threads of a process; each has its own connection to Postgres, so that no request waits for one."""
 ALL_THREADS = 40

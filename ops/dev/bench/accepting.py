@@ -4,7 +4,7 @@ On servers of its own, durable as they are shipped, with the shipped command of 
 that only accepting is measured. Bare and HTTP take turns in one run.
 """
 
-import http.client
+import itertools
 import json
 import multiprocessing
 import tempfile
@@ -17,9 +17,11 @@ from statistics import median, quantiles
 import psycopg
 
 from ops.dev.bench import senders
-from ops.dev.bench.figures import Figure, Say
+from ops.dev.bench.figures import Figure
+from ops.dev.bench.senders import Request
 from ops.dev.chaos import cast as casting
 from ops.dev.chaos.cast import Cast
+from ops.dev.observe import Say
 
 CLIENTS = (1, 4)
 ROUNDS = 5
@@ -51,7 +53,7 @@ def measure(say: Say) -> list[Figure]:
 
 def _beside_bare(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Iterator[Figure]:
     """Single messages over HTTP beside the bare insert and commit, in turns."""
-    dsn, tenant = cast.postgres.dsn("app"), cast.settings.tenant
+    dsn, tenant, to = cast.postgres.dsn("app"), cast.settings.tenant, (cast.port, cast.key)
     bare_chats = [f"bench:bare-{client}" for client in range(max(CLIENTS))]
     with psycopg.connect(dsn) as connection:
         connection.execute("SELECT set_config('app.tenant_id', %s, true)", [tenant])
@@ -68,11 +70,11 @@ def _beside_bare(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Iterator
 
     def bare(client: int, first: int, at: float) -> "Future[list[float]]":
         chat = bare_chats[client]
-        return clients.submit(senders.insert_each, dsn, tenant, chat, first, at, ROUND_SECONDS)
+        return clients.submit(senders.insert_for, dsn, tenant, chat, first, at, ROUND_SECONDS)
 
     def over_http(client: int, first: int, at: float, size: int = 1) -> "Future[list[float]]":
-        chat = f"bench:http-{client}"
-        return clients.submit(senders.post_each, cast.port, cast.key, chat, first, size, at, ROUND_SECONDS)
+        given = (f"bench:http-{client}", first, size)
+        return clients.submit(senders.send_for, *to, senders.posts, given, at, ROUND_SECONDS)
 
     say("warming up")
     rate(max(CLIENTS), bare)
@@ -100,12 +102,13 @@ def _beside_bare(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> Iterator
 def _beside_large(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> list[Figure]:
     """Small requests while an 8 MB one and deletions in another chat are in flight."""
     say("filling the chat that messages are deleted from")
-    _post(cast, "bench:deleted", int(BESIDE_SECONDS / DELETE_PAUSE))
+    to, deletions = (cast.port, cast.key), int(BESIDE_SECONDS / DELETE_PAUSE)
+    _post(clients, to, "bench:deleted", deletions)
     say("small requests beside an 8 MB one and deletions")
-    at, to = time.time() + 2 * LEAD_SECONDS, (cast.port, cast.key)
-    large = clients.submit(senders.post_large, *to, "bench:large", at, BESIDE_SECONDS)
-    deleted = clients.submit(senders.delete_each, *to, "bench:deleted", at, BESIDE_SECONDS, DELETE_PAUSE)
-    small = clients.submit(senders.post_each, *to, "bench:small", 0, 1, at, BESIDE_SECONDS, SMALL_PAUSE)
+    when = (time.time() + 2 * LEAD_SECONDS, BESIDE_SECONDS)
+    large = clients.submit(senders.send_for, *to, senders.large_posts, ["bench:large"], *when)
+    deleted = clients.submit(senders.send_for, *to, senders.deletions, ["bench:deleted"], *when, DELETE_PAUSE)
+    small = clients.submit(senders.send_for, *to, senders.posts, ["bench:small", 0], *when, SMALL_PAUSE)
     slowest = 1000 * quantiles(small.result(), n=100)[98]
     return [
         Figure("8 MB request meanwhile, median", median(large.result()), "s"),
@@ -119,23 +122,24 @@ def _beside_worst(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> list[Fi
     """`/healthz` while the worst questions and messages known are sent."""
     from ops.dev.bench import worst
 
-    chat = "bench:worst"
-    _post(cast, chat, 200)
+    chat, to = "bench:worst", (cast.port, cast.key)
+    _post(clients, to, chat, 200)
     said = {"sender_id": "bench:eve", "sent_at": "2026-03-02T18:00:00Z"}
-    sent = [
+    bodies = [
         (
             "/v1/messages",
-            json.dumps({"chat": chat, "messages": {**said, "external_id": f"worst-{n}", "content": content}}),
+            {"chat": chat, "messages": {**said, "external_id": f"worst-{n}", "content": content}},
         )
         for n, content in enumerate(worst.messages())
     ]
-    sent += [("/v1/context", json.dumps({"chat_id": chat, "query": each})) for each in worst.questions()]
-    sent += [(path, body.decode()) for path, body in worst.bodies(chat).items()]
+    bodies += [("/v1/context", {"chat_id": chat, "query": each}) for each in worst.questions()]
+    sent: list[Request] = [("POST", path, json.dumps(body)) for path, body in bodies]
+    sent += [("POST", path, body.decode()) for path, body in worst.bodies(chat).items()]
     say("/healthz beside the worst messages and questions")
     with tempfile.NamedTemporaryFile() as going_on:
         at = time.time() + 2 * LEAD_SECONDS
         health = clients.submit(senders.ask_health, cast.port, at, HEALTH_PAUSE, going_on.name)
-        took = clients.submit(senders.send_worst, cast.port, cast.key, sent, at).result()
+        took = clients.submit(senders.send_all, *to, sent, at).result()
     answered = health.result()
     return [
         Figure("worst message or question, slowest", max(took), "s"),
@@ -144,8 +148,7 @@ def _beside_worst(cast: Cast, clients: ProcessPoolExecutor, say: Say) -> list[Fi
     ]
 
 
-def _post(cast: Cast, chat: str, messages: int) -> None:
-    client = http.client.HTTPConnection("127.0.0.1", cast.port, timeout=60)
-    for start in range(0, messages, 500):
-        senders.post(client, cast.key, chat, range(start, min(start + 500, messages)))
-    client.close()
+def _post(clients: ProcessPoolExecutor, to: tuple[int, str], chat: str, messages: int) -> None:
+    """Fill a chat with at least this number of messages."""
+    requests = list(itertools.islice(senders.posts(chat, 0, 500), -(-messages // 500)))
+    clients.submit(senders.send_all, *to, requests, 0).result()

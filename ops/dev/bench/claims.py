@@ -11,12 +11,12 @@ import psycopg
 from sqlalchemy import Row
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure, Say
-from ops.dev.observe import count, timed
+from ops.dev.bench.figures import Figure
+from ops.dev.observe import Say, count, timed
 from pipeline.store import jobs
 from pipeline.store.claims import Turn, claim
 from pipeline.store.database import Database
-from pipeline.store.jobs import Owed
+from pipeline.store.jobs import Job
 from workers.queues import EMBED
 
 KIND = "embed"
@@ -102,7 +102,7 @@ class ClaimedDatabase:
         """Let keys, each of a chat, become due as the pipeline does it."""
         with self._database.tenant(tenant) as connection:
             jobs.raise_all(
-                connection, tenant, (Owed(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
+                connection, tenant, (Job(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
             )
 
 

@@ -7,7 +7,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.rendering import JsonOption
+from ops.console.options import JsonOption
 from ops.dev.telling import tell
 
 app = typer.Typer(
@@ -68,7 +68,7 @@ def contexts(
             questions=questions,
             progress=status.update,
         )
-    kept = all(gate.kept for gate in found.gates())
+    kept = all(gate.kept for gate in measuring.gates(found))
     tell(measuring.as_dict(found), measuring.tables(found), as_json=as_json, kept=kept)
 
 
@@ -111,7 +111,7 @@ def forget(
             queries=queries,
             progress=status.update,
         )
-    tell(forgetting.as_dict(found), [forgetting.as_table(found)], as_json=as_json)
+    tell(found, [forgetting.as_table(found)], as_json=as_json)
 
 
 def load(
@@ -129,5 +129,5 @@ def load(
     from ops.dev.bench import load as loads
 
     with rendering.err().status("starting") as status:
-        fairness, rates = loads.measure(probes, messages, rounds, status.update)
-    tell(loads.as_dict(fairness, rates), loads.tables(fairness, rates), as_json=as_json)
+        found = loads.measure(probes, messages, rounds, status.update)
+    tell(found, loads.tables(found), as_json=as_json)

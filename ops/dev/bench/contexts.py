@@ -4,16 +4,17 @@ import random
 import resource
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from typing import Any
 
 from rich.table import Table
 from sqlalchemy import text
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Gate, Say, Spread, gates_table, with_verdicts
-from ops.dev.bench.narrowing import NarrowingTimes, narrow
+from ops.dev.bench.figures import Figure, as_table, spread
+from ops.dev.bench.narrowing import narrow
 from ops.dev.bench.talk import VOCABULARY, WordMeans, conversation, question_words
-from ops.dev.observe import timed
+from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.retrieval.search import search
 from schemas.messages import ChatIn
@@ -24,86 +25,66 @@ from schemas.settings import Settings
 EMBEDDED_UP_TO = 10_000
 # The first questions warm caches and prepare statements.
 WARM_UP = 10
-# A search over everything takes long enough to be measured from so many messages.
+# From this number of messages a search over everything takes long enough to be measured.
 NARROWED_FROM = 100_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextFigures:
-    """What a run found. Times in milliseconds, memory in megabytes (10**6 bytes)."""
+def gates(found: Mapping[str, Any]) -> list[Figure]:
+    """What is promised of a run, beside what it found."""
+    grown = found["process_growth_mb"] * 10_000 / max(found["messages"], 10_000)
+    promised = [
+        Figure(
+            "context, p95",
+            found["context"]["p95"],
+            "ms",
+            limit=context_limit_ms(found["messages"], found["chats"]),
+            counted="build_context with recent messages, the model warm and the question embedded by it",
+        ),
+        Figure(
+            "top-10 search, p95",
+            found["search"]["p95"],
+            "ms",
+            limit=100,
+            counted="search by words and meaning, embedding included",
+        ),
+        Figure(
+            "memory for 10,000 messages",
+            round(found["database_mb_per_10k"] + grown, 1),
+            "MB",
+            limit=500,
+            counted="tables with their indexes, and what this process grew by, for each 10,000 messages",
+        ),
+        Figure(
+            "embedding",
+            found["embedded_per_second"],
+            "a second",
+            limit=100,
+            more_is_better=True,
+            counted="messages of this talk by the model, in batches, without writing them",
+        ),
+    ]
+    if narrowed := found["narrowed"]:
+        narrowing = Figure(
+            "narrowing",
+            round(narrowed["global_ms"] / max(narrowed["narrowed_ms"], 0.001), 1),
+            "times as fast",
+            limit=5,
+            more_is_better=True,
+            counted="exact comparison with all vectors of the tenant, over choosing 3 sessions by their "
+            "vectors and comparing with the messages in them",
+        )
+        promised.append(narrowing)
+    return promised
 
-    messages: int
-    chats: int
-    embedder: str
-    # how the messages' vectors were made
-    vectors: str
-    # accepted, placed, summarized and embedded, by one process
-    fill_seconds: float
-    embedded_per_second: float
-    # `build_context` with the model warm, embedding the question included
-    context: Spread
-    # of contexts with their explanation
-    stages: dict[str, Spread]
-    # the ten best by words and meaning, embedding included
-    search: Spread
-    # how the words and the vectors of the last question were searched
-    keyword_search: str
-    vector_search: str
-    # with 100,000 messages and more
-    narrowed: NarrowingTimes | None
-    # tables with their indexes
-    database_mb: float
-    database_mb_per_10k: float
-    # this process with its libraries, the model loaded and warm; and what it grew by after that
-    process_warm_mb: float
-    process_growth_mb: float
 
-    def gates(self) -> list[Gate]:
-        """What is promised of such a run."""
-        grown = self.process_growth_mb * 10_000 / max(self.messages, 10_000)
-        found = [
-            Gate(
-                name="context, p95",
-                counted="build_context with recent messages, the model warm and the question embedded by it",
-                measured=self.context.p95,
-                limit=context_limit_ms(self.messages, self.chats),
-                unit="ms",
-            ),
-            Gate(
-                name="top-10 search, p95",
-                counted="search by words and meaning, embedding included",
-                measured=self.search.p95,
-                limit=100,
-                unit="ms",
-            ),
-            Gate(
-                name="memory for 10,000 messages",
-                counted="tables with their indexes, and what this process grew by, for each 10,000 messages",
-                measured=round(self.database_mb_per_10k + grown, 1),
-                limit=500,
-                unit="MB",
-            ),
-            Gate(
-                name="embedding",
-                counted="messages of this talk by the model, in batches, without writing them",
-                measured=self.embedded_per_second,
-                limit=100,
-                unit="a second",
-                more_is_better=True,
-            ),
-        ]
-        if self.narrowed is not None:
-            narrowing = Gate(
-                name="narrowing",
-                counted="exact comparison with all vectors of the tenant, over choosing 3 sessions by their "
-                "vectors and comparing with the messages in them",
-                measured=self.narrowed.times_as_fast,
-                limit=5,
-                unit="times as fast",
-                more_is_better=True,
-            )
-            found.append(narrowing)
-        return found
+def as_dict(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found with its gates, as one JSON object."""
+    names = {"name": "case", "measured": "value"}
+    keys = ("name", "counted", "measured", "limit", "unit", "more_is_better", "kept")
+    return {
+        **found,
+        "gates": [{key: getattr(gate, names.get(key, key)) for key in keys} for gate in gates(found)],
+    }
 
 
 def context_limit_ms(messages: int, chats: int) -> float:
@@ -113,12 +94,16 @@ def context_limit_ms(messages: int, chats: int) -> float:
 
 def measure(
     settings: Settings, *, messages: int, chats: int, questions: int, progress: Say
-) -> ContextFigures:
-    """Fill a fresh database and ask it. Bounded by its arguments; nothing is kept."""
+) -> dict[str, Any]:
+    """Fill a fresh database and ask it; what `--json` prints, but for the gates.
+
+    Bounded by its arguments; nothing is kept. Times in milliseconds, memory in megabytes (10**6 bytes).
+    """
     made_up = messages > EMBEDDED_UP_TO
     with shipped.temporary(settings) as backscroll:
         model = backscroll.resources.embedder
         embedded_per_second = _embedding_rate(backscroll)
+        # with its libraries, the model loaded and warm
         before = _resident_mb()
         started = time.monotonic()
         if made_up:
@@ -127,6 +112,7 @@ def measure(
         for chat in range(chats):
             given = list(conversation(chat, messages // chats))
             backscroll.fill(ChatIn(chat_id=f"bench:{chat}", title=f"Bench {chat}"), given, progress)
+        # accepted, placed, summarized and embedded, by one process
         fill_seconds = time.monotonic() - started
         backscroll.resources.embedder = model
         # statistics first: they say which chat is large
@@ -138,39 +124,29 @@ def measure(
         progress("narrowing")
         narrowed = narrow(backscroll, chats, min(questions, 30)) if messages >= NARROWED_FROM else None
         size = _database_mb(backscroll)
-        return ContextFigures(
-            messages=messages,
-            chats=chats,
-            embedder=model.space.name,
-            vectors="made up: the mean of the model's vectors of the words" if made_up else "by the model",
-            fill_seconds=round(fill_seconds, 1),
-            embedded_per_second=round(embedded_per_second, 1),
-            context=Spread.of(asked.contexts),
-            stages={name: Spread.of(values) for name, values in asked.stages.items()},
-            search=Spread.of(asked.searches),
-            keyword_search=asked.keyword_search,
-            vector_search=asked.vector_search,
-            narrowed=narrowed,
-            database_mb=round(size, 1),
-            database_mb_per_10k=round(size * 10_000 / messages, 1),
-            process_warm_mb=round(before, 1),
-            process_growth_mb=round(_resident_mb() - before, 1),
-        )
+        return {
+            "messages": messages,
+            "chats": chats,
+            "embedder": model.space.name,
+            "vectors": "made up: the mean of the model's vectors of the words" if made_up else "by the model",
+            "fill_seconds": round(fill_seconds, 1),
+            "embedded_per_second": round(embedded_per_second, 1),
+            **asked,
+            "narrowed": narrowed,
+            # tables with their indexes
+            "database_mb": round(size, 1),
+            "database_mb_per_10k": round(size * 10_000 / messages, 1),
+            "process_warm_mb": round(before, 1),
+            "process_growth_mb": round(_resident_mb() - before, 1),
+        }
 
 
-@dataclass(kw_only=True)
-class _QuestionTimes:
-    contexts: list[float] = field(default_factory=list)
-    searches: list[float] = field(default_factory=list)
-    stages: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    keyword_search: str = "off"
-    vector_search: str = "off"
-
-
-def _ask(backscroll: Shipped, chats: int, questions: int) -> _QuestionTimes:
-    """Each question is new, as a bot's are: nothing of its answer can be cached."""
+def _ask(backscroll: Shipped, chats: int, questions: int) -> dict[str, Any]:
+    """Ask for contexts and searches, each with a new question, so that nothing of its answer can be cached."""
     rng = random.Random(1)  # noqa: S311
-    times = _QuestionTimes()
+    contexts, searches = [], []
+    stages: dict[str, list[float]] = defaultdict(list)
+    how: dict[str, str] = {}
     for number in range(questions + WARM_UP):
         chat = f"bench:{rng.randrange(chats)}"
         asked = f"{question_words(rng)}?"
@@ -188,15 +164,23 @@ def _ask(backscroll: Shipped, chats: int, questions: int) -> _QuestionTimes:
         )
         if number < WARM_UP or context.explain is None:
             continue
-        times.contexts.append(plain_ms)
-        times.searches.append(search_ms)
-        times.keyword_search = context.explain.keyword_search
-        times.vector_search = context.explain.vector_search
-        stages = context.explain.timings_ms
+        contexts.append(plain_ms)
+        searches.append(search_ms)
+        # of the last question
+        how = {name: getattr(context.explain, name) for name in ("keyword_search", "vector_search")}
+        spent = context.explain.timings_ms
         # other: reading the question, recent messages, connections
-        for stage, spent in {**stages, "other": told_ms - sum(stages.values())}.items():
-            times.stages[stage].append(spent)
-    return times
+        for stage, ms in {**spent, "other": told_ms - sum(spent.values())}.items():
+            stages[stage].append(ms)
+    return {
+        # with the model warm, embedding the question included
+        "context": spread(contexts),
+        # of contexts with their explanation
+        "stages": {stage: spread(values) for stage, values in stages.items()},
+        # the ten best by words and meaning, embedding included
+        "search": spread(searches),
+        **how,
+    }
 
 
 def _embedding_rate(backscroll: Shipped) -> float:
@@ -226,32 +210,36 @@ def _resident_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def as_dict(found: ContextFigures) -> dict[str, object]:
-    """The figures and gates as one JSON object."""
-    return {**asdict(found), "gates": with_verdicts(found.gates())}
-
-
-def tables(found: ContextFigures) -> list[Table]:
+def tables(found: Mapping[str, Any]) -> list[Table]:
     """The figures, and the limits beside what was measured."""
-    embed = found.stages["embed"].p50 if "embed" in found.stages else 0.0
-    narrowed = found.narrowed
+    stages, narrowed = found["stages"], found["narrowed"] or {}
+    embed = stages["embed"]["p50"] if "embed" in stages else 0.0
     rows = {
-        "vectors": found.vectors,
-        "context, p50 / p95": found.context,
-        "  without embedding the question, p50": f"{found.context.p50 - embed:.1f} ms",
-        **{f"  {stage}": spent for stage, spent in found.stages.items()},
-        "  words, vectors": f"{found.keyword_search}, {found.vector_search}",
-        "top-10 search, p50 / p95": found.search,
-        "search narrowed to 3 sessions": narrowed and f"{narrowed.narrowed_ms} ms",
-        "search over everything, exactly": narrowed and f"{narrowed.global_ms} ms",
-        "filled in": f"{found.fill_seconds} s",
-        "tables and indexes": f"{found.database_mb} MB ({found.database_mb_per_10k} per 10,000 messages)",
-        "this process, model warm": f"{found.process_warm_mb} MB",
-        "  grew by": f"{found.process_growth_mb} MB",
+        "vectors": found["vectors"],
+        "context, p50 / p95": _both(found["context"]),
+        "  without embedding the question, p50": f"{found['context']['p50'] - embed:.1f} ms",
+        **{f"  {stage}": _both(spent) for stage, spent in stages.items()},
+        "  words, vectors": f"{found['keyword_search']}, {found['vector_search']}",
+        "top-10 search, p50 / p95": _both(found["search"]),
+        **{_NARROWED[name]: f"{ms} ms" for name, ms in narrowed.items()},
+        "filled in": f"{found['fill_seconds']} s",
+        "tables and indexes": f"{found['database_mb']} MB "
+        f"({found['database_mb_per_10k']} per 10,000 messages)",
+        "this process, model warm": f"{found['process_warm_mb']} MB",
+        "  grew by": f"{found['process_growth_mb']} MB",
     }
-    title = f"{found.messages:,} messages in {found.chats} chats, {found.embedder}"
+    title = f"{found['messages']:,} messages in {found['chats']} chats, {found['embedder']}"
     table = Table(title=title, show_header=False)
     for name, value in rows.items():
-        if value is not None:
-            table.add_row(name, str(value))
-    return [table, gates_table(found.gates())]
+        table.add_row(name, value)
+    return [table, as_table("limits", gates(found))]
+
+
+_NARROWED = {
+    "narrowed_ms": "search narrowed to 3 sessions",
+    "global_ms": "search over everything, exactly",
+}
+
+
+def _both(spent: Mapping[str, float]) -> str:
+    return f"{spent['p50']} / {spent['p95']} ms"

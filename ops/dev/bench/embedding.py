@@ -16,10 +16,11 @@ from pathlib import Path
 
 from ops import connection
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure, Say
+from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval.samples import samples
+from ops.dev.observe import Say
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
 from schemas.messages import ChatIn, MessageIn
@@ -27,7 +28,7 @@ from schemas.vectors import Vector
 from workers import queues
 
 CHATS, MESSAGES_PER_CHAT = 20, 600
-# Rounds of so many rows, in turn with the bare model; as many without and with a busy process beside them.
+# Rounds and their rows, in turn with the bare model; as many without and with a busy process beside them.
 ROUNDS, ROWS = 4, 1024
 CLAIMS = (32, 128, 256)
 """Sizes of claims that are tried beside the shipped one, half a round's rows each."""
@@ -101,7 +102,7 @@ def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, limit: float
 
 
 def _embed_rows(backscroll: Shipped, wanted: int, claimed: int) -> tuple[int, float]:
-    """Let the shipped handler do so many rows, so many claimed at a time: `(rows, seconds)`."""
+    """Let the shipped handler do `wanted` rows, `claimed` at a time: `(rows, seconds)`."""
     done, started = 0, time.monotonic()
     while done < wanted:
         outcome = backscroll.run("embed", claimed)

@@ -16,9 +16,9 @@ from statistics import median
 import psycopg
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure, Say
+from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import START, VOCABULARY, WEIGHTS
-from ops.dev.observe import timed
+from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.erasure import edits as changes
 from pipeline.erasure import forget

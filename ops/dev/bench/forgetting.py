@@ -2,16 +2,15 @@
 
 import random
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from rich.table import Table
 from sqlalchemy import text
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Say
 from ops.dev.bench.talk import VOCABULARY, conversation, question_words
-from ops.dev.observe import timed
+from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.context import query_log
 from pipeline.erasure import forget
@@ -29,33 +28,10 @@ ROUNDS = 40
 """Contexts timed each way; the median counts."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ForgettingFigures:
-    """What a run found. Times in seconds, but for contexts."""
-
-    messages: int
-    users: int
-    chats: int
-    # contexts served, each third with an answer that became a memory
-    queries: int
-    # accepted, placed, summarized and embedded, by one process
-    fill_seconds: float
-    # what the receipt counts
-    counts: dict[str, int]
-    # from the command to the finished receipt, its verification included
-    forget_seconds: float
-    # summaries and vectors made again, and sessions whose summary is new
-    again_seconds: float
-    summarized_again: int
-    # medians of contexts with and without the query log, in turns, milliseconds
-    context_ms: float
-    context_without_log_ms: float
-
-
 def measure(
     settings: Settings, *, messages: int, users: int, chats: int, queries: int, progress: Say
-) -> ForgettingFigures:
-    """Fill a fresh database, ask it, forget one user. Bounded by its arguments; nothing is kept."""
+) -> dict[str, Any]:
+    """Fill a fresh database, ask it, forget one user; what `--json` prints. Bounded by its arguments."""
     people = [f"User{number}" for number in range(users)]
     with shipped.temporary(settings) as backscroll:
         started = time.monotonic()
@@ -71,19 +47,25 @@ def measure(
         forget_ms, receipt = timed(_forget, backscroll, people[1])
         progress("summarizing again")
         again_ms, again = timed(_again, backscroll)
-        return ForgettingFigures(
-            messages=messages,
-            users=users,
-            chats=chats,
-            queries=queries,
-            fill_seconds=round(fill_seconds, 1),
-            counts=receipt.counts,
-            forget_seconds=round(forget_ms / 1000, 2),
-            again_seconds=round(again_ms / 1000, 2),
-            summarized_again=again,
-            context_ms=logged,
-            context_without_log_ms=unlogged,
-        )
+        return {
+            "messages": messages,
+            "users": users,
+            "chats": chats,
+            # contexts served, each third with an answer that became a memory
+            "queries": queries,
+            # accepted, placed, summarized and embedded, by one process
+            "fill_seconds": round(fill_seconds, 1),
+            # of the receipt
+            "counts": receipt.counts,
+            # until the receipt was finished, its verification included
+            "forget_seconds": round(forget_ms / 1000, 2),
+            # summaries and vectors made again, and sessions whose summary is new
+            "again_seconds": round(again_ms / 1000, 2),
+            "summarized_again": again,
+            # medians, in turns
+            "context_ms": logged,
+            "context_without_log_ms": unlogged,
+        }
 
 
 def _ask(backscroll: Shipped, people: list[str], *, chats: int, queries: int) -> None:
@@ -139,22 +121,16 @@ def _again(backscroll: Shipped) -> int:
         return int(connection.execute(statement, {"before": before}).scalar_one())
 
 
-def as_dict(found: ForgettingFigures) -> dict[str, Any]:
-    """The figures as one JSON object."""
-    return asdict(found)
-
-
-def as_table(found: ForgettingFigures) -> Table:
+def as_table(found: Mapping[str, Any]) -> Table:
     """The figures for people."""
-    title = f"{found.messages:,} messages of {found.users} users, {found.chats} chats"
+    title = f"{found['messages']:,} messages of {found['users']} users, {found['chats']} chats"
     table = Table(title=title, show_header=False)
-    again = f"{found.summarized_again} sessions, {found.again_seconds} s"
     for name, value in {
-        "forgotten, verified": f"{found.forget_seconds} s",
-        **{f"  {what.replace('_', ' ')}": str(count) for what, count in found.counts.items()},
-        "summarized and embedded again": again,
-        "context with query log / without": f"{found.context_ms} / {found.context_without_log_ms} ms",
-        "filled in": f"{found.fill_seconds} s",
+        "forgotten, verified": f"{found['forget_seconds']} s",
+        **{f"  {what.replace('_', ' ')}": str(count) for what, count in found["counts"].items()},
+        "summarized and embedded again": f"{found['summarized_again']} sessions, {found['again_seconds']} s",
+        "context with query log / without": f"{found['context_ms']} / {found['context_without_log_ms']} ms",
+        "filled in": f"{found['fill_seconds']} s",
     }.items():
         table.add_row(name, value)
     return table

@@ -7,22 +7,23 @@ are ratios of one run, as times are one machine's at one hour.
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from celery import Celery
 from rich.table import Table
 
-from ops.dev.bench.figures import Say, Spread
+from ops.dev.bench.figures import spread
 from ops.dev.bench.talk import numbered
 from ops.dev.chaos import cast as casting
 from ops.dev.chaos import providers
 from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT, Cast
 from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.traffic import Batch, Traffic
-from ops.dev.observe import count, wait
+from ops.dev.observe import Say, count, wait
 from pipeline.ingest import accept
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -35,56 +36,15 @@ FLOOD = 100
 PROBE_SECONDS = 1.0
 PATIENCE_SECONDS = 600.0
 CHATS, BATCH = 20, 20
+MOODS = {"healthy": providers.WELL, "failing": providers.FAIL, "hanging": providers.HANG}
 DUE = "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lag:
-    """How long a message of the small tenant took from being accepted, in milliseconds."""
+def measure(probes: int, messages: int, rounds: int, say: Say) -> dict[str, Any]:
+    """Measure both in turn; what `--json` prints.
 
-    placed_p50: float
-    placed_p95: float
-    embedded_p50: float
-    embedded_p95: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fairness:
-    """The small tenant's lag without and with the flood."""
-
-    probes: int
-    # messages of the big tenant accepted meanwhile, and those that waited at the end
-    flood: int
-    left: int
-    alone: Lag
-    flooded: Lag
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long the median message takes until it is embedded, which comes last."""
-        return self.flooded.embedded_p50 / self.alone.embedded_p50
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """Messages a second until all are accepted and placed."""
-
-    way: str
-    healthy: float
-    # the provider fails at once; it does not answer
-    failing: float
-    hanging: float
-
-    @property
-    def ratio(self) -> float:
-        """The worse of both, as a part of the rate with a healthy provider."""
-        return min(self.failing, self.hanging) / self.healthy
-
-
-def measure(probes: int, messages: int, rounds: int, say: Say) -> tuple[Fairness, list[Rate]]:
-    """Measure both in turn; `messages` by each way with each provider, the best of so many `rounds`.
-
-    To be called by the main thread. Raises what starting the deployment raises; nothing is kept.
+    `messages` are sent by each way with each provider, and the best of `rounds` counts. To be called by the
+    main thread. Raises what starting the deployment raises.
     """
     say("starting")
     with (
@@ -92,129 +52,128 @@ def measure(probes: int, messages: int, rounds: int, say: Say) -> tuple[Fairness
         casting.playing(Path(folder), lease_seconds=30) as cast,
     ):
         fairness = _fairness(cast, probes, say)
-        return fairness, [_rates(cast, way, messages, rounds, say) for way in ("door", "payload")]
+        rates = [_rates(cast, way, messages, rounds, say) for way in ("door", "payload")]
+        return {"fairness": fairness, "provider_down": rates}
 
 
-def as_dict(fairness: Fairness, rates: Sequence[Rate]) -> dict[str, object]:
-    """Both as one JSON object."""
-    return {
-        "fairness": asdict(fairness) | {"ratio": round(fairness.ratio, 2)},
-        "provider_down": [asdict(rate) | {"ratio": round(rate.ratio, 2)} for rate in rates],
-    }
-
-
-def tables(fairness: Fairness, rates: Sequence[Rate]) -> tuple[Table, Table]:
+def tables(found: Mapping[str, Any]) -> tuple[Table, Table]:
     """Both for a terminal."""
-    title = f"{fairness.probes} messages of a small tenant beside {fairness.flood} of a big one"
+    fairness = found["fairness"]
+    title = f"{fairness['probes']} messages of a small tenant beside {fairness['flood']} of a big one"
     lags = Table("milliseconds, p50 / p95", "alone", "beside the flood", title=title)
-    both = (fairness.alone, fairness.flooded)
-    lags.add_row("until placed", *(f"{lag.placed_p50:.0f} / {lag.placed_p95:.0f}" for lag in both))
-    lags.add_row("until embedded", *(f"{lag.embedded_p50:.0f} / {lag.embedded_p95:.0f}" for lag in both))
-    lags.add_row("times as long", "", f"{fairness.ratio:.2f}")
+    both = (fairness["alone"], fairness["flooded"])
+    for what in ("placed", "embedded"):
+        spreads = (f"{lag[f'{what}_p50']:.0f} / {lag[f'{what}_p95']:.0f}" for lag in both)
+        lags.add_row(f"until {what}", *spreads)
+    lags.add_row("times as long", "", f"{fairness['ratio']:.2f}")
     title = "Messages a second until placed, by the model provider's state"
     ways = Table("way", "well", "failing", "hanging", "worst part", title=title)
-    for rate in rates:
-        figures = (f"{each:.0f}" for each in (rate.healthy, rate.failing, rate.hanging))
-        ways.add_row(rate.way, *figures, f"{rate.ratio:.2f}")
+    for rate in found["provider_down"]:
+        figures = (f"{rate[state]:.0f}" for state in MOODS)
+        ways.add_row(rate["way"], *figures, f"{rate['ratio']:.2f}")
     return lags, ways
 
 
-def _fairness(cast: Cast, probes: int, say: Say) -> Fairness:
-    database = Database.from_settings(cast.settings)
-    with make_app(cast.settings) as app, cast.connect() as connection:
-        try:
-            _probe(database, app, connection, "warm", 5)
-            say("the small tenant alone")
-            alone = _probe(database, app, connection, "alone", probes)
-            say(f"the small tenant beside {FLOOD} times its messages")
-            flood = _Flood(database, app)
-            flood.start()
-            try:
-                flooded = _probe(database, app, connection, "flooded", probes)
-            finally:
-                flood.end()
-            left = count(connection, f"{DUE} AND tenant_id = %s", [BIG])
-            _await(lambda: not count(connection, DUE))
-        finally:
-            database.close()
-    return Fairness(probes=probes, flood=flood.sent, left=left, alone=alone, flooded=flooded)
+def _fairness(cast: Cast, probes: int, say: Say) -> dict[str, Any]:
+    """The small tenant's lag without and with the flood."""
+    with (
+        closing(Database.from_settings(cast.settings)) as database,
+        make_app(cast.settings) as app,
+        cast.connect() as connection,
+    ):
+        _probe(database, app, connection, "warm", 5)
+        say("the small tenant alone")
+        alone = _probe(database, app, connection, "alone", probes)
+        say(f"the small tenant beside {FLOOD} times its messages")
+        with _flood(database, app) as flood:
+            flooded = _probe(database, app, connection, "flooded", probes)
+        left = count(connection, f"{DUE} AND tenant_id = %s", [BIG])
+        _await(lambda: not count(connection, DUE))
+    return {
+        "probes": probes,
+        # messages of the big tenant accepted meanwhile, and those that waited at the end
+        "flood": flood[0],
+        "left": left,
+        "alone": alone,
+        "flooded": flooded,
+        # of the median message until it is embedded, which comes last
+        "ratio": round(flooded["embedded_p50"] / alone["embedded_p50"], 2),
+    }
 
 
-class _Flood:
-    """The big tenant: at every moment at which the small one says something it says a hundred times as much."""
+@contextmanager
+def _flood(database: Database, app: Celery) -> Iterator[list[int]]:
+    """Let the big tenant say a hundred times as much as the small one, at the same moments; yields `[said so far]`."""
+    sent, ending = [0], threading.Event()
 
-    def __init__(self, database: Database, app: Celery) -> None:
-        self.sent = 0
-        self._database = database
-        self._app = app
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="flood", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        self._ending.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def run() -> None:
         due = time.monotonic()
-        while not self._ending.is_set():
+        while not ending.is_set():
             for chat in range(FLOOD // BATCH):
-                number = (self.sent // BATCH + chat) % CHATS
-                said = numbered(range(self.sent, self.sent + BATCH))
-                accept.accept(self._database, BIG, ChatIn(chat_id=f"{BIG}:{number}"), said)
-                self.sent += BATCH
-            queues.hint(self._app, "ingest")
+                number = (sent[0] // BATCH + chat) % CHATS
+                said = numbered(range(sent[0], sent[0] + BATCH))
+                accept.accept(database, BIG, ChatIn(chat_id=f"{BIG}:{number}"), said)
+                sent[0] += BATCH
+            queues.hint(app, "ingest")
             due += PROBE_SECONDS
-            self._ending.wait(max(0.0, due - time.monotonic()))
+            ending.wait(max(0.0, due - time.monotonic()))
+
+    thread = threading.Thread(target=run, name="flood", daemon=True)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        ending.set()
+        thread.join()
 
 
-_PLACED = """
+_REACHED = {
+    "placed": """
     SELECT count(*) FROM messages m WHERE tenant_id = 'small' AND chat_id = %s AND external_id = %s
         AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id)
-"""
-_EMBEDDED = """
+""",
+    "embedded": """
     SELECT count(*) FROM messages m JOIN message_vectors v ON v.tenant_id = m.tenant_id AND v.message_id = m.id
     WHERE m.tenant_id = 'small' AND m.chat_id = %s AND m.external_id = %s
-"""
+""",
+}
 
 
-def _probe(database: Database, app: Celery, connection: psycopg.Connection, name: str, probes: int) -> Lag:
-    """Say one thing after the other for the small tenant, and see how long each takes."""
-    took: dict[str, list[float]] = {_PLACED: [], _EMBEDDED: []}
+def _probe(
+    database: Database, app: Celery, connection: psycopg.Connection, name: str, probes: int
+) -> dict[str, float]:
+    """Say one thing after the other for the small tenant; how long each takes from being accepted, in milliseconds."""
+    took: dict[str, list[float]] = {name: [] for name in _REACHED}
     chat = f"{SMALL}:{name}"
     for number in range(probes):
         began = time.monotonic()
         (said,) = numbered(range(number, number + 1))
         accept.accept(database, SMALL, ChatIn(chat_id=chat), [said])
         queues.hint(app, "ingest")
-        for statement, times in took.items():
-            _await(lambda s=statement, m=said: count(connection, s, [chat, m.external_id]) > 0, pause=0.004)  # type: ignore[misc]
-            times.append(1000 * (time.monotonic() - began))
+        for what, statement in _REACHED.items():
+            given = [chat, said.external_id]
+            _await(lambda s=statement, g=given: count(connection, s, g) > 0, pause=0.004)  # type: ignore[misc]
+            took[what].append(1000 * (time.monotonic() - began))
         time.sleep(max(0.0, PROBE_SECONDS - (time.monotonic() - began)))
-    placed, embedded = map(Spread.of, took.values())
-    return Lag(
-        placed_p50=placed.p50,
-        placed_p95=placed.p95,
-        embedded_p50=embedded.p50,
-        embedded_p95=embedded.p95,
-    )
+    return {f"{what}_{name}": ms for what, times in took.items() for name, ms in spread(times).items()}
 
 
-def _rates(cast: Cast, way: str, messages: int, rounds: int, say: Say) -> Rate:
-    best = dict.fromkeys((providers.WELL, providers.FAIL, providers.HANG), 0.0)
+def _rates(cast: Cast, way: str, messages: int, rounds: int, say: Say) -> dict[str, Any]:
+    """Messages a second until all are accepted and placed, by what the provider does."""
+    best = dict.fromkeys(MOODS, 0.0)
     for number in range(rounds):
-        for mood in best:
+        for state, mood in MOODS.items():
             say(f"{messages} messages by {way}, provider: {mood}")
             cast.set_mood(mood)
-            best[mood] = max(best[mood], _rate(cast, way, messages, f"{number}-{mood}"))
+            best[state] = max(best[state], _rate(cast, way, messages, f"{number}-{mood}"))
             cast.set_mood(providers.WELL)
             with cast.connect() as connection:
                 connection.execute("UPDATE jobs SET due_at = now() WHERE due_at > now() AND claimed IS NULL")
                 _await(lambda: not count(connection, DUE))
-    healthy, failing, hanging = (round(rate, 1) for rate in best.values())
-    return Rate(way=way, healthy=healthy, failing=failing, hanging=hanging)
+    rates = {state: round(rate, 1) for state, rate in best.items()}
+    # the worse of both, as a part of the rate with a healthy provider
+    ratio = min(rates["failing"], rates["hanging"]) / rates["healthy"]
+    return {"way": way, **rates, "ratio": round(ratio, 2)}
 
 
 def _rate(cast: Cast, way: str, messages: int, name: str) -> float:

@@ -14,9 +14,9 @@ from statistics import median
 from sqlalchemy import Engine, event
 
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure, Say
+from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import numbered
-from ops.dev.observe import count, timed, wait
+from ops.dev.observe import Say, count, timed, wait
 from ops.dev.shipped import Shipped
 from pipeline.jobs import runner
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
@@ -96,7 +96,7 @@ def _two_workers(backscroll: Shipped, say: Say) -> Iterator[Figure]:
 
 
 def _race(backscroll: Shipped, workers: int) -> float:
-    """Chats that so many processes place in a second."""
+    """Chats that this number of processes places in a second."""
     context = multiprocessing.get_context("spawn")
     ready = [context.Event() for _ in range(workers)]
     go, end = context.Event(), context.Event()

@@ -48,7 +48,7 @@ def conversation(
 
 
 def numbered(numbers: range, keys: int = 0) -> list[MessageIn]:
-    """Short messages in sessions of some twenty, no two alike; under so many session keys in turn, 0: under none."""
+    """Short messages in sessions of some twenty, no two alike; with `keys` under as many session keys in turn."""
     return [
         MessageIn(
             external_id=f"b{n}",

@@ -43,7 +43,7 @@ _REPEATED_IN_QUESTIONS = (
 )
 
 
-# What stands before and after very many spaces.
+# Before and after very many spaces.
 FRAMES = (("x", "y[picture: a]"), ("<", "backscroll"), ("what", "?"), ("that", "x"))
 REPEATED = (*_REPEATED_IN_MESSAGES, *_REPEATED_IN_QUESTIONS)
 

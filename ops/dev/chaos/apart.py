@@ -22,9 +22,7 @@ from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.hosts import Hosts
 from ops.dev.chaos.report import JudgedRun
 from ops.dev.chaos.traffic import MessageChange
-from ops.dev.observe import count, wait
-
-Say = Callable[[str], None]
+from ops.dev.observe import Say, count, wait
 
 SEED = 1
 # Shares of the messages that are sent before the cut and until its end.
@@ -57,7 +55,7 @@ class Play(JudgedRun):
 def measure(messages: int, cut_seconds: float, lease_seconds: float, say: Say) -> list[Play]:
     """The three plays. To be called by the main thread, which is on another network afterwards.
 
-    Raises `NoHosts` where two hosts cannot be made, and what starting a deployment raises.
+    Raises `NoNamespace` where two hosts cannot be made, and what starting a deployment raises.
     """
     networks.require()
     plays = [_play("one host", None, 0, messages, lease_seconds, say)]
@@ -135,7 +133,7 @@ def _send_through_a_cut(
     driver.allow(total)
     took = quiet.wait_recovered(cast, mark, QUIET_SECONDS)
     if took is not None:
-        play.taken_up, play.caught_up = round(took.taken, 1), round(took.done, 1)
+        play.taken_up, play.caught_up = (round(each, 1) for each in took)
     if _await(cast, play, lambda: driver.is_done() and not quiet.left_to_do(cast)):
         play.settled = round(time.monotonic() - restored, 1)
 

@@ -60,7 +60,7 @@ class Driver:
             thread.start()
 
     def allow(self, messages: int) -> None:
-        """Let so many messages be sent in all."""
+        """Let messages be sent up to this number in all."""
         with self._turn:
             self._allowed = max(self._allowed, messages)
             self._turn.notify_all()

@@ -1,36 +1,28 @@
 """Two hosts on one machine, joined by a network that can be cut: network namespaces, which take root on Linux.
 
 This process moves to a namespace of its own, the near host; what is started by `Hosts.command` runs on the far one.
-All of it is gone with this process, and nobody else sees any of it.
+All of it is gone with this process, and nothing else sees any of it.
 """
 
 import contextlib
-import ctypes
-import os
-import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ops.dev.chaos import namespaces
+from ops.dev.chaos.namespaces import run
 from ops.local.embedded.ports import LOOPBACK, free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.process import die_with_parent
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.server import Launch
-from schemas.errors import Permanent
 
 NEAR, FAR = "192.0.2.1", "192.0.2.2"
 """Addresses that are set aside for documentation, so that none of a real network is hidden."""
-_CLONE_NEWNET = 0x40000000
-# A neighbour that nobody is: frames to it leave and reach nobody, as behind a switch that died.
+# A neighbour that does not exist: frames to it leave and reach nothing, as behind a switch that died.
 _NOBODY = "02:00:00:00:00:99"
-
-
-class NoHosts(Permanent):
-    """Hosts cannot be made here; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +37,15 @@ class Hosts:
         return ["nsenter", f"--net=/proc/{self.keeper}/ns/net", "--", *command]
 
     def cut(self) -> None:
-        """Let nothing through in either direction, without telling anybody."""
+        """Let nothing through in either direction, and neither side notice."""
         nobody = ["lladdr", _NOBODY, "nud", "permanent"]
-        _run("ip", "neigh", "replace", FAR, *nobody, "dev", "near")
-        _run(*self.command(["ip", "neigh", "replace", NEAR, *nobody, "dev", "far"]))
+        run("ip", "neigh", "replace", FAR, *nobody, "dev", "near")
+        run(*self.command(["ip", "neigh", "replace", NEAR, *nobody, "dev", "far"]))
 
     def restore(self) -> None:
         """Let everything through again."""
-        _run("ip", "neigh", "del", FAR, "dev", "near")
-        _run(*self.command(["ip", "neigh", "del", NEAR, "dev", "far"]))
+        run("ip", "neigh", "del", FAR, "dev", "near")
+        run(*self.command(["ip", "neigh", "del", NEAR, "dev", "far"]))
 
 
 class NetworkPostgres(EmbeddedPostgres):
@@ -88,51 +80,27 @@ def as_seen_from_afar(url: str) -> str:
 
 
 def require() -> None:
-    """Find out whether two hosts can be made here, without making them. Raises `NoHosts`."""
-    if sys.platform != "linux":
-        raise NoHosts("two hosts on one machine need Linux")
-    for program in ("ip", "nsenter", "unshare"):
-        if shutil.which(program) is None:
-            raise NoHosts(f"two hosts on one machine need `{program}` (packages iproute2 and util-linux)")
-    _run("unshare", "--net", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
+    """Find out whether two hosts can be made here, without making them. Raises `NoNamespace`."""
+    run("ip", "-Version")
+    run("unshare", "--net", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far")
 
 
 @contextlib.contextmanager
 def joined() -> Iterator[Hosts]:
-    """Two hosts; this thread, and what it starts, stays on the near one afterwards. Raises `NoHosts`."""
+    """Two hosts; this thread, and what it starts, stays on the near one afterwards. Raises `NoNamespace`."""
     require()
-    _leave_network()
-    keeper = subprocess.Popen(["sleep", "infinity"], preexec_fn=_leave_with(die_with_parent(signal.SIGKILL)))
+    namespaces.unshare(namespaces.NEW_NETWORK)
+    leave = namespaces.unshare_after(die_with_parent(signal.SIGKILL), namespaces.NEW_NETWORK)
+    keeper = subprocess.Popen(["sleep", "infinity"], preexec_fn=leave)
     hosts = Hosts(keeper=keeper.pid)
     try:
-        _run("ip", "link", "set", "lo", "up")
-        _run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", str(keeper.pid))
-        _run("ip", "address", "add", f"{NEAR}/30", "dev", "near")
-        _run("ip", "link", "set", "near", "up")
+        run("ip", "link", "set", "lo", "up")
+        run("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", str(keeper.pid))
+        run("ip", "address", "add", f"{NEAR}/30", "dev", "near")
+        run("ip", "link", "set", "near", "up")
         for step in ("link set lo up", f"address add {FAR}/30 dev far", "link set far up"):
-            _run(*hosts.command(["ip", *step.split()]))
+            run(*hosts.command(["ip", *step.split()]))
         yield hosts
     finally:
         keeper.kill()
         keeper.wait()
-
-
-def _leave_network() -> None:
-    """Let this thread have a network of its own, with nobody else in it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET) != 0:
-        raise NoHosts(f"a network namespace cannot be made here: {os.strerror(ctypes.get_errno())}")
-
-
-def _leave_with(first: Callable[[], None]) -> Callable[[], None]:
-    def before_exec() -> None:
-        first()
-        _leave_network()
-
-    return before_exec
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NoHosts(f"{' '.join(command)}: {done.stderr.strip()}")

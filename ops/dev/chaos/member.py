@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ops.local.embedded.process import die_with_parent
 
-# What Celery's workers, its clock and uvicorn say when they have started.
+# What Celery's workers, its clock and uvicorn log when they have started.
 READY_WORDS = (b" ready.", b"beat: Starting...", b"startup complete")
 
 
@@ -48,7 +48,7 @@ class Member:
         return self._child is not None and self._child.poll() is None
 
     def is_ready(self) -> bool:
-        """Whether it has said since its last start that it takes up its work."""
+        """Whether it has logged since its last start that it takes up its work."""
         with self.log.open("rb") as log:
             log.seek(self._begins_at)
             said = log.read()

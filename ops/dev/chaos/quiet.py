@@ -2,10 +2,7 @@
 
 import contextlib
 import json
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 
 import psycopg
 from redis.exceptions import RedisError
@@ -21,7 +18,9 @@ _TO_DO = """
 """
 _MARK = "SELECT now(), (SELECT last_value FROM job_token)"
 # Not done since then.
-_LEFT = "SELECT count(*) FROM jobs WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND pending_since < %s"
+_LEFT = (
+    "SELECT count(*) FROM jobs WHERE (due_at IS NOT NULL OR claimed IS NOT NULL) AND pending_since < %(at)s"
+)
 _FREE = "due_at IS NOT NULL AND claimed IS NULL"
 _WAITING = f"SELECT kind, count(*) FROM jobs WHERE {_FREE} GROUP BY kind"  # noqa: S608 - our own words
 # Still held by the one who held it then, or of a kind of which nothing was claimed since: every claim has its own
@@ -38,24 +37,9 @@ _NOT_TAKEN_UP = f"""
 """  # noqa: S608
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A moment by the database's clock, and the number of the last claim before it."""
-
-    at: datetime
-    token: int
-    # due rows by kind that nobody had claimed
-    waiting: Mapping[str, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recovery:
-    """Seconds from a mark."""
-
-    # until every kind that was due was being claimed again, and all that dead processes held, too
-    taken: float
-    # until all that was due then was done, which depends on how much that was
-    done: float
+Mark = Mapping[str, object]
+"""A moment by the database's clock, the number of the last claim before it, and the due rows by kind that were not
+claimed: what `wait_recovered` asks by."""
 
 
 def mark(cast: Cast) -> Mark:
@@ -64,7 +48,7 @@ def mark(cast: Cast) -> Mark:
         row = connection.execute(_MARK).fetchone()
         waiting = connection.execute(_WAITING).fetchall()
     assert row is not None  # noqa: S101 - one row by the statement
-    return Mark(at=row[0], token=row[1], waiting=dict(waiting))
+    return {"at": row[0], "token": row[1], "waiting": json.dumps(dict(waiting))}
 
 
 def payloads_waiting(cast: Cast) -> int:
@@ -86,14 +70,15 @@ def wait_ready(cast: Cast) -> float | None:
     return wait(cast.is_ready, READY_SECONDS, meanwhile=cast.tend)
 
 
-def wait_recovered(cast: Cast, mark: Mark, seconds: float) -> Recovery | None:
-    """Wait until all that was due at the mark is done; None: longer than `seconds` from now, or from being taken up."""
-    began = time.monotonic()
+def wait_recovered(cast: Cast, mark: Mark, seconds: float) -> tuple[float, float] | None:
+    """Wait until all that was due at the mark is taken up, then until it is done; the seconds until either.
+
+    Taken up: every kind that was due is being claimed again, and all that dead processes held, too. None if either
+    takes longer than `seconds`.
+    """
     with cast.connect() as connection:
-        given = {"at": mark.at, "token": mark.token, "waiting": json.dumps(mark.waiting)}
-        taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, given), seconds, meanwhile=cast.tend)
+        taken = wait(lambda: not count(connection, _NOT_TAKEN_UP, mark), seconds, meanwhile=cast.tend)
         if taken is None:
             return None
-        if wait(lambda: not count(connection, _LEFT, [mark.at]), seconds, meanwhile=cast.tend) is None:
-            return None
-    return Recovery(taken=taken, done=time.monotonic() - began)
+        done = wait(lambda: not count(connection, _LEFT, mark), seconds, meanwhile=cast.tend)
+    return None if done is None else (taken, taken + done)

@@ -16,33 +16,11 @@ from ops.dev.chaos.verdict import Key, Verdict
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import OUTAGE_SECONDS
 
-
-@dataclass(frozen=True, kw_only=True)
-class Payloads:
-    """Payload tasks, which are as durable as their Redis: messages by what became of them."""
-
-    # taken by Redis
-    queued: int = 0
-    stored: int = 0
-    # queued before Redis was emptied
-    lost_with_redis_data: int = 0
-    # taken out of the queue by a worker or a connection that was killed before it could note so
-    lost_in_flight: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recovered:
-    """How one fault was recovered from, in seconds."""
-
-    fault: str
-    # until what was killed had started again
-    starting: float
-    # from then on: until all kinds of work were being claimed again and what the dead had held was taken over,
-    # and until all that had been due was done
-    taken: float
-    done: float
-    # what `taken` must not exceed
-    bound: float
+_TIMES = {
+    "starting": "seconds until processes are up",
+    "taken": "  then until all is taken up",
+    "done": "  and done",
+}
 
 
 @dataclass(kw_only=True)
@@ -54,7 +32,7 @@ class JudgedRun:
     lost: int = 0
     doubled: int = 0
     stuck: int = 0
-    # processes that ended though nobody killed them
+    # processes that ended without being killed
     ended_by_themselves: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
@@ -90,7 +68,8 @@ class ChaosReport(JudgedRun):
     # work given up with a reason
     dead: int = 0
     sessions: dict[str, int] = field(default_factory=dict)
-    payloads: Payloads = field(default_factory=Payloads)
+    # payload tasks, which are as durable as their Redis: messages by what became of them
+    payloads: dict[str, int] = field(default_factory=dict)
     # how often a sender was sent away, by reason
     refusals: Counter[str] = field(default_factory=Counter)
     # edits and deletions that the HTTP API took, and backfills and forgettings that went on meanwhile
@@ -99,8 +78,9 @@ class ChaosReport(JudgedRun):
     forgotten: int = 0
     # faults that could not be made here, with the reason
     skipped: dict[str, str] = field(default_factory=dict)
-    # the last one last
-    recovered: list[Recovered] = field(default_factory=list)
+    # for each recovery its `fault`; seconds until the killed had started again (`starting`), from then on until all
+    # that had been due was taken up (`taken`) and done (`done`), and the most that `taken` may be (`bound`)
+    recovered: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     # where the logs are, if something was found
     logs: str | None = None
@@ -115,11 +95,7 @@ class ChaosReport(JudgedRun):
 
     def times(self) -> dict[str, list[float]]:
         """Seconds of each recovery, by what was waited for."""
-        return {
-            what: [getattr(one, what) for one in self.recovered]
-            for what in ("starting", "taken", "done")
-            if self.recovered
-        }
+        return {what: [one[what] for one in self.recovered] for what in _TIMES if self.recovered}
 
 
 def as_dict(report: ChaosReport) -> dict[str, Any]:
@@ -136,42 +112,36 @@ def as_dict(report: ChaosReport) -> dict[str, Any]:
 
 def as_table(report: ChaosReport) -> Table:
     """The report for a terminal."""
-    table = Table(title=f"Chaos, seed {report.seed}, {report.seconds:.0f} s", show_header=False)
-    table.add_row("messages", f"{report.messages} and {report.duplicates} of them again")
-    table.add_row("kills", _counted(report.kills))
-    table.add_row("  in the middle of work", str(report.midway))
-    table.add_row("other faults", _counted(report.faults))
-    for kind, reason in report.skipped.items():
-        table.add_row("  left out", f"{kind}: {reason}")
-    table.add_row(
-        "meanwhile",
-        f"{report.changed} edits and deletions, {report.backfills} backfills, {report.forgotten} forgettings",
-    )
-    table.add_row("ended by themselves", ", ".join(report.ended_by_themselves) or "none")
-    table.add_section()
-    table.add_row("HTTP API: accepted / stored", f"{report.accepted} / {report.stored}")
-    table.add_row("  deleted or forgotten", str(report.gone))
-    table.add_row("lost / doubled / stuck", f"{report.lost} / {report.doubled} / {report.stuck}")
-    table.add_row("sessions", _counted(report.sessions))
-    table.add_row("given up with a reason", str(report.dead))
-    table.add_row("senders sent away", _counted(report.refusals))
-    told = report.payloads
-    table.add_row("payload tasks: queued / stored", f"{told.queued} / {told.stored}")
-    table.add_row("  lost with Redis' data", str(told.lost_with_redis_data))
-    table.add_row("  lost in flight", str(told.lost_in_flight))
-    table.add_section()
-    names = {
-        "starting": "seconds until processes are up",
-        "taken": "  then until all is taken up",
-        "done": "  and done",
-    }
+    payloads = report.payloads
+    changed, backfills, forgotten = report.changed, report.backfills, report.forgotten
+    rows = [
+        ("messages", f"{report.messages} and {report.duplicates} of them again"),
+        ("kills", _counted(report.kills)),
+        ("  in the middle of work", str(report.midway)),
+        ("other faults", _counted(report.faults)),
+        *(("  left out", f"{kind}: {reason}") for kind, reason in report.skipped.items()),
+        ("meanwhile", f"{changed} edits and deletions, {backfills} backfills, {forgotten} forgettings"),
+        ("ended by themselves", ", ".join(report.ended_by_themselves) or "none"),
+        ("HTTP API: accepted / stored", f"{report.accepted} / {report.stored}"),
+        ("  deleted or forgotten", str(report.gone)),
+        ("lost / doubled / stuck", f"{report.lost} / {report.doubled} / {report.stuck}"),
+        ("sessions", _counted(report.sessions)),
+        ("given up with a reason", str(report.dead)),
+        ("senders sent away", _counted(report.refusals)),
+        ("payload tasks: queued / stored", f"{payloads['queued']} / {payloads['stored']}"),
+        ("  lost with Redis' data", str(payloads["lost_with_redis_data"])),
+        ("  lost in flight", str(payloads["lost_in_flight"])),
+    ]
     for what, times in report.times().items():
-        slowest = report.recovered[times.index(max(times))].fault
-        table.add_row(names[what], f"median {median(times):.1f}, longest {max(times):.1f} ({slowest})")
+        slowest = report.recovered[times.index(max(times))]["fault"]
+        rows.append((_TIMES[what], f"median {median(times):.1f}, longest {max(times):.1f} ({slowest})"))
     if report.recovered:
         usual, outage = report.bound(outage=False), report.bound(outage=True)
         bounds = f"{usual:.0f}, a lease and two sweeps; {outage:.0f} after a provider's outage"
-        table.add_row("  taken up, at most", bounds)
+        rows.append(("  taken up, at most", bounds))
+    table = Table(title=f"Chaos, seed {report.seed}, {report.seconds:.0f} s", show_header=False)
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

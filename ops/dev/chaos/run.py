@@ -4,27 +4,36 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from redis.exceptions import RedisError
 
 from ops.dev.chaos import cast as casting
-from ops.dev.chaos import disk, meanwhile, plan, quiet, traffic
-from ops.dev.chaos.cast import PAYLOAD_TENANT, Cast
+from ops.dev.chaos import disk, plan, quiet, traffic
+from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT, Cast
 from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.faults import Faults
-from ops.dev.chaos.report import ChaosReport, Payloads, Recovered
-from ops.dev.observe import wait
-
-Say = Callable[[str], None]
+from ops.dev.chaos.report import ChaosReport
+from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
+from ops.dev.observe import Say, wait
+from pipeline.erasure import forget
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.operations import backfill
+from pipeline.store.database import Database
+from schemas.backfills import BackfillKind, BackfillRequest
+from schemas.errors import Retryable
+from schemas.forgetting import Subject
 
 # In which one fault's share of the messages is sent, or the fault comes anyway.
 SHARE_SECONDS = 20.0
 RECOVERY_SECONDS = 60.0
 # After the last fault: until everything is done, or counts as stuck.
 QUIET_SECONDS = 180.0
+# Of backfills: slow enough to go on through many faults.
+ROWS_PER_SECOND = 100.0
+ERRAND_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,55 @@ class QueueHistory:
         return emptied is not None and not any(queued_at < moment < emptied for moment in self.drained)
 
 
+class Errands:
+    """An operator's errands, each with its turn among the faults: backfills, and a person and a chat to forget."""
+
+    def __init__(self, cast: Cast, faults: int, report: ChaosReport) -> None:
+        self._cast = cast
+        self._report = report
+        user = Subject(kind="user", sender_id=FORGOTTEN_SENDER)
+        chat = Subject(kind="chat", chat_id=FORGOTTEN_CHAT)
+        self._turns: list[tuple[float, Callable[[Database], None]]] = [
+            (0.15 * faults, lambda database: self._backfill(database, API_TENANT, "embed")),
+            (0.3 * faults, lambda database: self._forget(database, user)),
+            (0.45 * faults, lambda database: self._backfill(database, PAYLOAD_TENANT, "sessionize")),
+            (0.6 * faults, lambda database: self._forget(database, chat)),
+            (0.75 * faults, lambda database: self._backfill(database, API_TENANT, "summarize")),
+        ]
+
+    def run(self, fault: int) -> None:
+        """Start what is due before this fault; tried until it is taken, as an operator would."""
+        while self._turns and self._turns[0][0] <= fault:
+            _, errand = self._turns.pop(0)
+            deadline = time.monotonic() + ERRAND_SECONDS
+            with closing(Database.from_settings(self._cast.settings)) as database:
+                while True:
+                    try:
+                        errand(database)
+                        break
+                    except Retryable:
+                        if time.monotonic() > deadline:
+                            raise
+                        time.sleep(0.2)
+
+    def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
+        settings = self._cast.settings
+        current = backfill.Current(
+            rules=SessionPolicy.of(settings),
+            summary_version=settings.session_summary_version,
+            min_messages=settings.session_min_messages,
+        )
+        request = BackfillRequest(kind=kind, missing_only=False, rate_per_second=ROWS_PER_SECOND)
+        backfill.start(database, tenant_id, request, current)
+        self._report.backfills += 1
+
+    def _forget(self, database: Database, subject: Subject) -> None:
+        forget.start(database, API_TENANT, subject)
+        self._report.forgotten += 1
+
+
 def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) -> ChaosReport:
-    """Drive so many messages through `kills` kills and half as many other faults.
+    """Drive messages through `kills` kills and half as many other faults.
 
     To be called by the main thread. Raises what starting the cast raises. The logs are kept, in the folder that the
     report names, when something was found.
@@ -93,7 +149,7 @@ def _afflict(
     maker = Faults(cast)
     history = QueueHistory()
     share = total / (len(faults) + 1)
-    errands = meanwhile.Errands(cast, len(faults))
+    errands = Errands(cast, len(faults), report)
     outage = False
     for number, fault in enumerate(faults):
         errands.run(number)
@@ -117,7 +173,8 @@ def _afflict(
         if fault.alone or number == len(faults) - 1:
             _recover(cast, fault.kind, report, outage=outage)
             outage = False
-    report.backfills, report.forgotten = errands.backfills, errands.forgotten
+    # where there were few faults some have not had their turn
+    errands.run(len(faults))
     report.midway = maker.midway
     return history
 
@@ -129,9 +186,10 @@ def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> Non
     if starting is None or took is None:
         report.violations.append(f"no recovery within {RECOVERY_SECONDS:.0f} s of {kind}")
         return
-    bound, taken = report.bound(outage=outage), round(took.taken, 2)
+    bound = report.bound(outage=outage)
+    taken, done = (round(each, 2) for each in took)
     report.recovered.append(
-        Recovered(fault=kind, starting=round(starting, 2), taken=taken, done=round(took.done, 2), bound=bound)
+        {"fault": kind, "starting": round(starting, 2), "taken": taken, "done": done, "bound": bound}
     )
     if taken > bound:
         report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
@@ -166,9 +224,12 @@ def _judge(
     report.changed = driver.changed
     missing = [at for key, at in driver.queued.items() if key not in found.stored]
     forgotten = sum(history.may_have_held(at) for at in missing)
-    report.payloads = Payloads(
-        queued=len(driver.queued),
-        stored=len(found.stored) - report.stored,
-        lost_with_redis_data=forgotten,
-        lost_in_flight=len(missing) - forgotten,
-    )
+    report.payloads = {
+        # taken by Redis
+        "queued": len(driver.queued),
+        "stored": len(found.stored) - report.stored,
+        # queued before Redis was emptied
+        "lost_with_redis_data": forgotten,
+        # taken out of the queue by a worker or a connection that was killed before it could note so
+        "lost_in_flight": len(missing) - forgotten,
+    }

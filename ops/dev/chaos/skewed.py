@@ -1,7 +1,7 @@
-"""Starts Celery with a clock that is wrong: `python -m ops.dev.chaos.skewed worker …`; for chaos runs alone.
+"""Celery with a clock that is wrong: `python -m ops.dev.chaos.skewed worker …`.
 
-Every way in which Python tells the time of day is shifted by as many seconds as a variable says, before anything
-else is imported. Time that only passes (`time.monotonic`) is left as it is, as on a machine whose clock is wrong.
+Every way in which Python tells the time of day is shifted before anything else is imported. `time.monotonic` is left
+as it is, as on a machine whose clock is wrong.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ SHIFT = "CHAOS_CLOCK_SHIFT_SECONDS"
 
 
 def shift(seconds: float) -> None:
-    """Let this process's clock be so many seconds ahead. Raises `RuntimeError` where this Python does not let us."""
+    """Set this process's clock so many seconds ahead. Raises `RuntimeError` where this Python does not allow it."""
     true_time, true_ns = time.time, time.time_ns
     true_now, true_utcnow = datetime.datetime.now, datetime.datetime.utcnow
     ahead = datetime.timedelta(seconds=seconds)
@@ -29,13 +29,11 @@ def shift(seconds: float) -> None:
         return true_utcnow() + ahead
 
     vars(time).update(time=lambda: true_time() + seconds, time_ns=lambda: true_ns() + int(seconds * 1e9))
-    # `datetime` is a type of C, whose methods are replaced in its very dictionary, lest others hold the old type
+    # `datetime` is a type of C, whose methods are replaced in its very dictionary, as others may hold the old type
     held = gc.get_referents(datetime.datetime.__dict__)[0]
     held.update(now=classmethod(now), utcnow=classmethod(utcnow))
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(datetime.datetime))
-    if abs(datetime.datetime.now(datetime.UTC) - true_now(datetime.UTC) - ahead) > datetime.timedelta(
-        seconds=1
-    ):
+    if abs(datetime.datetime.now() - true_now() - ahead) > datetime.timedelta(seconds=1):  # noqa: DTZ005
         raise RuntimeError("this Python's clock cannot be shifted")
 
 

@@ -1,6 +1,7 @@
-"""The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed alone.
+"""The messages of a run: many chats of two tenants, out of order, with duplicates; made from a seed only.
 
-In the door's tenant some are edited or deleted, before they come or after; one person and one chat are forgotten.
+In the tenant of the HTTP API some are edited or deleted, before they come or after; one person and one chat are
+forgotten.
 """
 
 import random
@@ -52,7 +53,7 @@ class Traffic:
 
     # in the order of sending
     sendings: Sequence[Batch | MessageChange]
-    # the unique messages by (tenant, chat, external id), as they stand at the end
+    # the unique messages by (tenant, chat, external id), as they are at the end
     originals: Mapping[tuple[str, str, str], MessageIn]
     # those that must not be there at the end: deleted, or forgotten
     gone: Collection[tuple[str, str, str]]
@@ -61,7 +62,7 @@ class Traffic:
 
 
 def make(messages: int, seed: int) -> Traffic:
-    """So many unique messages, a tenth of them sent twice; two chats of three belong to the door's tenant."""
+    """Make unique messages, a tenth of them sent twice; two chats of three belong to the HTTP API's tenant."""
     rng = random.Random(seed)  # noqa: S311 - no secret
     chats = max(6, messages // MESSAGES_PER_CHAT)
     originals: dict[tuple[str, str, str], MessageIn] = {}
@@ -146,12 +147,12 @@ def _conversation(rng: random.Random, count: int, *, named: bool) -> list[Messag
 
 
 def _mark(chat: str, message: MessageIn) -> str:
-    """What tells a text that is to be forgotten from all others: it is searched for, and must not be found."""
+    """What marks a text that is to be forgotten: it is searched for, and must not be found."""
     return f" ({chat} {message.external_id})" if _is_forgotten(chat, message) else ""
 
 
 def _text(rng: random.Random) -> str:
-    """Mostly a sentence; now and then nothing (a picture), or what others have said word for word."""
+    """Mostly a sentence; sometimes nothing (a picture), or what others have said word for word."""
     kind = rng.random()
     if kind < 0.03:
         return ""
@@ -162,20 +163,17 @@ def _text(rng: random.Random) -> str:
 
 def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn]:
     """Everything about where it belongs, and a tenth a second time."""
-    placed = [(place + rng.uniform(0, DISORDER), message) for place, message in enumerate(said)]
-    placed += [
-        (place + rng.uniform(0, 2 * DISORDER), message)
-        for place, message in enumerate(said)
-        if rng.random() < DUPLICATES
-    ]
+    numbered = list(enumerate(said))
+    placed = [(place + rng.uniform(0, DISORDER), message) for place, message in numbered]
+    again = (each for each in numbered if rng.random() < DUPLICATES)
+    placed += [(place + rng.uniform(0, 2 * DISORDER), message) for place, message in again]
     return [message for _, message in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _cut(rng: random.Random, messages: Sequence[MessageIn]) -> list[Sequence[MessageIn]]:
     batches = []
-    start = 0
-    while start < len(messages):
-        end = start + rng.randint(1, LARGEST_BATCH)
-        batches.append(messages[start:end])
-        start = end
+    while messages:
+        size = rng.randint(1, LARGEST_BATCH)
+        batches.append(messages[:size])
+        messages = messages[size:]
     return batches

@@ -1,4 +1,4 @@
-"""Reads a database after a run and says, by SQL, what does not stand there as it must."""
+"""What is wrong in a database after a run, found by SQL."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -83,7 +83,7 @@ CHECKS = {
             FROM tenants) t WHERE counted < held OR counted > held AND NOT EXISTS (
                 SELECT 1 FROM tombstones s WHERE s.tenant_id = t.tenant_id)
     """,
-    # what a provider's rubbish has made dead letters of is told, not completed
+    # a backfill may fail where a provider's rubbish has made dead letters
     "backfills not completed": """
         SELECT id || ' is ' || state || coalesce(': ' || error, '') AS what FROM backfills b
         WHERE state <> 'completed' AND NOT (state = 'failed' AND EXISTS (SELECT 1 FROM jobs w
@@ -95,6 +95,8 @@ CHECKS = {
             WHERE c.key LIKE 'found_again%' AND c.value <> '0')
     """,
 }
+DOUBLED = "messages stored twice"
+STUCK = ("work still owed or leased", "arrivals not placed", "sessions without an end")
 _STORED = "SELECT tenant_id, chat_id, external_id, content, sent_at, session_key FROM messages"
 _TALK = """
     SELECT tenant_id, chat_id, session_key, sent_at, position, external_id, token_count,
@@ -109,7 +111,7 @@ _SESSIONS = """
 
 @dataclass(kw_only=True)
 class Verdict:
-    """What was found, by what it violates; empty: everything stands as it must."""
+    """What was found; without violations everything is as it must be."""
 
     # keys that are stored
     stored: Collection[Key]
@@ -117,7 +119,7 @@ class Verdict:
     lost: int = 0
     # stored or summarized more than once
     doubled: int = 0
-    # owed, leased or unplaced for good
+    # due, leased or unplaced for good
     stuck: int = 0
     # rows of work given up, with a reason
     dead: int = 0
@@ -148,18 +150,14 @@ def judge(
     changed = [" ".join(key) for key, row in found.items() if not _is_original(row, originals.get(key))]
     _note(verdict, "messages that nobody sent so", changed)
     for what, statement in CHECKS.items():
-        verdict_rows = [str(row["what"]) for row in _rows(connection, statement)]
-        _note(verdict, what, verdict_rows)
-        if what == "messages stored twice":
-            verdict.doubled += len(verdict_rows)
-        if what in ("work still owed or leased", "arrivals not placed", "sessions without an end"):
-            verdict.stuck += len(verdict_rows)
+        wrong = [str(row["what"]) for row in _rows(connection, statement)]
+        _note(verdict, what, wrong)
+        verdict.doubled += len(wrong) if what == DOUBLED else 0
+        verdict.stuck += len(wrong) if what in STUCK else 0
     _note(verdict, "sessions that differ from the pure function", _differing(connection, rules))
     verdict.dead = len(_rows(connection, "SELECT 1 FROM jobs WHERE dead_at IS NOT NULL"))
-    counted = _rows(
-        connection, "SELECT status, count(*) AS n FROM conversation_sessions GROUP BY 1 ORDER BY 1"
-    )
-    verdict.sessions = {row["status"]: row["n"] for row in counted}
+    counted = "SELECT status, count(*) AS n FROM conversation_sessions GROUP BY 1 ORDER BY 1"
+    verdict.sessions = {row["status"]: row["n"] for row in _rows(connection, counted)}
     return verdict
 
 
@@ -172,7 +170,7 @@ def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
 
 
 def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str]:
-    """Sessions that stand there and should not, and the other way round, as `split` has it."""
+    """Sessions that are stored and should not be, and the other way round, according to `split`."""
     closes: dict[tuple[str, str, str], list[datetime]] = {}
     for row in _rows(connection, "SELECT * FROM session_closes ORDER BY closed_at"):
         closes.setdefault((row["tenant_id"], row["chat_id"], row["session_key"]), []).append(row["closed_at"])
@@ -181,9 +179,8 @@ def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str
         tuple(tuple(value) if isinstance(value, list) else value for value in row.values())
         for row in _rows(connection, _SESSIONS)
     }
-    return [f"not stored: {one}" for one in sorted(expected - stored)] + [
-        f"stored: {one}" for one in sorted(stored - expected)
-    ]
+    missing = [f"not stored: {one}" for one in sorted(expected - stored)]
+    return missing + [f"stored: {one}" for one in sorted(stored - expected)]
 
 
 def _expected(

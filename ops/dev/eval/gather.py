@@ -12,16 +12,16 @@ from sqlalchemy import text
 from ops.dev.eval.locomo import CATEGORIES, AskedQuestion, Conversation
 from ops.dev.eval.measures import SESSION_KS, TURN_KS, QuestionShares, share_found
 from ops.dev.shipped import Shipped
-from pipeline.context.build import answer
+from pipeline.context.build import assemble
 from pipeline.ranking import rank
 from pipeline.ranking.model import Candidate, Statistics, Weights
-from pipeline.retrieval import gather as recall
-from pipeline.retrieval import prepare
-from pipeline.retrieval.candidates import Retrieved
-from pipeline.retrieval.found import SessionCard
-from pipeline.retrieval.gather import SESSIONS_READ, Found
-from pipeline.retrieval.prepare import Asked
+from pipeline.retrieval.candidates import CandidateSet
+from pipeline.retrieval.gather import SESSIONS_READ, RetrievalResult, gather_result
+from pipeline.retrieval.prepare import PreparedQuery, parse_question, prepare_query
 from pipeline.retrieval.profiles import Parameters
+from pipeline.retrieval.request import Stopwatch, for_context
+from pipeline.retrieval.sessions import RetrievedSession
+from pipeline.store import keyword_search
 from pipeline.text.truncate import one_line
 from schemas.context import Context
 from schemas.payloads import ContextQuery
@@ -36,7 +36,7 @@ class FilledConversation:
     session_of: Mapping[str, int]
     # what a context shows of a message, by external id
     texts: Mapping[str, str]
-    cards: Mapping[int, SessionCard]
+    sessions: Mapping[int, RetrievedSession]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,23 +46,27 @@ class Gathered:
     filled: FilledConversation
     question: AskedQuestion
     query: ContextQuery
-    asked: Asked
-    found: Found
+    prepared: PreparedQuery
+    found: RetrievalResult
 
-    def ranked(self, weights: Weights) -> Found:
+    def ranked(self, weights: Weights) -> RetrievalResult:
         """What was found, ranked by these weights."""
         retrieved = self.retrieved
-        ranked = rank.rank(self.asked.question, retrieved.candidates, retrieved.statistics, weights)
+        ranked = rank.rank(self.prepared.question, retrieved.candidates, retrieved.statistics, weights)
         best = rank.rank_sessions(ranked)
-        sessions = [(self.filled.cards[session], hit.score) for session, hit in best[:SESSIONS_READ]]
+        sessions = [
+            replace(self.filled.sessions[session], score=hit.score) for session, hit in best[:SESSIONS_READ]
+        ]
         return replace(self.found, ranked=ranked, sessions=sessions)
 
-    def context(self, found: Found, parameters: Parameters, budget: int) -> Context:
+    def context(self, found: RetrievalResult, parameters: Parameters, budget: int) -> Context:
         """What a bot gets of it under a budget."""
-        return answer(self.query, replace(self.asked, parameters=parameters), found, budget)
+        request = replace(self.prepared.request, parameters=parameters)
+        prepared = replace(self.prepared, parsed=replace(self.prepared.parsed, request=request))
+        return assemble(self.query, prepared, found, budget)
 
     @property
-    def retrieved(self) -> Retrieved:
+    def retrieved(self) -> CandidateSet:
         """The candidates with their statistics."""
         if self.found.retrieved is None:
             raise RuntimeError("nothing was searched: memory is off")
@@ -96,12 +100,12 @@ def filled(backscroll: Shipped, conversation: Conversation) -> FilledConversatio
             """),
             {"chat": chat_id},
         )
-        cards = {row.id: SessionCard(**row._mapping) for row in rows}
+        sessions = {row.id: RetrievedSession(**row._mapping) for row in rows}
     return FilledConversation(
         conversation=conversation,
         session_of=backscroll.sessions_of(chat_id),
         texts={m.external_id: one_line(m.content) for m in conversation.messages},
-        cards=cards,
+        sessions=sessions,
     )
 
 
@@ -111,14 +115,23 @@ def gather(
     """All that is found for a question; with `names_stay` its names and dates are searched for as words."""
     database, embedder, settings = backscroll.database, backscroll.resources.embedder, backscroll.settings
     query = ContextQuery(chat_id=where.conversation.chat.chat_id, query=question.text, include_history=False)
-    asked = prepare.ask(database, settings.tenant, query, embedder, settings)
-    if names_stay and asked.question.content != question.text:
-        asked.question = replace(asked.question, content=question.text)
-        asked.vector = embedder.embed_query(question.text)
-    found = recall.find(database, settings.tenant, query, asked, settings)
+    stopwatch = Stopwatch()
+    with database.tenant(settings.tenant) as connection:
+        parsed = parse_question(connection, for_context(connection, query, settings))
+        words = keyword_search.lexemes(connection, parsed.request.chat.language, question.text)
+    prepared = prepare_query(database, settings.tenant, parsed, embedder, stopwatch)
+    embedded = prepared.terms.embedded
+    if names_stay and prepared.question.content != question.text and embedded:
+        vector = embedder.embed_query(question.text)
+        prepared = replace(
+            prepared,
+            question=replace(prepared.question, content=question.text),
+            terms=replace(prepared.terms, lexemes=words, embedded=(embedded[0], vector)),
+        )
+    found = gather_result(database, settings.tenant, prepared, stopwatch)
     # it is ranked again anyway, and the scores of many hundred questions take a gigabyte
-    found = replace(found, ranked=[], sessions=[])
-    return Gathered(filled=where, question=question, query=query, asked=asked, found=found)
+    found = replace(found, ranked=(), sessions=())
+    return Gathered(filled=where, question=question, query=query, prepared=prepared, found=found)
 
 
 def measured(
@@ -128,14 +141,14 @@ def measured(
     weights: Weights | None = None,
     parameters: Parameters | None = None,
 ) -> QuestionShares:
-    """How a question goes, with the weights and parameters that it was asked with unless told otherwise."""
-    found = gathered.ranked(weights or gathered.asked.weights)
+    """Measure a question, by default with the weights and parameters that it was asked with."""
+    found = gathered.ranked(weights or gathered.prepared.request.weights)
     where, evidence = gathered.filled, gathered.question.evidence
     turns = [hit.candidate.external_id for hit in found.ranked]
     sessions = [session for session, _ in rank.rank_sessions(found.ranked)]
     wanted = {where.session_of[turn] for turn in evidence}
     contexts = {
-        budget: gathered.context(found, parameters or gathered.asked.parameters, budget).text
+        budget: gathered.context(found, parameters or gathered.prepared.request.parameters, budget).text
         for budget in budgets
     }
     category = gathered.question.category

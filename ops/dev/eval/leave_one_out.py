@@ -1,11 +1,11 @@
-"""Read each conversation with weights that were chosen on the others alone: what fitting has added will show.
+"""Each conversation read with weights that were chosen on the others only, which shows what fitting has added.
 
-The search is a plain one, coordinate by coordinate, from a start that knows nothing of the conversations: every
-piece of evidence counts a quarter of the words, meaning a half, and what is around counts half a step away. Each
-weight in turn is tried at nothing, half and twice its value, and a better one is kept, for some rounds.
+The search goes coordinate by coordinate, from a start that knows nothing of the conversations: every piece of evidence
+counts a quarter of the words, meaning a half, and what is around counts half a step away. Each weight in turn is tried
+at nothing, half and twice its value, and a better one is kept, for some rounds.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ops.dev.eval.gather import Gathered, measured
 from ops.dev.eval.measures import SESSION_KS, TURN_KS, QuestionShares, share_found, tables
+from ops.dev.observe import Say
 from pipeline.ranking.bm25 import session_words
 from pipeline.ranking.model import Weights
 from pipeline.ranking.rank import SECOND, SESSION_WORDS
@@ -43,18 +44,14 @@ Matrix: TypeAlias = NDArray[np.float64]
 
 def start() -> Weights:
     """Weights that were chosen on nothing."""
-    return Weights(
-        **{
-            field.name: _START.get(field.name, _DAYS if field.name.endswith("_days") else 0.25)
-            for field in fields(Weights)
-        }
-    )
+    names = [field.name for field in fields(Weights)]
+    return Weights(**{name: _START.get(name, _DAYS if name.endswith("_days") else 0.25) for name in names})
 
 
 def leave_one_out(
     by_conversation: Mapping[str, Sequence[Gathered]],
     budgets: tuple[int, ...],
-    progress: Callable[[str], None],
+    progress: Say,
 ) -> dict[str, Any]:
     """The tables over all questions, each read with weights chosen on the other conversations, and these weights."""
     answered: list[QuestionShares] = []
@@ -67,7 +64,7 @@ def leave_one_out(
     return tables(answered) | {"weights": chosen}
 
 
-def search(gathered: Sequence[Gathered], progress: Callable[[str], None]) -> Weights:
+def search(gathered: Sequence[Gathered], progress: Say) -> Weights:
     """The weights that find most of the evidence of these questions."""
     best, tried = start(), Tried(gathered)
     score = tried.goodness(best)
@@ -95,8 +92,8 @@ def _tried(name: str, now: float) -> list[float]:
 class Tried:
     """How good weights are on some questions.
 
-    A score is a sum of parts, each its weight times what was found: so candidates are looked at anew only when a
-    weight changes that shapes the parts, such as `decay`, and added up by numpy else.
+    A score is a sum of parts, each its weight times what was found: candidates are ranked anew only when a weight
+    changes that shapes the parts, such as `decay`, and else added up by numpy.
     """
 
     def __init__(self, gathered: Sequence[Gathered]) -> None:
@@ -114,7 +111,7 @@ class Tried:
         return fmean(self._found(parts, factors) for parts in self._parts)
 
     def _found(self, parts: "_Parts", factors: Matrix) -> float:
-        # a tie goes to the candidate that stands first
+        # a tie goes to the candidate that comes first
         scores = parts.values @ factors
         order = np.argsort(-scores, kind="stable")
         turns = [parts.turns[i] for i in order[: max(TURN_KS)]]
@@ -127,12 +124,8 @@ class Tried:
             for session, two in best.items()
         }
         sessions = sorted(whole, key=lambda session: -whole[session])
-        return fmean(
-            [
-                *(share_found(parts.wanted_sessions, sessions, k) for k in SESSION_KS),
-                *(share_found(parts.wanted_turns, turns, k) for k in TURN_KS),
-            ]
-        )
+        shares = [share_found(parts.wanted_sessions, sessions, k) for k in SESSION_KS]
+        return fmean(shares + [share_found(parts.wanted_turns, turns, k) for k in TURN_KS])
 
 
 class _Parts(NamedTuple):

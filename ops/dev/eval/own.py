@@ -9,7 +9,8 @@ from typing import Any
 from ops.dev import shipped
 from ops.dev.eval.measures import share_found
 from ops.dev.eval.samples import UNANSWERABLE, SampleQuestion, samples
-from ops.dev.shipped import Progress, Shipped
+from ops.dev.observe import Say
+from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
 from pipeline.text.tokens import estimate_line
 from pipeline.text.truncate import one_line
@@ -78,7 +79,7 @@ def plain_context(ranked: Sequence[tuple[MessageIn, float]], budget: int) -> str
     return "\n".join(lines)
 
 
-def own(settings: Settings, progress: Progress) -> dict[str, Any]:
+def own(settings: Settings, progress: Say) -> dict[str, Any]:
     """The tables of `tables` over all sample chats, in one fresh database."""
     results: list[QuestionResult] = []
     with shipped.temporary(settings) as backscroll:

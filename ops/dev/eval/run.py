@@ -12,7 +12,8 @@ from ops.dev.eval.gather import Gathered, measured
 from ops.dev.eval.leave_one_out import leave_one_out
 from ops.dev.eval.locomo import Conversation, read
 from ops.dev.eval.measures import QuestionShares, table, tables
-from ops.dev.shipped import Progress, Shipped
+from ops.dev.observe import Say
+from ops.dev.shipped import Shipped
 from pipeline.ranking.model import Weights
 from schemas.errors import InvalidInput
 from schemas.messages import MessageIn
@@ -44,7 +45,7 @@ class Options:
     unsummarized: bool = False
 
 
-def locomo(folder: Path, settings: Settings, options: Options, progress: Progress) -> dict[str, Any]:
+def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
     """The tables of `measures.tables` over the conversations of a folder; more under `ablated`, `leave_one_out`.
 
     Raises `InvalidInput` when the folder holds none, or none of those asked for.
@@ -66,7 +67,7 @@ def locomo(folder: Path, settings: Settings, options: Options, progress: Progres
 
 
 def _gathered(
-    backscroll: Shipped, conversation: Conversation, options: Options, progress: Progress
+    backscroll: Shipped, conversation: Conversation, options: Options, progress: Say
 ) -> list[Gathered]:
     chat = conversation.chat
     if options.shuffle is None:
@@ -104,10 +105,14 @@ def parts() -> dict[str, Part]:
         return lambda one: measured(change(one), BUDGETS)
 
     def without(weight: str, value: float) -> Part:
-        return lambda one: measured(one, BUDGETS, weights=replace(one.asked.weights, **{weight: value}))
+        return lambda one: measured(
+            one, BUDGETS, weights=replace(one.prepared.request.weights, **{weight: value})
+        )
 
     def with_parameters(**changed: Any) -> Part:
-        return lambda one: measured(one, BUDGETS, parameters=replace(one.asked.parameters, **changed))
+        return lambda one: measured(
+            one, BUDGETS, parameters=replace(one.prepared.request.parameters, **changed)
+        )
 
     off = {field.name: _OFF.get(field.name, 0.0) for field in fields(Weights)}
     return {
@@ -119,7 +124,7 @@ def parts() -> dict[str, Part]:
     }
 
 
-def _ablated(backscroll: Shipped, gathered: Sequence[Gathered], progress: Progress) -> dict[str, Any]:
+def _ablated(backscroll: Shipped, gathered: Sequence[Gathered], progress: Say) -> dict[str, Any]:
     """Tables by the name of the part that is off; last, with names and dates left in the query."""
     found = {}
     for name, part in parts().items():

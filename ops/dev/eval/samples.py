@@ -26,7 +26,7 @@ class SampleQuestion(BaseModel):
     question: str
     # such as `decision_reversed`, `paraphrase` or `unanswerable`
     kind: str
-    # external ids of the messages that hold the answer as it stands in the end; empty when none does
+    # external ids of the messages that hold the answer as it is in the end; empty when there is none
     evidence: tuple[str, ...]
     # pieces of the evidence, upper and lower case as they are, that a context has to hold
     tokens: tuple[str, ...]

@@ -18,8 +18,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from ops.local.embedded.binaries import ProgramMissing, postgres_installations
 from schemas.errors import InvalidInput, Retryable
 
-# Called often, with what is being done.
-Progress = Callable[[str], None]
+# Called often, with the step that begins.
+OnStep = Callable[[str], None]
 
 # Its presence shows that a file is ours, its row which version.
 REVISION_TABLE = "alembic_version"
@@ -56,7 +56,7 @@ def program(name: str, server_version: int | None = None) -> Path:
     return candidates[min(fitting) if server_version else max(fitting)]
 
 
-def dump(pg_dump: Path, dsn: str, target: Path, tell: Progress) -> int:
+def dump(pg_dump: Path, dsn: str, target: Path, tell: OnStep) -> int:
     """Dump the database into the file while it is in use; returns the bytes written.
 
     An existing `target` is replaced when the new file is complete. Raises `ArchiveFailed`, and `InvalidInput` if it
@@ -99,7 +99,7 @@ def revision(pg_restore: Path, file: Path) -> str:
     return found[1]
 
 
-def restore(pg_restore: Path, file: Path, dsn: str, jobs: int, tell: Progress) -> None:
+def restore(pg_restore: Path, file: Path, dsn: str, jobs: int, tell: OnStep) -> None:
     """Restore a file into an empty database, as its superuser. Raises `ArchiveFailed`."""
     command: list[str | Path] = [pg_restore, "--exit-on-error", f"--jobs={jobs}", "--verbose", file]
     _run(command, dsn, tell)
@@ -116,7 +116,7 @@ def connection_arguments(dsn: str) -> tuple[str, dict[str, str]]:
     return make_conninfo("", **known), {} if password is None else {"PGPASSWORD": password}
 
 
-def _run(command: Sequence[str | Path], dsn: str, tell: Progress) -> None:
+def _run(command: Sequence[str | Path], dsn: str, tell: OnStep) -> None:
     where, secret = connection_arguments(dsn)
     environment = {**os.environ, "LC_ALL": "C", **secret}
     lines: list[str] = []

@@ -26,7 +26,7 @@ from ops.local.embedded.binaries import ProgramMissing, postgres_installations, 
 from ops.local.embedded.cluster import HBA, SUPERUSER, initialize, settings
 from ops.local.embedded.folder import write_private
 from ops.local.embedded.ports import LOOPBACK, require_free
-from ops.local.embedded.roles import DATABASE, LOGIN_ROLES, LoginRole, RoleNames, provision
+from ops.local.embedded.roles import DATABASE, LOGIN_ROLES, LoginRole, provision, role_name
 from ops.local.embedded.server import EmbeddedServer, Launch, ServerFailed, ServerState
 from schemas.errors import DatabaseUnavailable
 
@@ -70,7 +70,7 @@ class EmbeddedPostgres(EmbeddedServer):
 
         Raises `DatabaseUnavailable` if the server was never started, or does not listen on TCP.
         """
-        return self._url(role, getattr(RoleNames(), role), database, tcp=tcp)
+        return self._url(role, role_name(role), database, tcp=tcp)
 
     def superuser_dsn(self, database: str = "postgres") -> str:
         """Make the URL of the superuser, for what the owner may not do: roles, extensions, databases."""

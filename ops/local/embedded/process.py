@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -78,7 +79,7 @@ def kill_family(pid: int) -> None:
     """Kill the process and its children; it is stopped first, so that it starts no more of them."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)
-        for member in (*_children(pid), pid):
+        for member in (*children()[pid], pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(member, signal.SIGKILL)
 
@@ -94,15 +95,15 @@ def exists(pid: int) -> bool:
     return True
 
 
-def _children(parent: int) -> list[int]:
-    """List the children, if the system has /proc."""
-    found = []
+def children() -> dict[int, list[int]]:
+    """List the children of each process, if the system has /proc."""
+    found: dict[int, list[int]] = defaultdict(list)
     for path in Path("/proc").glob("[0-9]*/stat"):
         # a process may end while we look
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             # "pid (name) state parent …", where the name may hold any character
-            if int(path.read_text(errors="replace").rpartition(")")[2].split()[1]) == parent:
-                found.append(int(path.parent.name))
+            parent = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
+            found[parent].append(int(path.parent.name))
     return found
 
 

@@ -13,8 +13,8 @@ roles and grant BYPASSRLS.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import psycopg
@@ -33,20 +33,42 @@ ADVISORY_LOCK = 0x6261636B
 # What no role of ours may have. A login that is no superuser may state only the attributes that it has itself.
 DENIED = ("SUPERUSER", "CREATEDB", "REPLICATION")
 
+# Every attribute is stated, so that a role which was given too much is corrected.
+ROLES = """
+    ALTER ROLE backscroll_search NOLOGIN {plain} BYPASSRLS PASSWORD NULL;
+    GRANT backscroll_owner TO CURRENT_USER WITH INHERIT TRUE, SET TRUE;
+    -- so that the owner can create the search function and hand it over
+    GRANT backscroll_search TO backscroll_owner;
+    -- a stopped process must release its locks; the owner's index builds and dumps may take longer
+    ALTER ROLE backscroll_app SET idle_in_transaction_session_timeout = '10s';
+    ALTER ROLE backscroll_maintenance SET idle_in_transaction_session_timeout = '10s'
+"""
+RIGHTS_ON_DATABASE = """
+    ALTER DATABASE {name} OWNER TO backscroll_owner;
+    REVOKE ALL ON DATABASE {name} FROM PUBLIC;
+    GRANT CONNECT ON DATABASE {name} TO backscroll_app, backscroll_maintenance, backscroll_backup;
+    -- bulk loads go through temporary tables
+    GRANT TEMPORARY ON DATABASE {name} TO backscroll_app, backscroll_maintenance
+"""
+# The migrations that create tables grant rights on them.
+RIGHTS_ON_SCHEMA = """
+    ALTER SCHEMA public OWNER TO backscroll_owner;
+    REVOKE ALL ON SCHEMA public FROM PUBLIC;
+    GRANT USAGE ON SCHEMA public TO backscroll_app, backscroll_maintenance, backscroll_backup, backscroll_search;
+    -- existing tables, and those of later migrations
+    GRANT SELECT ON ALL TABLES IN SCHEMA public TO backscroll_backup;
+    GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO backscroll_backup;
+    ALTER DEFAULT PRIVILEGES FOR ROLE backscroll_owner IN SCHEMA public
+        GRANT SELECT ON TABLES TO backscroll_backup;
+    ALTER DEFAULT PRIVILEGES FOR ROLE backscroll_owner IN SCHEMA public
+        GRANT SELECT ON SEQUENCES TO backscroll_backup;
+    -- the owner of a function needs CREATE on its schema
+    GRANT CREATE ON SCHEMA public TO backscroll_search
+"""
+
 
 class ProvisioningFailed(Permanent):
     """The Postgres cannot be prepared: it is too old, the login has too few rights, or the database is unsuitable."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoleNames:
-    """The names of the roles."""
-
-    owner: str = "backscroll_owner"
-    app: str = "backscroll_app"
-    maintenance: str = "backscroll_maintenance"
-    backup: str = "backscroll_backup"
-    search: str = "backscroll_search"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +79,16 @@ class Provisioned:
     vector_version: str | None
 
 
+def role_name(role: LoginRole | Literal["search"]) -> str:
+    """Return the name of a role in Postgres."""
+    return f"backscroll_{role}"
+
+
+ROLE_NAMES = [*map(role_name, LOGIN_ROLES), role_name("search")]
+
+
 def provision(
-    superuser_dsn: str,
-    *,
-    passwords: Mapping[LoginRole, str],
-    database: str = DATABASE,
-    names: RoleNames | None = None,
+    superuser_dsn: str, *, passwords: Mapping[LoginRole, str], database: str = DATABASE
 ) -> Provisioned:
     """Create or correct the database, the roles with these passwords, and their rights.
 
@@ -70,16 +96,17 @@ def provision(
     its former one. Passwords are hashed here and never reach the server's log. Raises `DatabaseUnavailable` if the
     server cannot be reached and `ProvisioningFailed` if it is unsuitable.
     """
-    names = names or RoleNames()
-    _check(passwords, names)
+    missing = [role for role in LOGIN_ROLES if not passwords.get(role)]
+    if missing:
+        raise ProvisioningFailed(f"There is no password for: {', '.join(missing)}.")
     try:
         with psycopg.connect(superuser_dsn, autocommit=True, connect_timeout=10) as server:
             _require_administrator(server)
             server.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
-            _make_roles(server, names, passwords)
-            _make_database(server, names, database)
+            _make_roles(server, passwords)
+            _make_database(server, database)
             with psycopg.connect(make_conninfo(superuser_dsn, dbname=database), connect_timeout=10) as inside:
-                _grant(inside, names)
+                inside.execute(RIGHTS_ON_SCHEMA)
                 return Provisioned(
                     server_version=inside.execute("SHOW server_version").fetchall()[0][0],
                     vector_version=_make_extension(inside),
@@ -88,15 +115,6 @@ def provision(
         raise DatabaseUnavailable(f"Postgres cannot be reached to prepare it: {error}") from error
     except psycopg.DatabaseError as error:
         raise ProvisioningFailed(f"Postgres refused to be prepared: {error}") from error
-
-
-def _check(passwords: Mapping[LoginRole, str], names: RoleNames) -> None:
-    missing = [role for role in LOGIN_ROLES if not passwords.get(role)]
-    if missing:
-        raise ProvisioningFailed(f"There is no password for: {', '.join(missing)}.")
-    chosen = [getattr(names, field.name) for field in fields(names)]
-    if len(set(chosen)) != len(chosen):
-        raise ProvisioningFailed(f"Each role needs a name of its own, not {', '.join(chosen)}.")
 
 
 def _require_administrator(server: psycopg.Connection) -> None:
@@ -114,42 +132,28 @@ def _require_administrator(server: psycopg.Connection) -> None:
         )
 
 
-def _make_roles(server: psycopg.Connection, names: RoleNames, passwords: Mapping[LoginRole, str]) -> None:
-    """Every attribute is stated, so that a role which was given too much before is put right."""
-    for field in fields(names):
-        name = getattr(names, field.name)
+def _make_roles(server: psycopg.Connection, passwords: Mapping[LoginRole, str]) -> None:
+    for name in ROLE_NAMES:
         if not server.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
-            server.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(name)))
-    plain = _plain(server, [getattr(names, field.name) for field in fields(names)])
-    for login in LOGIN_ROLES:
-        name = getattr(names, login)
-        secret = server.pgconn.encrypt_password(passwords[login].encode(), name.encode(), b"scram-sha-256")
-        bypass = "BYPASSRLS" if login == "backup" else "NOBYPASSRLS"
-        server.execute(
-            sql.SQL(f"ALTER ROLE {{}} LOGIN {plain} {bypass} PASSWORD {{}}").format(
-                sql.Identifier(name), sql.Literal(secret.decode())
-            )
-        )
-    owner, app, maintenance, search = (
-        sql.Identifier(name) for name in (names.owner, names.app, names.maintenance, names.search)
-    )
-    server.execute(sql.SQL(f"ALTER ROLE {{}} NOLOGIN {plain} BYPASSRLS PASSWORD NULL").format(search))
-    server.execute(sql.SQL("GRANT {} TO CURRENT_USER WITH INHERIT TRUE, SET TRUE").format(owner))
-    # so that the owner can create the search function and hand it over
-    server.execute(sql.SQL("GRANT {} TO {}").format(search, owner))
-    for role in (app, maintenance):
-        # a stopped process must release its locks; the owner's index builds and dumps may take longer
-        server.execute(sql.SQL("ALTER ROLE {} SET idle_in_transaction_session_timeout = '10s'").format(role))
+            server.execute(sql.SQL(f"CREATE ROLE {name}"))
+    plain = _plain(server)
+    for role in LOGIN_ROLES:
+        name = role_name(role)
+        secret = server.pgconn.encrypt_password(passwords[role].encode(), name.encode(), b"scram-sha-256")
+        bypass = "BYPASSRLS" if role == "backup" else "NOBYPASSRLS"
+        alter = sql.SQL(f"ALTER ROLE {name} LOGIN {plain} {bypass} PASSWORD {{}}")
+        server.execute(alter.format(sql.Literal(secret.decode())))
+    server.execute(sql.SQL(ROLES.format(plain=plain)))
     for granted, member in server.execute(
         "SELECT roleid::regrole::text, member::regrole::text FROM pg_auth_members"
         " WHERE member IN (SELECT oid FROM pg_roles WHERE rolname = ANY(%s))",
-        [[names.app, names.maintenance]],
+        [[role_name("app"), role_name("maintenance")]],
     ).fetchall():
         # a membership would give them the rights of another role; both names are quoted already
         server.execute(sql.SQL(f"REVOKE {granted} FROM {member}"))
 
 
-def _plain(server: psycopg.Connection, roles: Sequence[str]) -> str:
+def _plain(server: psycopg.Connection) -> str:
     """List the attributes that deny our roles what they must not do, as far as this login may state them.
 
     Raises `ProvisioningFailed` if a role has an attribute that the login may not take away.
@@ -157,7 +161,7 @@ def _plain(server: psycopg.Connection, roles: Sequence[str]) -> str:
     rows = server.execute(
         "SELECT rolname, rolname = current_user, rolsuper, rolcreatedb, rolreplication FROM pg_roles "
         "WHERE rolname = current_user OR rolname = ANY(%s)",
-        [list(roles)],
+        [ROLE_NAMES],
     ).fetchall()
     (mine,) = (dict(zip(DENIED, has, strict=True)) for _, is_me, *has in rows if is_me)
     stated = {attribute for attribute in DENIED if mine[attribute] or mine["SUPERUSER"]}
@@ -170,44 +174,16 @@ def _plain(server: psycopg.Connection, roles: Sequence[str]) -> str:
     return " ".join(["NOCREATEROLE", "INHERIT", *(f"NO{attribute}" for attribute in sorted(stated))])
 
 
-def _make_database(server: psycopg.Connection, names: RoleNames, database: str) -> None:
-    name, owner = sql.Identifier(database), sql.Identifier(names.owner)
+def _make_database(server: psycopg.Connection, database: str) -> None:
+    name = sql.Identifier(database)
     row = server.execute(
         "SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = %s", [database]
     ).fetchone()
     if row is None:
-        server.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, owner))
+        server.execute(sql.SQL("CREATE DATABASE {} OWNER backscroll_owner").format(name))
     elif row[0] != "UTF8":
         raise ProvisioningFailed(f"The database {database} has the encoding {row[0]}; it must have UTF8.")
-    server.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(name, owner))
-    server.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(name))
-    for role in (names.app, names.maintenance, names.backup):
-        server.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(name, sql.Identifier(role)))
-    for role in (names.app, names.maintenance):
-        # bulk loads go through temporary tables
-        server.execute(sql.SQL("GRANT TEMPORARY ON DATABASE {} TO {}").format(name, sql.Identifier(role)))
-
-
-def _grant(inside: psycopg.Connection, names: RoleNames) -> None:
-    """Grant rights on the schema; the migrations that create tables grant rights on them."""
-    inside.execute(sql.SQL("ALTER SCHEMA public OWNER TO {}").format(sql.Identifier(names.owner)))
-    inside.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
-    for role in (names.app, names.maintenance, names.backup, names.search):
-        inside.execute(sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(sql.Identifier(role)))
-    # on existing tables, and on those of later migrations
-    for what in ("TABLES", "SEQUENCES"):
-        inside.execute(
-            sql.SQL(f"GRANT SELECT ON ALL {what} IN SCHEMA public TO {{}}").format(
-                sql.Identifier(names.backup)
-            )
-        )
-        inside.execute(
-            sql.SQL(
-                f"ALTER DEFAULT PRIVILEGES FOR ROLE {{}} IN SCHEMA public GRANT SELECT ON {what} TO {{}}"
-            ).format(sql.Identifier(names.owner), sql.Identifier(names.backup))
-        )
-    # the owner of a function needs CREATE on its schema
-    inside.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(sql.Identifier(names.search)))
+    server.execute(sql.SQL(RIGHTS_ON_DATABASE).format(name=name))
 
 
 def _make_extension(inside: psycopg.Connection) -> str | None:

@@ -19,7 +19,7 @@ from pipeline.operations.doctor.stored import Tenant, Work
 from pipeline.store import chats, checks, jobs, messages, sessions, spaces, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.database import Database
-from pipeline.store.jobs import Owed
+from pipeline.store.jobs import Job
 from pipeline.store.tenants import every
 from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
@@ -244,7 +244,7 @@ def _owe(database: Database, tenant: Tenant, rules: SessionPolicy) -> Iterator[s
                 jobs.raise_all(
                     connection,
                     tenant.tenant_id,
-                    (Owed(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
+                    (Job(kind=kind, key=key, lane=chat or "", priority=priority) for key, chat in found),
                 )
             total += len(found)
             if len(found) < AT_ONCE:

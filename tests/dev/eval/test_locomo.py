@@ -118,7 +118,9 @@ def test_what_is_gathered_once_gives_the_very_contexts_that_bots_get(
     for one in questions:
         for budget in (120, 800):
             bots = backscroll.ask(one.query.chat_id, one.question.text, budget)
-            again = one.context(one.ranked(one.asked.weights), one.asked.parameters, budget)
+            again = one.context(
+                one.ranked(one.prepared.request.weights), one.prepared.request.parameters, budget
+            )
             assert again.text == bots.text
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +13,14 @@ from sqlalchemy import text
 
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
-from ops.local.embedded.roles import LOGIN_ROLES, LoginRole, ProvisioningFailed, RoleNames, provision
+from ops.local.embedded.roles import (
+    LOGIN_ROLES,
+    ROLE_NAMES,
+    LoginRole,
+    ProvisioningFailed,
+    provision,
+    role_name,
+)
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
 from pipeline.store.database import Database
@@ -141,25 +147,27 @@ def test_a_stopped_worker_lets_go_of_its_locks_on_any_server(
         assert row.fetchall() == [("10000", "user")]
 
 
-def test_provisioning_again_changes_passwords_and_puts_rights_straight(postgres: EmbeddedPostgres) -> None:
-    names = RoleNames(owner="o'owner", app='a"app', maintenance="m", backup="b", search="Search")
-    superuser = postgres.superuser_dsn()
-    for password in ("first", "it's \\second"):
-        done = provision(
-            superuser, passwords=dict.fromkeys(LOGIN_ROLES, password), database="other one", names=names
-        )
-        assert done.vector_version is not None
-        url = psycopg.conninfo.make_conninfo(superuser, dbname="other one", user='a"app', password=password)
-        with psycopg.connect(url) as app:
-            row = app.execute(
-                "SELECT rolsuper OR rolbypassrls, pg_has_role(current_user, 'Search', 'MEMBER') FROM pg_roles"
-                " WHERE rolname = current_user"
+def test_provisioning_again_changes_passwords_and_corrects_rights(tmp_path: Path) -> None:
+    with EmbeddedPostgres(tmp_path, durable=False) as own:
+        superuser = own.superuser_dsn()
+        for password in ("first", "it's \\second"):
+            done = provision(
+                superuser, passwords=dict.fromkeys(LOGIN_ROLES, password), database='other "one"'
             )
-            assert row.fetchall() == [(False, False)]
-        # When somebody gives the app too much
-        with psycopg.connect(superuser, autocommit=True) as server:
-            server.execute('ALTER ROLE "a""app" SUPERUSER BYPASSRLS')
-            server.execute('GRANT "Search" TO "a""app"')
+            assert done.vector_version is not None
+            url = psycopg.conninfo.make_conninfo(
+                superuser, dbname='other "one"', user="backscroll_app", password=password
+            )
+            with psycopg.connect(url) as app:
+                row = app.execute(
+                    "SELECT rolsuper OR rolbypassrls, pg_has_role(current_user, 'backscroll_search', 'MEMBER')"
+                    " FROM pg_roles WHERE rolname = current_user"
+                )
+                assert row.fetchall() == [(False, False)]
+            # When somebody gives the app too much
+            with psycopg.connect(superuser, autocommit=True) as server:
+                server.execute("ALTER ROLE backscroll_app SUPERUSER BYPASSRLS")
+                server.execute("GRANT backscroll_search TO backscroll_app")
 
 
 def test_roles_of_one_database_do_not_get_into_another(postgres: EmbeddedPostgres) -> None:
@@ -178,8 +186,6 @@ def test_only_a_superuser_can_provision(postgres: EmbeddedPostgres) -> None:
         provision(postgres.dsn("owner"), passwords=passwords)
     with pytest.raises(ProvisioningFailed, match="no password for: backup"):
         provision(postgres.superuser_dsn(), passwords={k: v for k, v in passwords.items() if k != "backup"})
-    with pytest.raises(ProvisioningFailed, match="name of its own"):
-        provision(postgres.superuser_dsn(), passwords=passwords, names=RoleNames(app="x", owner="x"))
     with pytest.raises(DatabaseUnavailable, match="cannot be reached"):
         provision("postgresql://postgres@127.0.0.1:1/postgres", passwords=passwords)
 
@@ -192,7 +198,7 @@ def test_an_administrator_who_is_no_superuser_makes_a_database_that_everything_w
     with EmbeddedPostgres(tmp_path, durable=False) as server:
         with psycopg.connect(server.superuser_dsn(), autocommit=True) as superuser:
             superuser.execute("DROP DATABASE backscroll")
-            for name in (field.default for field in fields(RoleNames)):
+            for name in ROLE_NAMES:
                 superuser.execute(f"DROP ROLE {name}")
             superuser.execute(
                 "CREATE ROLE manager LOGIN CREATEROLE CREATEDB BYPASSRLS PASSWORD 'manager-secret'"
@@ -209,7 +215,7 @@ def test_an_administrator_who_is_no_superuser_makes_a_database_that_everything_w
             superuser.execute("CREATE EXTENSION vector")
         assert provision(administrator, passwords=passwords).vector_version is not None
         # When the tables are made and a message is stored, summarized by nobody yet
-        urls = {role: url(getattr(RoleNames(), role), passwords[role]) for role in LOGIN_ROLES}
+        urls = {role: url(role_name(role), passwords[role]) for role in LOGIN_ROLES}
         assert migrate.upgrade(urls["owner"], DeterministicEmbedder().space).vector_tables
         database = Database(urls["app"], urls["maintenance"])
         accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0, "the lighthouse")])

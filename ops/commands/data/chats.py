@@ -1,0 +1,252 @@
+"""`backscroll chats`: what chats there are, what is known of one, and its settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+import typer
+from rich.text import Text
+
+from ops.commands.data import chat_moves
+from ops.console import receipts, rendering
+from ops.console.command import Call, ListByDefault, require_seen, with_options
+from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
+from schemas.errors import InvalidInput
+from schemas.forgetting import Subject
+from schemas.messages import LANGUAGES, ChatIn
+from schemas.payloads import parse_payload
+from schemas.users import MembersPayload
+
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+
+SPEAKERS = 10
+SESSIONS = 5
+ABOUT_CHARS = 200
+
+
+@app.callback(
+    epilog="**Examples:** backscroll chats · backscroll chats show telegram:-100420 · backscroll chats list --json · "
+    "backscroll chats remove whatsapp:bookclub --dry-run",
+)
+def chats() -> None:
+    """List the chats, show one, change one, or remove one that is to be imported again."""
+
+
+@app.command("list", epilog="**Example:** backscroll chats list --json")
+@with_options
+def list_(call: Call) -> None:
+    """List the chats, the latest active first, in their local time."""
+    from pipeline.store import chats as store
+
+    with call.transaction() as (_, connection):
+        found = [dict(row._mapping) for row in store.overview(connection)]
+    cells = [
+        (
+            *(chat[name] for name in ("chat_id", "title", "kind", "message_count", "sessions", "summarized")),
+            *(rendering.moment(chat[name], chat["time_zone"]) for name in ("first_at", "last_at")),
+            chat["time_zone"],
+        )
+        for chat in found
+    ]
+    numbers = ("messages", "sessions", "summarized")
+    headings = ("chat", "title", "kind", *numbers, "first", "last", "time zone")
+    nothing = (
+        "There is no chat yet. Import one with `backscroll import FILE`, or send messages to the HTTP API."
+    )
+    call.answer({"chats": found}, rendering.rows(headings, cells, right=numbers) if found else nothing)
+
+
+@app.command(epilog="**Example:** backscroll chats show telegram:-100420")
+@with_options
+def show(call: Call, chat: ChatArgument) -> None:
+    """Show a chat: its settings, who speaks, its sessions by status, and the latest sessions."""
+    from pipeline.operations import lookup
+    from pipeline.store import chats as store
+    from pipeline.store import sessions, stats
+
+    with call.transaction() as (_, connection):
+        found = lookup.find_chat(connection, chat)
+        times = next(row for row in store.overview(connection) if row.chat_id == found.chat_id)
+        by_status = stats.sessions_by_status(connection, found.chat_id)
+        speakers = stats.speakers(connection, found.chat_id, SPEAKERS)
+        latest = sessions.listing(connection, found.chat_id, limit=SESSIONS)
+    statuses = ", ".join(f"{count:,} {status}" for status, count in by_status.items())
+    facts = rendering.facts(
+        {
+            "chat": found.chat_id,
+            "title": found.title,
+            "kind": f"{found.kind} on {found.platform or 'no platform'}",
+            "time zone": found.time_zone,
+            "language": found.language,
+            "messages": found.message_count,
+            "from": rendering.moment(times.first_at, found.time_zone),
+            "to": rendering.moment(times.last_at, found.time_zone),
+            "sessions": statuses or "none yet",
+            "speakers": ", ".join(f"{row.speaker} ({row.messages:,})" for row in speakers),
+        }
+    )
+    cells = [
+        (
+            str(row.id),
+            rendering.moment(row.started_at, found.time_zone),
+            row.message_count,
+            row.status,
+            rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT_CHARS),
+        )
+        for row in latest
+    ]
+    headings = ("session", "began", "messages", "status", "about")
+    table = rendering.rows(headings, cells, right=("session", "messages"), cut="about")
+    call.answer(
+        {
+            "chat_id": found.chat_id,
+            "title": found.title,
+            "platform": found.platform,
+            "kind": found.kind,
+            "time_zone": found.time_zone,
+            "language": found.language,
+            "messages": found.message_count,
+            "first_at": times.first_at,
+            "last_at": times.last_at,
+            "sessions": by_status,
+            "speakers": [dict(row._mapping) for row in speakers],
+            "latest_sessions": [dict(row._mapping) for row in latest],
+        },
+        facts,
+        *((Text("\nLatest sessions:", style="bold"), table) if latest else ()),
+    )
+
+
+@app.command(
+    epilog="**Examples:** backscroll chats remove whatsapp:bookclub --dry-run · "
+    "backscroll chats remove whatsapp:bookclub --yes"
+)
+@with_options
+def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
+    """Remove a chat with everything that was made of it, so that it can be imported again.
+
+    Unlike `backscroll forget chat` this suppresses nothing: what is sent or imported later is stored. What was
+    forgotten stays forgotten. Interrupted, it is finished by the workers; given up, it ends with 5.
+    """
+    from pipeline.erasure import forget
+    from pipeline.operations import lookup
+
+    with call.opened() as (settings, database):
+        with database.tenant(settings.tenant) as connection:
+            found = lookup.find_chat(connection, chat)
+        planned = forget.plan(database, settings.tenant, Subject(kind="chat", chat_id=found.chat_id))
+        counts = ", ".join(f"{count:,} {name}" for name, count in planned.items() if name != "chats")
+        if dry_run:
+            call.answer(
+                {"dry_run": True, "would_remove": planned}, f"Would remove {found.chat_id}: {counts}."
+            )
+            return
+        call.confirm(f"Remove {found.chat_id} ({counts})?", yes=yes)
+        receipt = forget.remove(database, settings.tenant, found.chat_id)
+        receipt = receipts.finished(database, settings, receipt)
+    receipts.answer(call, receipt, f"{found.chat_id} is removed")
+
+
+@app.command(
+    epilog="**Examples:** backscroll chats memory telegram:-100420 off · backscroll chats memory telegram:-100420 on"
+)
+@with_options
+def memory(
+    call: Call,
+    chat: ChatArgument,
+    state: Annotated[Literal["on", "off"], typer.Argument(help="Whether the chat is remembered.")],
+) -> None:
+    """Switch a chat's memory on or off.
+
+    Off: its messages are kept, but nothing is made of them and nothing is searched; contexts hold only its recent
+    messages. On again: backfills of its sessions and vectors make up for the time between.
+    """
+    from pipeline.operations import lookup
+    from pipeline.store import chats as store
+
+    with call.transaction() as (settings, connection):
+        found = lookup.find_chat(connection, chat)
+        store.ensure(connection, settings.tenant, ChatIn(chat_id=found.chat_id, memory=state == "on"))
+    kinds = ("sessionize", "summarize", "embed") if state == "on" and not found.memory else ()
+    call.answer(
+        {"chat_id": found.chat_id, "memory": state == "on"},
+        f"The memory of {found.chat_id} is {state}.",
+        *(
+            f"Make up for the time without:  backscroll backfills start {kind} --chat {chat}"
+            for kind in kinds
+        ),
+    )
+
+
+@app.command(
+    epilog="**Examples:** backscroll chats members telegram:-100420 · "
+    "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12"
+)
+@with_options
+def members(
+    call: Call,
+    chat: ChatArgument,
+    named: Annotated[
+        list[str] | None, typer.Option("--set", help="A member; repeat it for all but the bots.")
+    ] = None,
+    unseen: UnseenOption = False,
+) -> None:
+    """Show or set who is in a chat: by default everybody who has spoken there.
+
+    What was learned in other chats is shown in this one only if everybody here was there, too. An id that was never
+    seen ends the command with 3, before anything changes.
+    """
+    from pipeline.operations import lookup
+    from pipeline.people import membership as pipeline_members
+
+    with call.opened() as (settings, database):
+        with database.tenant(settings.tenant) as connection:
+            found = lookup.find_chat(connection, chat)
+        if named:
+            payload = parse_payload(MembersPayload, {"members": named})
+            for each in payload.members:
+                require_seen(partial(lookup.require_user, database, settings.tenant, each), unseen=unseen)
+            listed = pipeline_members.set_members(database, settings.tenant, found.chat_id, payload.members)
+        else:
+            listed = pipeline_members.show(database, settings.tenant, found.chat_id)
+    call.answer(listed, *listed.members)
+    if listed.unnamed and not call.as_json:
+        rendering.warn(
+            "A member's name is not kept: nothing of other chats is shown until all members are set again."
+        )
+
+
+@app.command(
+    epilog="**Examples:** backscroll chats language whatsapp:Familie german · "
+    "backscroll chats language app:1 simple"
+)
+@with_options
+def language(
+    call: Call,
+    chat: ChatArgument,
+    to: Annotated[
+        str, typer.Argument(metavar="LANGUAGE", help="One of Postgres's text search configurations.")
+    ],
+) -> None:
+    """Set the language of a chat, and rebuild its keyword search.
+
+    Meanwhile everything is found, what is not rebuilt yet by its old words. Run it again if it was interrupted.
+    """
+    from pipeline.ingest import languages
+    from pipeline.operations import lookup
+
+    if to not in LANGUAGES:
+        raise InvalidInput(f"LANGUAGE {to!r} is not one of {', '.join(LANGUAGES)}", field="language")
+    with call.opened() as (settings, database):
+        with database.tenant(settings.tenant) as connection:
+            found = lookup.find_chat(connection, chat)
+        changed = languages.change(database, settings.tenant, found.chat_id, to)
+    call.answer(
+        {"chat_id": found.chat_id, "language": to, "messages_changed": changed},
+        f"{found.chat_id} is searched as {to} now; {changed:,} messages were not.",
+    )
+
+
+app.command(epilog=chat_moves.RENAME_EXAMPLE)(chat_moves.rename)
+app.command(epilog=chat_moves.MERGE_EXAMPLE)(chat_moves.merge)

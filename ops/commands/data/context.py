@@ -1,0 +1,178 @@
+"""`backscroll context`: what a bot would put before its model for a question, and why."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ops.console import questions, rendering
+from ops.console.backend import backend
+from ops.console.command import Call, with_options
+from ops.console.options import ChatOption, LocalOption, SessionKeyOption
+from pipeline.retrieval.profiles import PURPOSES
+from schemas.context import Context, Dropped, Explanation
+from schemas.errors import InvalidInput
+from schemas.payloads import ContextQuery
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+HITS_SHOWN = 20
+# In a short explanation, the best.
+LINES_EXPLAINED = 10
+# On the page's time line, the latest.
+SPANS = 2000
+
+
+@app.command(
+    epilog="**Examples:** backscroll context 'who fixed the boiler?' --chat telegram:-100420 · "
+    "backscroll context 'what did we decide?' --explain · backscroll context 'why?' --html why.html · "
+    "backscroll context 'and now?' --budget 800 --json\n\n"
+    "**Profiles:**\n\n" + "\n\n".join(f"{name}: {purpose}" for name, purpose in PURPOSES.items())
+)
+@with_options
+def context(
+    call: Call,
+    question: Annotated[
+        str, typer.Argument(help="The question to the bot, or what it is about to react to.")
+    ],
+    chat: ChatOption = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Named set of parameters, listed below (default: balanced).")
+    ] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Tokens at most (default: BACKSCROLL_CONTEXT_BUDGET_TOKENS).")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="The model that will read it, as in gpt-4.1-mini: counts by its tokenizer."),
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="The user who asks, as in telegram:11.")] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent that answers.")] = None,
+    session_key: SessionKeyOption = None,
+    thread: Annotated[
+        str | None, typer.Option(help="The forum topic that the bot answers in, for recent messages.")
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Explain the best lines, what was left out, and times.")
+    ] = False,
+    explain_all: Annotated[
+        bool, typer.Option("--explain-all", help="Explain every line, and every hit with its score.")
+    ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what --explain-all tells to a page for a browser."),
+    ] = None,
+    no_history: Annotated[
+        bool, typer.Option("--no-history", help="Without the chat's latest messages.")
+    ] = False,
+    local: LocalOption = False,
+) -> None:
+    """Print the context for a question. The HTTP API answers the same to `POST /v1/context`.
+
+    The running Backscroll is asked: that of **BACKSCROLL_URL** (with **BACKSCROLL_API_KEY**), else the
+    `backscroll up` of the data folder. If the database runs without an HTTP API, this process reads it and loads the
+    model itself, which takes some seconds.
+    """
+    with backend(call, local=local) as answering:
+        named = answering.chat(chat)
+        query = questions.question(
+            named,
+            ContextQuery,
+            query=question,
+            profile=profile,
+            budget_tokens=budget,
+            model=model,
+            user_id=user,
+            agent_id=agent,
+            session_key=session_key,
+            thread=thread,
+            explain=explain or explain_all or html is not None,
+            include_history=not no_history,
+        )
+        with rendering.patience("Searching …", shown=not call.as_json):
+            found = answering.context(query)
+        if html is not None and found.explain is not None:
+            from ops.console import context_page
+
+            spans = answering.sessions(named.chat_id, SPANS)
+            title = named.title or named.chat_id
+            _write(html, context_page.page(found, found.explain, question, title, named.time_zone, spans))
+    if call.as_json:
+        rendering.print_json(found)
+        return
+    console = rendering.out()
+    # in a pipe exactly what a model gets; on a terminal without what would steer it
+    print(rendering.plain(found.text) if console.is_terminal else found.text)
+    for problem in found.degraded:
+        rendering.warn(f"Degraded: {problem}")
+    if (explain or explain_all) and found.explain is not None:
+        _print_why(console, found, found.explain, named.time_zone, whole=explain_all)
+
+
+def _write(file: Path, made: str) -> None:
+    try:
+        file.write_text(made, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"--html {file} cannot be written: {error.strerror}", field="html") from error
+
+
+def _print_why(console: Console, found: Context, why: Explanation, zone: str, *, whole: bool) -> None:
+    """Print the reasons of the best lines and what is not shown; with `whole`, of all lines and hits."""
+    console.print(f"\n{'─' * 20} why {'─' * 20}", style="dim")
+    shown = [(block.kind, item) for block in found.blocks for item in block.items]
+    best = sorted(shown, key=lambda each: (each[1].score is None, -(each[1].score or 0)))[:LINES_EXPLAINED]
+    listed = shown if whole else best
+    title = "Shown" if len(listed) == len(shown) else f"The best {len(listed)} of {len(shown):,} lines"
+    cells = [
+        (
+            block,
+            "" if item.score is None else f"{item.score:.3f}",
+            rendering.moment(item.at, zone),
+            rendering.with_note(rendering.preview(item.text, questions.SHORT_PREVIEW), item.reason),
+        )
+        for block, item in listed
+    ]
+    headings = ("block", "score", "when", "text and why")
+    console.print(rendering.rows(headings, cells, title=title, right=("score",)))
+    if whole:
+        _print_hits(console, why, zone)
+    if why.dropped:
+        counted = Counter((each.kind, questions.reason(each)) for each in why.dropped)
+        most_common = counted.most_common(None if whole else LINES_EXPLAINED)
+        counts = [(count, kind, reason) for (kind, reason), count in most_common]
+        title = f"\nNot shown ({len(why.dropped):,})"
+        console.print(rendering.rows(("how many", "what", "why"), counts, title=title, right=("how many",)))
+    if not whole:
+        console.print("All of it: --explain-all; one by one: --explain --json, or --html FILE", style="dim")
+    elif len(why.messages) > HITS_SHOWN or why.dropped:
+        console.print("All of them, one by one: --explain --json, or --html FILE", style="dim")
+    _print_facts(console, found, why)
+
+
+def _print_hits(console: Console, why: Explanation, zone: str) -> None:
+    reasons: dict[tuple[str, str], Dropped] = {(each.kind, each.id): each for each in why.dropped}
+    for title, hits in {"Sessions": why.sessions, "Messages": why.messages, "Memories": why.memories}.items():
+        if hits:
+            titled = f"\n{title} found ({len(hits):,})"
+            console.print(questions.reasons_table(hits[:HITS_SHOWN], reasons, zone, title=titled))
+
+
+def _print_facts(console: Console, found: Context, why: Explanation) -> None:
+    scope = ", the whole scope since narrowing found nothing good enough" if why.fell_back else ""
+    tokens = ", ".join(f"{kind} {count:,}" for kind, count in why.tokens_by_block.items())
+    times = ", ".join(f"{stage} {spent:.1f}" for stage, spent in why.timings_ms.items())
+    facts = {
+        "tokens": f"{found.used_tokens:,} of {found.budget:,} by {found.counted_by}: {tokens}",
+        "vectors": f"{why.vector_search}, {why.rows_compared:,} rows compared{scope}",
+        "keywords": why.keyword_search,
+        "nearest": questions.nearness(why.confidence) if why.confidence else "",
+        "leans on": ", ".join(why.brief),
+        "times": "; ".join(why.times),
+        "milliseconds": times,
+        "profile": why.profile,
+        "asked by": why.asked_by,
+    }
+    console.print()
+    console.print(rendering.facts({name: value for name, value in facts.items() if value}))

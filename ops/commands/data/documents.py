@@ -1,0 +1,145 @@
+"""`backscroll documents`: documents of the whole organization, cut into chunks that contexts cite."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ops.console import rendering
+from ops.console.backend import backend
+from ops.console.command import Call, with_options
+from ops.console.options import AfterOption, LocalOption
+from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
+from schemas.errors import InvalidInput
+from schemas.messages import DEFAULT_LANGUAGE
+from schemas.payloads import parse_payload
+
+app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+
+STDIN = "-"
+DocumentArgument = Annotated[str, typer.Argument(metavar="ID", help="The document's id.")]
+
+
+@app.callback(
+    epilog="**Examples:** backscroll documents add handbook.md --id handbook · backscroll documents list · "
+    "backscroll documents remove handbook"
+)
+def documents() -> None:
+    """Keep documents of the organization, for every chat: a context cites them as `Doc ID/Chunk N`."""
+
+
+@app.command(
+    epilog="**Examples:** backscroll documents add handbook.md · backscroll documents add rules.txt --id rules "
+    "--language german · pdftotext lease.pdf - | backscroll documents add - --id lease"
+)
+@with_options
+def add(
+    call: Call,
+    file: Annotated[Path, typer.Argument(help="Plain text or Markdown in UTF-8; - for standard input.")],
+    document_id: Annotated[
+        str | None, typer.Option("--id", help="Id to cite and replace it by (default: the file's name).")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Where it comes from, such as a URL (default: the file's path).")
+    ] = None,
+    language: Annotated[str, typer.Option(help="Language of its keyword search.")] = DEFAULT_LANGUAGE,
+    local: LocalOption = False,
+) -> None:
+    """Add a document, or replace the one with this id by a new version.
+
+    It is cut into chunks that the embedding model reads whole, found by keyword at once, and by meaning when workers
+    have embedded it. Unchanged chunks keep their vectors. The running Backscroll is asked, as by `backscroll context`.
+    """
+    if document_id is None and str(file) == STDIN:
+        raise InvalidInput("id: standard input has no name: add --id", field="id")
+    given = parse_payload(
+        DocumentIn,
+        {
+            "document_id": file.name if document_id is None else document_id,
+            "content": _read(file),
+            "source": source if source is not None else "" if str(file) == STDIN else str(file),
+            "language": language,
+        },
+    )
+    with (
+        backend(call, local=local) as answering,
+        rendering.patience("Cutting it for the model that will read it …", shown=not call.as_json),
+    ):
+        kept = answering.keep(given)
+    written = f", {kept.written:,} of them written" if 0 < kept.written < kept.chunks else ""
+    call.answer(
+        {"document_id": given.document_id, **vars(kept)},
+        f"{given.document_id}: {kept.outcome}, {kept.chunks:,} chunks{written}",
+    )
+
+
+@app.command("list", epilog="**Example:** backscroll documents list --json")
+@with_options
+def list_(
+    call: Call,
+    after: AfterOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=MAX_PAGE, help="Documents at most.")] = 100,
+) -> None:
+    """List documents in the order of their ids."""
+    from pipeline.memories import documents as pipeline_documents
+
+    given = parse_payload(DocumentFilter, {"after": after, "limit": limit})
+    with call.opened() as (settings, database):
+        found = pipeline_documents.listing(database, settings.tenant, given)
+    cells = [
+        (each.document_id, each.chunks, rendering.moment(each.changed_at), each.language, each.source)
+        for each in found
+    ]
+    headings = ("document", "chunks", "changed (UTC)", "language", "source")
+    next_page = rendering.more_after([each.document_id for each in found], limit)
+    call.answer({"documents": found}, rendering.rows(headings, cells, right=("chunks",)), *next_page)
+
+
+@app.command(epilog="**Example:** backscroll documents show handbook")
+@with_options
+def show(call: Call, document_id: DocumentArgument) -> None:
+    """Show a document's chunks as they are found and cited."""
+    from pipeline.memories import documents as pipeline_documents
+
+    with call.opened() as (settings, database):
+        chunks = pipeline_documents.passages(database, settings.tenant, document_id)
+    call.answer(
+        {"document_id": document_id, "chunks": chunks},
+        *(f"── Doc {document_id}/Chunk {each.chunk_index}\n{each.content}\n" for each in chunks),
+    )
+
+
+@app.command(epilog="**Example:** backscroll documents remove handbook")
+@with_options
+def remove(call: Call, document_id: DocumentArgument) -> None:
+    """Remove a document with its chunks and their vectors; it may be added again."""
+    from pipeline.memories import documents as pipeline_documents
+
+    with call.opened() as (settings, database):
+        gone = pipeline_documents.remove(database, settings.tenant, document_id)
+    call.answer({"document_id": document_id, "chunks": gone}, f"{document_id}: removed, {gone:,} chunks")
+
+
+def _read(file: Path) -> str:
+    """Read a text file, or standard input. Raises `InvalidInput` if it is no text, or too long."""
+    try:
+        if str(file) == STDIN:
+            raw = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
+        else:
+            with file.open("rb") as opened:
+                raw = opened.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}", field="file") from error
+    if len(raw) > MAX_DOCUMENT_BYTES:
+        raise InvalidInput(
+            f"{file} has more than {MAX_DOCUMENT_BYTES} bytes: divide it, such as into its chapters",
+            field="file",
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            f"{file} is not UTF-8 text: turn it into text first, such as with `pdftotext FILE -` or `pandoc -t plain`",
+            field="file",
+        ) from None

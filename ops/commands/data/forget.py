@@ -1,0 +1,142 @@
+"""`backscroll forget`: remove a message, a user, a chat or a tenant for good, and show the receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ops.console import receipts as console_receipts
+from ops.console import rendering
+from ops.console.command import Call, require_seen, with_options
+from ops.console.options import ChatArgument, DryRunOption, SenderArgument, UnseenOption, YesOption
+from schemas.forgetting import Subject
+from schemas.payloads import parse_payload
+
+if TYPE_CHECKING:
+    from pipeline.store.database import Database
+
+app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+
+LISTED = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetOptions:
+    """The options of every command that forgets messages."""
+
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+    unseen: UnseenOption = False
+
+
+@app.callback(
+    epilog="**Examples:** backscroll forget user telegram:11 --dry-run · backscroll forget chat telegram:-100420 "
+    "--yes · backscroll forget receipts"
+)
+def forget() -> None:
+    """Remove messages for good, with their vectors and memories, and summarize the remaining ones again.
+
+    What was sent until now does not come back, however often it is sent or imported again. An id that was never
+    seen ends the command with 3, before anything is forgotten; `--unseen` forgets it all the same. Interrupted, it is
+    finished by the workers or the next run; given up, it ends with 5.
+    """
+
+
+@app.command(epilog="**Example:** backscroll forget message telegram:-100420 1041 --yes")
+@with_options
+def message(
+    call: Call,
+    chat: ChatArgument,
+    external_id: Annotated[str, typer.Argument(help="The platform's id.")],
+    options: ForgetOptions,
+) -> None:
+    """Forget one message."""
+    given = {"kind": "message", "chat_id": chat, "external_id": external_id}
+    _forget(call, given, options)
+
+
+@app.command(epilog="**Example:** backscroll forget user telegram:11 --yes")
+@with_options
+def user(call: Call, sender: SenderArgument, options: ForgetOptions) -> None:
+    """Forget all that a user has said until now, in every chat, and what is known of them."""
+    _forget(call, {"kind": "user", "sender_id": sender}, options)
+
+
+@app.command(epilog="**Example:** backscroll forget chat telegram:-100420 --dry-run")
+@with_options
+def chat(call: Call, chat: ChatArgument, options: ForgetOptions) -> None:
+    """Forget a chat with all that was said in it until now."""
+    _forget(call, {"kind": "chat", "chat_id": chat}, options)
+
+
+@app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --confirm acme")
+@with_options
+def tenant_(
+    call: Call,
+    dry_run: DryRunOption = False,
+    confirm: Annotated[
+        str | None, typer.Option(help="The tenant's name, instead of asking for it.", metavar="NAME")
+    ] = None,
+) -> None:
+    """Forget everything of a tenant, whose name must be confirmed; receipts and the suppression list are kept."""
+    given = {"kind": "tenant"} | ({} if confirm is None else {"confirm": confirm})
+    _forget(call, given, ForgetOptions(dry_run=dry_run, unseen=True))
+
+
+@app.command(epilog="**Example:** backscroll forget receipts --json")
+@with_options
+def receipts(call: Call) -> None:
+    """List the newest receipts: how much was forgotten and when, not whom."""
+    from pipeline.store import receipts as store
+
+    with call.transaction() as (_, connection):
+        found = store.listing(connection, LISTED)
+    cells = [
+        (
+            each.id,
+            each.kind,
+            each.counts.get("messages", 0),
+            rendering.moment(each.created_at),
+            rendering.moment(each.finished_at),
+        )
+        for each in found
+    ]
+    headings = ("receipt", "what", "messages", "begun (UTC)", "finished")
+    call.answer({"receipts": found}, rendering.rows(headings, cells, right=("receipt", "messages")))
+
+
+def _forget(call: Call, given: dict[str, str], options: ForgetOptions) -> None:
+    from pipeline.erasure import forget as pipeline_forget
+
+    subject = parse_payload(Subject, given)
+    with call.opened() as (settings, database):
+        require_seen(lambda: _require_seen(database, settings.tenant, subject), unseen=options.unseen)
+        planned = pipeline_forget.plan(database, settings.tenant, subject)
+        counts = ", ".join(f"{count:,} {name}" for name, count in planned.items())
+        if options.dry_run:
+            call.answer({"dry_run": True, "would_forget": planned}, f"Would forget {counts}.")
+            return
+        if subject.kind == "tenant":
+            if subject.confirm is None:
+                call.require_no_question("confirm", f"--confirm {settings.tenant}")
+                question = f"Forget {counts}, for good? Type the tenant's name ({settings.tenant})"
+                subject = subject.model_copy(update={"confirm": typer.prompt(question, err=True)})
+            pipeline_forget.check_confirmed(settings.tenant, subject)
+        else:
+            call.confirm(f"Forget {counts}, for good?", yes=options.yes)
+        receipt = pipeline_forget.start(database, settings.tenant, subject)
+        receipt = console_receipts.finished(database, settings, receipt)
+    console_receipts.answer(call, receipt, "forgotten")
+
+
+def _require_seen(database: Database, tenant_id: str, subject: Subject) -> None:
+    from pipeline.operations import lookup
+
+    if subject.sender_id is not None:
+        lookup.require_user(database, tenant_id, subject.sender_id)
+    if subject.chat_id is not None and subject.external_id is not None:
+        lookup.require_message(database, tenant_id, subject.chat_id, subject.external_id)
+    elif subject.chat_id is not None:
+        lookup.require_chat(database, tenant_id, subject.chat_id)

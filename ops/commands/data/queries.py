@@ -1,0 +1,102 @@
+"""`backscroll queries`: what was asked, shown and answered, and the answer to a context."""
+
+from typing import Annotated
+
+import typer
+
+from ops import connection
+from ops.console import rendering
+from ops.console.command import Call, ListByDefault, with_options
+from ops.console.options import InChatOption
+from schemas.payloads import parse_payload
+from schemas.querylog import AnswerIn
+
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+
+LISTED = 20
+OUTCOMES = {
+    "stored": "The answer is stored.",
+    "known": "There was an answer already, and the first one is kept.",
+    "kept_out": "Not stored: what it is based on, or who asked, was forgotten or is not to be remembered.",
+}
+
+
+@app.callback(
+    epilog="**Examples:** backscroll queries · backscroll queries list --chat telegram:-100420 --json · "
+    "backscroll queries answer ctx_1f2e 'On 4 May.' --remember",
+)
+def queries() -> None:
+    """List questions and answers, or report an answer."""
+
+
+@app.command("list", epilog="**Example:** backscroll queries list --chat telegram:-100420 --limit 5")
+@with_options
+def list_(
+    call: Call,
+    chat: InChatOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Queries at most, the newest.")] = LISTED,
+) -> None:
+    """List the newest contexts: who asked what, how long it took, and what was answered.
+
+    Questions and answers are missing where a part of them was forgotten, or was not to be remembered. A chat that was
+    never seen ends the command with 3.
+    """
+    from pipeline.context import query_log
+    from pipeline.operations import lookup
+
+    with call.opened() as (settings, database):
+        if chat is not None:
+            lookup.require_chat(database, settings.tenant, chat)
+        found = query_log.listing(database, settings.tenant, chat, limit)
+    headings = ("asked (UTC)", "context", "chat", "who", "ms", "tokens", "question", "answer")
+    cells = [
+        (
+            rendering.moment(each.asked_at),
+            each.context_id,
+            each.chat_id,
+            each.user_id or "",
+            f"{each.latency_ms:.0f}",
+            each.used_tokens,
+            rendering.preview(each.query or "–", 60),
+            rendering.preview(each.answer or "–", 60),
+        )
+        for each in found
+    ]
+    call.answer({"queries": found}, rendering.rows(headings, cells, right=("ms", "tokens")))
+
+
+@app.command(
+    epilog="**Examples:** backscroll queries answer ctx_1f2e 'On 4 May.' · "
+    "backscroll queries answer ctx_1f2e 'On 4 May.' --used message:812 --remember"
+)
+@with_options
+def answer(
+    call: Call,
+    context_id: Annotated[str, typer.Argument(help="The context's id.")],
+    text: Annotated[str, typer.Argument(help="What was answered.")],
+    used: Annotated[
+        list[str] | None,
+        typer.Option(help="An item that the answer is based on, as in message:812; repeatable."),
+    ] = None,
+    remember: Annotated[
+        bool | None,
+        typer.Option(
+            "--remember/--no-remember",
+            help="Keep question and answer as a memory of who asked (default: BACKSCROLL_REMEMBER_ANSWERS).",
+        ),
+    ] = None,
+) -> None:
+    """Report the answer to a context; the first answer is kept."""
+    from pipeline.context import query_log
+
+    given = parse_payload(AnswerIn, {"answer": text, "used": used, "remember": remember})
+    with call.opened() as (settings, database):
+        answered = query_log.report(database, settings.tenant, context_id, given, settings)
+        if answered.memory_id is not None:
+            connection.wake(settings, "embed")
+    remembered = (
+        [f"Question and answer are the memory {answered.memory_id}."]
+        if answered.memory_id is not None
+        else []
+    )
+    call.answer(answered, OUTCOMES[answered.outcome], *remembered)

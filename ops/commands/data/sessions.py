@@ -1,0 +1,152 @@
+"""`backscroll sessions`: what was talked about, and the transcript of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from ops.console import rendering
+from ops.console.command import Call, ListByDefault, with_options
+from ops.console.options import InChatOption
+from schemas.sessions import Message
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
+
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+
+Status = Literal["open", "closed", "summarized", "skipped", "failed"]
+MAX_TRANSCRIPT = 2000
+ABOUT_CHARS = 200
+_LISTS = {
+    "Topics": "topic_tags",
+    "Decisions": "decisions",
+    "Open questions": "open_questions",
+    "Action items": "action_items",
+    "Names": "entities",
+}
+
+
+@app.callback(
+    epilog="**Examples:** backscroll sessions · backscroll sessions list --chat telegram:-100420 --limit 50 · "
+    "backscroll sessions show 12",
+)
+def sessions() -> None:
+    """List the sessions, or show one."""
+
+
+@app.command(
+    "list", epilog="**Example:** backscroll sessions list --chat telegram:-100420 --status summarized"
+)
+@with_options
+def list_(
+    call: Call,
+    chat: InChatOption = None,
+    status: Annotated[Status | None, typer.Option(help="Only this status (default: any).")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sessions at most, the latest.")] = 20,
+) -> None:
+    """List the latest sessions, in their chat's local time."""
+    from pipeline.operations import lookup
+    from pipeline.store import chats
+    from pipeline.store import sessions as store
+
+    with call.transaction() as (_, connection):
+        only = lookup.find_chat(connection, chat).chat_id if chat is not None else None
+        found = store.listing(connection, only, limit=limit, status=status)
+        zones = {row.chat_id: row.time_zone for row in chats.overview(connection)}
+    cells = [
+        (
+            str(row.id),
+            row.chat_id + (f" / {row.session_key.strip()}" if row.session_key else ""),
+            rendering.moment(row.started_at, zones[row.chat_id]),
+            rendering.age((row.ended_at - row.started_at).total_seconds()),
+            row.message_count,
+            row.status,
+            rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT_CHARS),
+        )
+        for row in found
+    ]
+    headings = ("session", "chat", "began", "lasted", "messages", "status", "about")
+    table = rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
+    nothing = "There is no such session (yet): see `backscroll chats` and `backscroll status`."
+    call.answer({"sessions": [dict(row._mapping) for row in found]}, table if found else nothing)
+
+
+@app.command(
+    epilog="**Examples:** backscroll sessions show 12 · backscroll sessions show 12 --no-messages --json"
+)
+@with_options
+def show(
+    call: Call,
+    session: Annotated[int, typer.Argument(metavar="ID", help="The session's number.")],
+    with_messages: Annotated[
+        bool, typer.Option("--messages/--no-messages", help="With the transcript.")
+    ] = True,
+) -> None:
+    """Show a session: its summary, decisions and open questions, participants, and the transcript.
+
+    The number of a session that was joined into another shows the other one, and says so.
+    """
+    from pipeline.operations import lookup
+    from pipeline.store import messages
+
+    with call.transaction() as (_, connection):
+        found = lookup.find_session(connection, session)
+        chat = lookup.find_chat(connection, found.chat_id)
+        transcript: list[Message] = []
+        if with_messages:
+            where = (found.chat_id, found.session_key, found.started_at, found.ended_at)
+            transcript = messages.in_range(connection, *where, limit=MAX_TRANSCRIPT)
+    if call.as_json:
+        hidden = {"tenant_id", "tsv", "search_text"}
+        shown = {name: value for name, value in found._mapping.items() if name not in hidden}
+        merged = {"asked_for": session} if found.id != session else {}
+        rendering.print_json(shown | merged | ({"messages": transcript} if with_messages else {}))
+        return
+    console = rendering.out()
+    if found.id != session:
+        console.print(f"Session {session} was joined into session {found.id}:", style="yellow")
+    _print_session(console, found, chat.title, chat.time_zone)
+    if with_messages:
+        _print_transcript(console, transcript, found.message_count, chat.time_zone)
+
+
+def _print_session(console: Console, found: Row[Any], title: str, zone: str) -> None:
+    key = f" / {found.session_key.strip()}" if found.session_key else ""
+    summarized = f"{found.status}, {found.summary_model}" if found.summary_model else found.status
+    began, ended = rendering.moment(found.started_at, zone), rendering.moment(found.ended_at, zone)
+    console.print(
+        rendering.facts(
+            {
+                "session": f"{found.id} ({summarized})",
+                "chat": f"{found.chat_id}{key}" + (f" ({title})" if title else ""),
+                "time": f"{began} to {ended}, {zone}",
+                "messages": found.message_count,
+                "participants": ", ".join(found.participants),
+            }
+        )
+    )
+    if found.failure_reason:
+        console.print(f"\nNo summary: {rendering.plain(found.failure_reason)}", markup=False, style="yellow")
+    if found.summary_text:
+        console.print("\nSummary", style="bold")
+        console.print(rendering.plain(found.summary_text), markup=False)
+    for heading, column in _LISTS.items():
+        if items := getattr(found, column):
+            console.print(f"\n{heading}", style="bold")
+            for item in items:
+                console.print(f"- {rendering.plain(str(item))}", markup=False)
+
+
+def _print_transcript(console: Console, transcript: list[Message], count: int, zone: str) -> None:
+    console.print("\nTranscript", style="bold")
+    for message in transcript:
+        at = rendering.moment(message.sent_at, zone)
+        text = rendering.plain(message.content).replace("\n", "\n    ")
+        console.print(f"{at} {rendering.plain(message.speaker)}: {text}", markup=False, soft_wrap=True)
+    if not transcript:
+        console.print("Its messages have been pruned.")
+    elif len(transcript) < count:
+        console.print(f"… and {count - len(transcript):,} more", style="dim")

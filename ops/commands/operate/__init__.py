@@ -1,0 +1,1 @@
+"""Commands that watch and mend a deployment."""

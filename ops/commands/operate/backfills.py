@@ -1,0 +1,254 @@
+"""`backscroll backfills`: do embedding, summarizing or cutting into sessions again over what is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ops import connection
+from ops.console import rendering
+from ops.console.command import Call, ListByDefault, with_options
+from ops.console.options import DryRunOption, InChatOption, read_time
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+from schemas.backfills import Backfill, BackfillKind, BackfillRequest
+from schemas.errors import NotFound
+from schemas.payloads import parse_payload
+from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.operations import backfill
+    from pipeline.store.database import Database
+
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+
+LISTED = 50
+BAR_WIDTH = 40
+
+IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The backfill's number.")]
+
+
+@app.callback(
+    epilog="**Examples:** backscroll backfills start embed --wait · backscroll backfills start summarize --all "
+    "--chat telegram:-100420 · backscroll backfills pause 3",
+)
+def backfills() -> None:
+    """Start, list, watch, pause, resume and cancel backfills.
+
+    A backfill makes jobs due again and leaves them to the workers; interrupted at any point, it continues where it
+    was.
+    """
+
+
+@app.command(
+    epilog="**Examples:** backscroll backfills start embed --dry-run · backscroll backfills start summarize "
+    "--since 2026-01-01 --rate 5 · backscroll backfills start sessionize --chat telegram:-100420 --wait"
+)
+@with_options
+def start(
+    call: Call,
+    kind: Annotated[BackfillKind, typer.Argument(help="What to do again.")],
+    chat: InChatOption = None,
+    since: Annotated[
+        str | None,
+        typer.Option(help="Sent or ended from this time on, as in 2026-01-31; UTC unless it has an offset."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Sent or ended before this time.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Redo what exists, too, not only what is missing.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows at most (default: all).")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in each step.")] = 100,
+    rate: Annotated[float | None, typer.Option(help="Rows per second at most (default: no limit).")] = None,
+    dry_run: DryRunOption = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, with progress.")] = False,
+) -> None:
+    """Start a backfill and return at once (or with `--wait` at its end, with 5 if it has failed).
+
+    - **embed** embeds messages, summaries and memories that have no vector
+    - **summarize** summarizes sessions without a summary of the current version
+    - **sessionize** cuts chats into sessions again, after the gap has changed
+    """
+    from pipeline.operations import backfill, lookup
+
+    request = parse_payload(
+        BackfillRequest,
+        {
+            "kind": kind,
+            "chat_id": chat,
+            "since": read_time(since, "since"),
+            "until": read_time(until, "until"),
+            "missing_only": not everything,
+            "limit": limit,
+            "batch_size": batch_size,
+            "rate_per_second": rate,
+        },
+    )
+    with call.opened() as (settings, database):
+        if chat is not None:
+            with database.tenant(settings.tenant) as as_tenant:
+                lookup.find_chat(as_tenant, chat)
+        current = _current(settings)
+        if dry_run:
+            planned = backfill.plan(database, settings.tenant, request, current)
+            rows = planned.rows if everything else planned.missing
+            would = min(rows, limit) if limit else rows
+            call.answer(
+                {"rows": planned.rows, "missing": planned.missing, "would_raise": would},
+                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be done",
+            )
+            return
+        made = backfill.start(database, settings.tenant, request, current)
+        connection.wake(settings, "backfill")
+        _answer(call, database, settings.tenant, made, wait=wait)
+
+
+@app.command("list", epilog="**Example:** backscroll backfills list --json")
+@with_options
+def list_(call: Call) -> None:
+    """List the newest backfills."""
+    from pipeline.store import backfills as store
+
+    with call.transaction() as (_, as_tenant):
+        found = store.listing(as_tenant, LISTED)
+    cells = [
+        (
+            *(str(each.id), each.request.kind, each.request.chat_id or "all", each.state),
+            *(each.seen, each.total, each.raised, _left(each), rendering.moment(each.created_at)),
+        )
+        for each in found
+    ]
+    headings = ("backfill", "kind", "chat", "state", "checked", "of", "due again", "left", "started (UTC)")
+    table = rendering.rows(headings, cells, right=("backfill", "checked", "of", "due again", "left"))
+    nothing = "There is no backfill yet: see `backscroll backfills start --help`."
+    call.answer({"backfills": [_as_dict(each) for each in found]}, table if found else nothing)
+
+
+@app.command(epilog="**Examples:** backscroll backfills status 3 · backscroll backfills status 3 --watch")
+@with_options
+def status(
+    call: Call,
+    backfill_id: IdArgument,
+    watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until it has ended.")] = False,
+) -> None:
+    """Show the progress of a backfill, and how long the rest takes."""
+    with call.opened() as (settings, database):
+        found = _get(database, settings.tenant, backfill_id)
+        _answer(call, database, settings.tenant, found, wait=watching)
+
+
+@app.command(epilog="**Example:** backscroll backfills pause 3")
+@with_options
+def pause(
+    call: Call,
+    backfill_id: IdArgument,
+) -> None:
+    """Pause a backfill; jobs that it has made due are still done."""
+    _change(call, "paused", backfill_id)
+
+
+@app.command(epilog="**Example:** backscroll backfills resume 3")
+@with_options
+def resume(
+    call: Call,
+    backfill_id: IdArgument,
+) -> None:
+    """Resume a backfill that is paused or has failed, from where it was."""
+    _change(call, "running", backfill_id)
+
+
+@app.command(epilog="**Example:** backscroll backfills cancel 3")
+@with_options
+def cancel(
+    call: Call,
+    backfill_id: IdArgument,
+) -> None:
+    """Cancel a backfill for good; jobs that it has made due are still done."""
+    _change(call, "cancelled", backfill_id)
+
+
+def _change(call: Call, wish: str, backfill_id: int) -> None:
+    from pipeline.operations import backfill
+
+    with call.opened() as (settings, database):
+        _get(database, settings.tenant, backfill_id)
+        changed = backfill.change_state(database, settings.tenant, backfill_id, wish)
+        if wish == "running":
+            connection.wake(settings, "backfill")
+        _answer(call, database, settings.tenant, changed, wait=False)
+
+
+def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
+    from pipeline.store import backfills as store
+
+    with database.tenant(tenant_id) as as_tenant:
+        found = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
+    if found is None:
+        raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
+    return found
+
+
+def _answer(call: Call, database: Database, tenant_id: str, found: Backfill, *, wait: bool) -> None:
+    """Print a backfill; with `wait` when it has ended, and exit with 5 if it has failed."""
+    if not wait:
+        call.answer(_as_dict(found), _shown(found))
+        return
+    latest = found
+
+    def look() -> RenderableType:
+        nonlocal latest
+        latest = _get(database, tenant_id, found.id)
+        return _shown(latest)
+
+    def ended() -> bool:
+        return latest.state != "running"
+
+    if call.as_json:
+        rendering.poll(look, ended)
+        rendering.print_json(_as_dict(latest))
+    else:
+        rendering.watch(look, until=ended)
+    if latest.state == "failed":
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
+
+
+def _shown(found: Backfill) -> Group:
+    share = min(found.seen / found.total, 1.0) if found.total else 1.0
+    filled = round(share * BAR_WIDTH)
+    left = f", {_left(found)} left" if found.eta() is not None else ""
+    parts: list[RenderableType] = [
+        Text(
+            f"Backfill {found.id}: {found.request.kind} of {found.request.chat_id or 'all chats'}, {found.state}",
+            style="bold",
+        ),
+        Text.assemble(("━" * filled, "green"), ("━" * (BAR_WIDTH - filled), "dim"), f" {share:.0%}"),
+        Text(f"{found.seen:,} of {found.total:,} rows checked, {found.raised:,} of them due again{left}"),
+    ]
+    if found.error:
+        parts.append(Text(rendering.plain(found.error), style="red"))
+    if found.state == "running" and found.seen >= found.total:
+        parts.append(Text("All rows are checked; the workers are doing what is due."))
+    return Group(*parts)
+
+
+def _left(found: Backfill) -> str:
+    eta = found.eta()
+    return "" if eta is None else rendering.age(eta.total_seconds())
+
+
+def _as_dict(found: Backfill) -> dict[str, Any]:
+    eta = found.eta()
+    return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
+
+
+def _current(settings: Settings) -> backfill.Current:
+    from pipeline.ingest.policy import SessionPolicy
+    from pipeline.operations import backfill
+
+    return backfill.Current(
+        rules=SessionPolicy.of(settings),
+        summary_version=settings.session_summary_version,
+        min_messages=settings.session_min_messages,
+    )

@@ -1,0 +1,259 @@
+"""`backscroll doctor`: check everything that can be wrong with a deployment, and fix what is safe to fix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from pydantic import SecretStr
+from rich.text import Text
+
+from ops import connection
+from ops.console import broker, rendering
+from ops.console.command import Call, with_options
+from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
+from pipeline.clients.factory import default_provider, make_embedder, space_by_name
+from pipeline.operations.doctor.broker import Broker
+from pipeline.operations.doctor.facts import Facts, diagnose
+from pipeline.operations.doctor.finding import Finding, Severity, worst
+from pipeline.operations.doctor.postgres import Login, not_running
+from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
+from schemas.kinds import KINDS
+from schemas.revision import REVISION
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from pipeline.operations.doctor.collect import Sample
+    from pipeline.store.database import Database
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": NOT_AS_IT_SHOULD_BE, "error": ERRORS_FOUND}
+_REDIS_SECONDS = 2.0
+
+
+@app.command(
+    epilog="**Exit codes:** 0 nothing found · 5 warnings · 6 errors; with `--fix` of what is left. "
+    "**Examples:** backscroll doctor · backscroll doctor --fix · backscroll doctor --model --json"
+)
+@with_options
+def doctor(
+    call: Call,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Recount drifted counters, cut differing chats into sessions again, make missing jobs due, delete "
+            "vectors without a row, and as owner rebuild invalid indexes, build the one that a large chat needs and "
+            "drop it if no chat does. Nothing else.",
+        ),
+    ] = False,
+    model: Annotated[bool, typer.Option("--model", help="Load the embedding model and try it.")] = False,
+    chats: Annotated[
+        int, typer.Option(min=0, help="Chats of each tenant to check closely, chosen at random.")
+    ] = 100,
+) -> None:
+    """Find what is wrong: what it is, why it matters, and what to do.
+
+    Checks connections and roles, migrations and tenant isolation, pgvector and indexes, embedding spaces, Redis and
+    the workers, clocks, late and dead jobs, and what is stored: sessions, counters, vectors. Of all tenants if
+    **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It uses no network but Postgres and
+    Redis; with `--model` the model is looked for on this machine.
+    """
+    from pipeline.store.database import Database
+
+    try:
+        settings = connection.open_stack(call.data_dir, call.tenant)
+    except DatabaseUnavailable as error:
+        _end(call, [not_running(str(error))], [])
+        return
+    database = Database.from_settings(settings)
+    done: list[str] = []
+    try:
+        with rendering.patience("Checking everything", shown=not call.as_json):
+            facts, sample = examine(database, settings, call.tenant, model=model, chats=chats)
+            if fix:
+                done = list(_fix(database, settings, facts))
+                facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
+    finally:
+        database.close()
+    _end(call, diagnose(facts), done)
+
+
+def examine(
+    database: Database,
+    settings: Settings,
+    tenant: str | None,
+    *,
+    model: bool,
+    chats: int,
+    sample: Sample | None = None,
+) -> tuple[Facts, Sample | None]:
+    """Collect all facts, and which chats were checked closely: those of `sample` if given."""
+    from pipeline.ingest.policy import SessionPolicy
+    from pipeline.operations.doctor import collect
+
+    logins = {name: _login(name, url) for name, url in _urls(settings)}
+    asked = _ask_redis(settings)
+    tried = list(logins.values())
+    if logins["BACKSCROLL_DATABASE_URL"].problem:
+        return Facts(logins=tried, broker=asked), sample
+    server = collect.server(database)
+    skew = collect.skew_seconds(database)
+    if (server.migration or "") < REVISION or any(login.unbound for login in tried):
+        # the other checks read tables that may be missing, or that a login may not read
+        return Facts(logins=tried, server=server, broker=asked, skew_seconds=skew), sample
+    maintenance = logins.get("BACKSCROLL_MAINTENANCE_DATABASE_URL")
+    everybody = tenant is None and maintenance is not None and not maintenance.problem
+    scope = None if everybody else settings.tenant
+    rules = SessionPolicy.of(settings)
+    tenant_ids = collect.tenants(database, scope)
+    sample = sample or collect.choose(database, tenant_ids, chats)
+    embedder, problem = _embedder(settings, collect.written_spaces(database))
+    if model and problem is None:
+        problem = _try_model(settings)
+    return Facts(
+        logins=tried,
+        server=server,
+        spaces=collect.embedding(database, embedder, tenant_ids, problem, everybody=everybody),
+        broker=asked,
+        skew_seconds=skew,
+        work=collect.owed(database, scope),
+        tenants=list(collect.stored(database, sample, rules)),
+    ), sample
+
+
+def _urls(settings: Settings) -> Iterator[tuple[str, SecretStr]]:
+    for name in ("database_url", "maintenance_database_url", "owner_database_url"):
+        url = getattr(settings, name)
+        if url is not None:
+            yield f"BACKSCROLL_{name.upper()}", url
+
+
+def _login(setting: str, url: SecretStr) -> Login:
+    """Try a URL; the owner of the tables need not be bound by row-level security."""
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    from pipeline.operations.doctor import collect
+
+    try:
+        with _connected(url) as opened:
+            role, unbound = collect.login(opened)
+    except (OperationalError, InterfaceError) as error:
+        return Login(setting=setting, problem=(str(error.orig).strip().splitlines() or [""])[0])
+    return Login(setting=setting, role=role, unbound=unbound)
+
+
+@contextmanager
+def _connected(url: SecretStr) -> Iterator[Connection]:
+    """Connect in autocommit, as the role of this URL."""
+    from ops.local import migrate
+
+    with (
+        migrate.connected(url.get_secret_value()) as engine,
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as opened,
+    ):
+        yield opened
+
+
+def _ask_redis(settings: Settings) -> Broker:
+    """Read Redis' own settings, and which queues no worker serves."""
+    import redis
+    from redis.exceptions import RedisError, ResponseError
+
+    queues = broker.look(settings, workers=True)
+    if queues.problem is not None or settings.redis_url is None:
+        return Broker(problem=queues.problem)
+    client = redis.Redis.from_url(
+        settings.redis_url.get_secret_value(), socket_timeout=_REDIS_SECONDS, decode_responses=True
+    )
+    try:
+        memory = client.info("memory")
+        try:
+            # one by one: Redis before 7 cannot be asked for two
+            configured = client.config_get("appendonly") | client.config_get("maxmemory-policy")
+        except ResponseError:
+            # hosted servers often refuse CONFIG
+            configured = {}
+    except RedisError as error:
+        return Broker(problem=str(error))
+    finally:
+        client.close()
+    serving = queues.workers or {}
+    return Broker(
+        appendonly=configured.get("appendonly"),
+        policy=configured.get("maxmemory-policy"),
+        used_bytes=int(memory["used_memory"]),
+        max_bytes=int(memory["maxmemory"]),
+        unserved={name: length for name, length in queues.queues.items() if not serving.get(name)},
+    )
+
+
+def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[EmbeddingSpace, str | None]:
+    """Find the space of the settings' embedder, or why there is no such embedder; loads no model."""
+    try:
+        return space_by_name(settings, stored), None
+    except SettingsError as error:
+        provider = settings.embedding_provider or default_provider()
+        return EmbeddingSpace(provider=provider, model=settings.embedding_model or "", dimensions=0), str(
+            error
+        )
+
+
+def _try_model(settings: Settings) -> str | None:
+    """Say why the embedding model cannot be used; None if it made a vector of the right size.
+
+    Uses no network: a model that is not on this machine is reported at once.
+    """
+    # the libraries read these when they are imported
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
+    try:
+        client = make_embedder(settings)
+        (vector,) = client.embed_documents(["hello"])
+    except (BackscrollError, ImportError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    if len(vector) != client.space.dimensions:
+        return f"it makes vectors of {len(vector)} dimensions, its space has {client.space.dimensions}"
+    return None
+
+
+def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
+    """Fix what is safe to fix; yields what was done."""
+    from pipeline.ingest.policy import SessionPolicy
+    from pipeline.operations.doctor import collect
+
+    for tenant in facts.tenants:
+        yield from collect.mend(database, tenant, SessionPolicy.of(settings))
+    server, spaces = facts.server, facts.spaces
+    invalid = server.invalid_indexes if server else ()
+    missing, unread = (spaces.missing_indexes, spaces.unread_indexes) if spaces else ((), ())
+    if (invalid or missing or unread) and settings.owner_database_url is not None:
+        with _connected(settings.owner_database_url) as opened:
+            yield from collect.mend_indexes(opened, missing, unread)
+    if facts.tenants:
+        connection.wake(settings, *KINDS)
+
+
+def _end(call: Call, findings: list[Finding], done: list[str]) -> None:
+    """Print what was found and fixed, and exit with the code of the worst finding."""
+    shown = [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
+    for finding in findings:
+        label, colour = ("Error", "red") if finding.severity == "error" else ("Warning", "yellow")
+        shown += [
+            Text.assemble((f"{label}: ", f"bold {colour}"), rendering.plain(finding.what)),
+            Text(f"  {finding.why}", style="dim"),
+            Text(f"  → {finding.remedy}"),
+        ]
+    worst_of_all = worst(findings)
+    call.answer(
+        {"worst": worst_of_all, "findings": findings, "mended": done},
+        *shown,
+        *([] if findings else [Text("Nothing is wrong.", style="green")]),
+    )
+    raise typer.Exit(EXIT_CODES[worst_of_all])

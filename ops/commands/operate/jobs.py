@@ -1,0 +1,223 @@
+"""`backscroll jobs`: list pending and dead jobs, replay them, or drop them for good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ops.console import rendering
+from ops.console.backlog import JobBacklog, opened_backlog
+from ops.console.command import Call, ListByDefault, with_options
+from ops.console.options import YesOption, read_seconds
+from schemas.errors import InvalidInput
+from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
+
+if TYPE_CHECKING:
+    from pipeline.jobs.dead_letters import ChangedJobs, JobFilter, ListedJob
+
+app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+
+JobState = Literal["dead", "pending", "running", "retrying"]
+NAMED_AT_MOST = 5
+
+MaybeKindArgument = Annotated[
+    str | None, typer.Argument(metavar="KIND", help="Kind of the job, or KIND:KEY as one word.")
+]
+MaybeKeyArgument = Annotated[str | None, typer.Argument(metavar="KEY", help="Key of the job.")]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", help=f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterOptions:
+    """The options that select jobs."""
+
+    state: Annotated[JobState, typer.Option("--state", help="Only jobs in this state.")] = "dead"
+    of_kind: KindOption = None
+    error: Annotated[str | None, typer.Option("--error", help="Only jobs whose error contains this.")] = None
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", help="Only jobs in that state for longer: 90s, 30min, 2h, 7d."),
+    ] = None
+
+    def filter(self) -> JobFilter:
+        """Make the filter of jobs. Raises `InvalidInput` for what is no duration."""
+        from pipeline.jobs.dead_letters import JobFilter
+
+        older = None if self.older_than is None else read_seconds(self.older_than)
+        return JobFilter(state=self.state, kind=self.of_kind, error=self.error, older_than_seconds=older)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeOptions(FilterOptions):
+    """The arguments and options of a command that changes jobs."""
+
+    kind: MaybeKindArgument = None
+    key: MaybeKeyArgument = None
+    everything: Annotated[bool, typer.Option("--all", help="All jobs that the other options select.")] = False
+    yes: YesOption = False
+
+    def select(self, backlog: JobBacklog) -> tuple[str | None, list[ListedJob]]:
+        """Find the one job named, and its kind, or with `--all` those that the options select."""
+        kind, key = _named(self.kind, self.key)
+        if self.everything == (kind is not None) or (kind is None) != (key is None):
+            raise InvalidInput(
+                "say which job: KIND and KEY of one, or --all with --state, --kind, --error, …"
+            )
+        if kind is not None and key is not None:
+            return kind, [backlog.find(kind, key)]
+        return None, backlog.listing(self.filter())[0]
+
+
+@app.callback(
+    epilog='**Examples:** backscroll jobs list · backscroll jobs replay --all --error "timed out" · '
+    "backscroll jobs drop summarize session:42"
+)
+def jobs() -> None:
+    """List, show, replay and drop jobs.
+
+    A job that fails is retried with growing delays and then given up: it is **dead**, with its error. Messages that
+    cannot be placed are set aside as jobs of the kind **arrival**, and their chat continues without them; what bots
+    have queued and cannot be accepted is of the kind **payload**. Without `--tenant` these are the jobs of all tenants
+    where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
+    """
+
+
+@app.command(
+    "list",
+    epilog="**Examples:** backscroll jobs list --kind embed --older-than 2h · backscroll jobs list --state "
+    "retrying --json",
+)
+@with_options
+def list_(
+    call: Call,
+    options: FilterOptions,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs at most.")] = 50,
+) -> None:
+    """List jobs, the longest in their state first; by default the dead ones."""
+    state, kind = options.state, options.of_kind
+    with opened_backlog(call.data_dir, call.tenant) as backlog:
+        items, total = backlog.listing(options.filter(), limit)
+    cells = [
+        (
+            *(item.tenant_id, item.kind, item.key, "–" if item.attempts is None else item.attempts),
+            *(rendering.moment(item.since), item.trace_id or "–", rendering.preview(item.error or "", 200)),
+        )
+        for item in items
+    ]
+    headings = ("tenant", "kind", "key", "attempts", f"{state} since (UTC)", "request", "error")
+    unknown = "" if kind in {None, ARRIVAL, PAYLOAD, *KINDS} else f" There is no kind {kind}, either."
+    call.answer(
+        {"state": state, "total": total, "jobs": items},
+        rendering.rows(headings, cells, right=("attempts",), cut="error")
+        if items
+        else f"No such job is {state}.{unknown}",
+        *([f"\n{len(items):,} of {total:,}: see the others with --limit."] if total > len(items) else []),
+    )
+
+
+@app.command(
+    epilog="**Examples:** backscroll jobs show summarize session:42 --json · backscroll jobs show payload:3f9a2c11d0e4"
+)
+@with_options
+def show(call: Call, kind: MaybeKindArgument, key: MaybeKeyArgument = None) -> None:
+    """Show everything about one job; for a payload its text, too, which no other command shows."""
+    name, of = _named(kind, key)
+    if name is None or of is None:
+        raise InvalidInput("say which job: KIND and KEY, as `backscroll jobs list` shows them")
+    with opened_backlog(call.data_dir, call.tenant) as backlog:
+        item = backlog.find(name, of)
+        chat, text = backlog.chat_of(item), backlog.text_of(item)
+    age = (datetime.now(UTC) - item.since).total_seconds()
+    facts = {
+        "tenant": item.tenant_id,
+        "job": f"{item.kind} {item.key}",
+        "chat": chat or "–",
+        "state": f"{item.state} since {rendering.moment(item.since)} UTC ({rendering.age(age)})",
+        "pending since": f"{rendering.moment(item.pending_since)} UTC",
+        "due": rendering.moment(item.due_at),
+        "attempts": "–" if item.attempts is None else str(item.attempts),
+        "request": item.trace_id or "–",
+        "error": item.error or "–",
+    }
+    call.answer(
+        asdict(item) | {"chat_id": chat} | ({} if text is None else {"payload": json.loads(text)}),
+        rendering.facts(facts),
+        *([] if text is None else [f"\n{text}"]),
+        *([f"\nReplay it:  backscroll jobs replay {item.kind} {item.key}"] if item.state == "dead" else []),
+    )
+
+
+@app.command(
+    epilog="**Examples:** backscroll jobs replay ingest telegram:-100420 · backscroll jobs replay --all "
+    "--kind summarize --older-than 2h --yes"
+)
+@with_options
+def replay(call: Call, options: ChangeOptions) -> None:
+    """Make jobs due at once, with all their attempts; messages that were set aside are placed again.
+
+    Select one job by KIND and KEY, or with `--all` those that the options select. Nothing is done twice. A chat whose
+    placing was given up continues only after this; a payload is queued again as it came.
+    """
+    with opened_backlog(call.data_dir, call.tenant) as backlog:
+        kind, items = options.select(backlog)
+        if kind is None and items:
+            call.confirm(f"Replay {len(items):,} jobs?", yes=options.yes)
+        changed = backlog.replay(items)
+    _answer(call, changed, "replayed", "due now")
+
+
+@app.command(
+    epilog="**Examples:** backscroll jobs drop summarize session:42 · backscroll jobs drop --all --kind embed "
+    '--error "rejected"'
+)
+@with_options
+def drop(call: Call, options: ChangeOptions) -> None:
+    """Drop jobs for good: no summary, no vector, until a change or a backfill makes them due again.
+
+    A session that waited for its summary is then **failed** and says why; a backfill is cancelled. Placing cannot be
+    dropped: replay it, or forget the messages. A payload's messages are stored nowhere else: `--all` drops none
+    without `--kind payload`.
+    """
+    from pipeline.jobs.dead_letters import DROPPABLE
+
+    with opened_backlog(call.data_dir, call.tenant) as backlog:
+        kind, items = options.select(backlog)
+        if kind is not None and kind not in DROPPABLE:
+            raise InvalidInput(
+                f"jobs of the kind {kind} cannot be dropped, only {', '.join(sorted(DROPPABLE))}: replay the job, "
+                "or forget what it is about",
+                field="kind",
+            )
+        if items:
+            call.confirm(f"Drop {len(items):,} jobs for good?", yes=options.yes)
+        changed = backlog.drop(items, payloads_too=PAYLOAD in {kind, options.of_kind})
+    _answer(call, changed, "dropped", "dropped for good")
+
+
+def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
+    """Separate KIND and KEY, which may have come as one word."""
+    if kind is not None and key is None and ":" in kind:
+        kind, _, key = kind.partition(":")
+    return kind, key
+
+
+def _answer(call: Call, changed: ChangedJobs, done: str, now: str) -> None:
+    names = ", ".join(f"{item.kind} {item.key}" for item in changed.left[:NAMED_AT_MOST])
+    more = " …" if len(changed.left) > NAMED_AT_MOST else ""
+    left = f"{len(changed.left):,} are unchanged ({names}{more}): running, done meanwhile, or not droppable."
+    call.answer(
+        {done: _names(changed.items), "left": _names(changed.left)},
+        f"{len(changed.items):,} jobs are {now}.",
+        *([left] if changed.left else []),
+    )
+
+
+def _names(items: Sequence[ListedJob]) -> list[dict[str, str]]:
+    return [{"tenant_id": item.tenant_id, "kind": item.kind, "key": item.key} for item in items]

@@ -1,0 +1,199 @@
+"""`backscroll status`: pending jobs and lags, what is stored, counters, queues, and dead jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ops.console import broker, rendering
+from ops.console.broker import QueueStatus
+from ops.console.command import Call, with_options
+from ops.local import stack
+from schemas.errors import DatabaseUnavailable, NotFound
+from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.operations.status import Counts, Status
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+
+@app.command(
+    epilog="**Examples:** backscroll status · backscroll status --watch · backscroll status --workers --json · "
+    "backscroll status --memory"
+)
+@with_options
+def status(
+    call: Call,
+    watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until Ctrl-C.")] = False,
+    workers: Annotated[
+        bool, typer.Option("--workers", help="Ask the workers of each queue, too (takes a second).")
+    ] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Show the memory of `backscroll up` and its processes (Linux).")
+    ] = False,
+) -> None:
+    """Show jobs by kind and state, lags, counts, counters, queues and dead jobs.
+
+    Jobs are those of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set, everything else is of one
+    tenant. With `--watch --json` there is an object on each line. Works without Redis, and says so.
+    """
+    from pipeline.operations import status as pipeline_status
+
+    with call.opened() as (settings, database):
+        sizes = _memory(settings) if memory else None
+
+        everybody = settings.maintenance_database_url is not None
+
+        def look() -> tuple[Status, QueueStatus]:
+            found = pipeline_status.collect(database, settings.tenant, all_tenants=everybody)
+            return found, broker.look(settings, workers=workers)
+
+        def shown() -> RenderableType:
+            try:
+                return Group(*_parts(*look()))
+            except DatabaseUnavailable as error:
+                return Text(str(error), style="red")
+
+        if watching and not call.as_json:
+            rendering.watch(shown)
+            return
+        while True:
+            found, queues = look()
+            sized = {} if sizes is None else {"memory_bytes": sizes}
+            call.answer(
+                asdict(found) | {"backfills": found.backfills, "redis": queues} | sized,
+                Group(*_parts(found, queues)),
+                *([] if sizes is None else [_sizes(sizes)]),
+            )
+            if not watching:
+                return
+            time.sleep(rendering.WATCH_SECONDS)
+
+
+def _memory(settings: Settings) -> dict[str, int]:
+    """Measure bytes by kind of process. Raises `NotFound` if no `backscroll up` of this machine can be read."""
+    from ops.local.memory import by_kind
+
+    running = stack.running(settings.data_dir)
+    sizes = {} if running is None else by_kind(running.pid)
+    if not sizes:
+        raise NotFound(
+            f"no `backscroll up` with the data folder {settings.data_dir} can be read: --memory works on Linux, for "
+            "the user who has started it"
+        )
+    return sizes
+
+
+def _sizes(sizes: dict[str, int]) -> RenderableType:
+    every = sizes | {"all": sum(sizes.values())}
+    cells = [(kind, rendering.size(count)) for kind, count in every.items()]
+    return rendering.rows(("process", "memory"), cells, title="\nMemory", right=("memory",))
+
+
+def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
+    vectors = (
+        f"pgvector {found.postgres.pgvector}" if found.postgres.pgvector else "no pgvector: only keywords"
+    )
+    size = rendering.size(found.postgres.size_bytes)
+    yield Text(f"Tenant {found.tenant} at {rendering.moment(found.at)} UTC", style="bold")
+    yield Text(f"Postgres {found.postgres.version} answers: {vectors}, {size}")
+    if queues.problem:
+        yield Text(f"Redis does not answer, due jobs wait for it: {queues.problem}", style="red")
+    else:
+        swept = queues.swept_seconds_ago
+        when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
+        yield Text(f"Redis answers; {when}")
+    yield from _stored(found.counts)
+    yield from _jobs(found)
+    yield from _queues(queues)
+    yield from _counters(found)
+    yield from _dead_jobs(found)
+    for running in found.backfills:
+        yield Text(
+            f"\nBackfill {running.id} ({running.request.kind}) is {running.state}: {running.seen:,} of "
+            f"{running.total:,}; see `backscroll backfills status {running.id}`"
+        )
+
+
+def _stored(counts: Counts) -> Iterator[RenderableType]:
+    statuses = ", ".join(f"{count:,} {state}" for state, count in counts.sessions.items())
+    yield Text(
+        f"{counts.chats:,} chats, {counts.messages:,} messages, {sum(counts.sessions.values()):,} sessions"
+        + (f" ({statuses})" if statuses else "")
+        + f", {counts.memories:,} memories"
+    )
+    for space in counts.vectors:
+        yield Text(
+            f"vectors of {space.space} ({space.status}): {space.messages:,} messages, {space.sessions:,} "
+            f"sessions, {space.memories:,} memories"
+        )
+
+
+def _jobs(found: Status) -> Iterator[RenderableType]:
+    if found.counts.waiting:
+        since = rendering.age(found.oldest_unplaced_seconds)
+        yield Text(f"{found.counts.waiting:,} messages wait to be placed, the oldest for {since}")
+    if found.counts.quarantined:
+        yield Text(
+            f"{found.counts.quarantined:,} messages cannot be placed and are set aside: see `backscroll jobs list`",
+            style="red",
+        )
+    if not found.work:
+        yield Text("\nNo jobs are pending.", style="green")
+        return
+    states = ("pending", "running", "retrying", "dead", "oldest")
+    cells = [
+        (each.kind, each.pending, each.running, each.retrying, each.dead, rendering.age(each.oldest_seconds))
+        for each in found.work
+    ]
+    yield rendering.rows(("kind", *states), cells, title="\nJobs", right=states)
+
+
+def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
+    if queues.problem:
+        return
+    serving = queues.workers
+    headings = ("queue", "tasks", *(("workers",) if serving is not None else ()))
+    table = rendering.table(*headings, title="\nQueues", right=("tasks",))
+    for name, waiting in queues.queues.items():
+        if serving is None:
+            rendering.row(table, name, waiting)
+        else:
+            answered = Text(", ".join(serving[name])) if serving[name] else Text("none answers", style="red")
+            rendering.row(table, name, waiting, answered)
+    yield table
+
+
+def _counters(found: Status) -> Iterator[RenderableType]:
+    if found.week:
+        # counts are whole numbers, seconds are not
+        cells = [
+            (
+                name,
+                *(f"{values.get(name, 0):,.1f}".removesuffix(".0") for values in (found.today, found.week)),
+            )
+            for name in sorted(found.week)
+        ]
+        yield rendering.rows(
+            ("counter", "today", "7 days"), cells, title="\nCounters", right=("today", "7 days")
+        )
+
+
+def _dead_jobs(found: Status) -> Iterator[RenderableType]:
+    if found.dead_letters:
+        cells = [
+            (
+                *(rendering.moment(dead.dead_at), dead.tenant_id, f"{dead.kind} {dead.key}", dead.attempts),
+                rendering.preview(dead.last_error or "", 200),
+            )
+            for dead in found.dead_letters
+        ]
+        headings = ("dead since (UTC)", "tenant", "job", "attempts", "error")
+        yield rendering.rows(headings, cells, title="\nDead jobs", right=("attempts",), cut="error")

@@ -1,0 +1,167 @@
+"""`backscroll up`: everything on this machine with one command and one data folder."""
+
+import json
+import shlex
+import signal
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from ops import connection
+from ops.console.options import DataDirOption
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+from schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from ops.local.launch import Launched
+
+app = typer.Typer(rich_markup_mode="markdown")
+
+# A demo does not wait long for late messages.
+DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
+
+
+@app.command(
+    epilog="**Examples:** backscroll up · backscroll up --demo · backscroll up --demo --light --exit · "
+    "backscroll up --port 9000 --data-dir ~/memory"
+)
+def up(
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Import a sample conversation and answer three questions about it.")
+    ] = False,
+    light: Annotated[
+        bool,
+        typer.Option("--light", help="Embed without a model (deterministic), even where one is installed."),
+    ] = False,
+    leave: Annotated[
+        bool, typer.Option("--exit", help="Stop when everything has started (and the demo is done).")
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="HTTP port (default 8420; 0 picks a free one).")
+    ] = None,
+    flower_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Flower's port (default 8421; 0 picks a free one).")
+    ] = None,
+    flower: Annotated[bool, typer.Option("--flower/--no-flower", help="Start Flower to watch tasks.")] = True,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Start Postgres, Redis, the workers of every queue, the clock, the HTTP API and Flower.
+
+    Runs until Ctrl-C, which stops everything; started again, it continues with its data. Everything that it keeps is
+    in the data folder: databases, logs, passwords, the API key. Postgres or Redis is not started if
+    `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names one of your own. All of it listens only on this machine,
+    and nothing leaves it.
+
+    With `--demo --exit` the exit code is 0 only if every step worked, and 5 if an answer is not what it should be.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    console = Console(highlight=False)
+    began = time.monotonic()
+    settings = connection.configured(data_dir)
+    console.print(
+        f"Starting Backscroll with the data folder {settings.data_dir}", soft_wrap=True, markup=False
+    )
+
+    from ops.local.choices import Choices
+    from ops.local.launch import everything
+
+    given = {"port": port, "flower_port": flower_port}
+    changed: dict[str, float] = {name: value for name, value in given.items() if value is not None}
+    if demo:
+        changed |= {n: v for n, v in DEMO_SECONDS.items() if n not in settings.model_fields_set}
+    settings = settings.model_copy(update=changed)
+    choices = Choices(flower_port=settings.flower_port if flower else None, light=light)
+
+    def say(sentence: str) -> None:
+        console.print(f"  {sentence}", soft_wrap=True, markup=False)
+
+    worked = True
+    with everything(settings, choices, say) as launched:
+        console.print(f"Ready after {time.monotonic() - began:.1f} s")
+        try:
+            if demo:
+                from ops.local.demo import show
+
+                worked = show(launched, console)
+            _print_usage(launched, console)
+            if not leave:
+                console.print("\nCtrl-C stops everything; started again, it continues with its data.")
+                while True:
+                    launched.wait(1.0)
+        except KeyboardInterrupt:
+            worked = worked or not leave
+            console.print("\nStopping …")
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+    console.print("Stopped.")
+    if not worked:
+        sys.exit(NOT_AS_IT_SHOULD_BE)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Do on TERM, and when the terminal closes, what Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+def _print_usage(launched: "Launched", console: Console) -> None:
+    """Print where everything is and how to use it, in lines that can be copied."""
+    running = launched.running
+
+    def line(text: str = "") -> None:
+        console.print(text, soft_wrap=True, markup=False)
+
+    line()
+    line(f"HTTP API     {running.api_url}")
+    line(f"API key      {running.api_key}")
+    line(f"Data folder  {launched.settings.data_dir}")
+    if running.flower_url:
+        line(f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}")
+    line()
+    line("In another terminal:")
+    line()
+    for command in shell_lines(launched.settings.data_dir):
+        line(command)
+    line()
+    line("Or over HTTP:")
+    line()
+    for command in curl_lines(running.api_url, running.api_key, datetime.now(UTC)):
+        line(command)
+
+
+def shell_lines(data_dir: Path) -> list[str]:
+    """List what makes `backscroll` in another terminal find this environment and this data folder."""
+    activate = Path(sys.prefix) / "bin/activate"
+    lines = [f"source {shlex.quote(str(activate))}"] if activate.is_file() else []
+    # the default needs no variable
+    if data_dir != Settings.model_fields["data_dir"].get_default(call_default_factory=True):
+        lines.append(f"export BACKSCROLL_DATA_DIR={shlex.quote(str(data_dir))}")
+    return [*lines, "backscroll chats"]
+
+
+def curl_lines(api_url: str, api_key: str, now: datetime) -> list[str]:
+    """List four commands that show what the HTTP API does, to be pasted into a shell."""
+    said = {
+        "external_id": f"curl-{now:%H%M%S}",
+        "sender_id": "demo:you",
+        "sender_name": "You",
+        "content": "The spare key is under the third flower pot.",
+        "sent_at": now.isoformat(timespec="seconds"),
+    }
+    message = {"chat": "demo:kitchen", "messages": said}
+    query = {"chat_id": "demo:kitchen", "query": "Where is the spare key?"}
+    authorized = f"-H 'Authorization: Bearer {api_key}' -H 'Content-Type: application/json'"
+    curl = r"curl -sw '\n'"
+    return [
+        f"{curl} {api_url}/healthz",
+        f"{curl} {api_url}/readyz",
+        f"{curl} {api_url}/v1/messages {authorized} -d '{json.dumps(message)}'",
+        f"{curl} {api_url}/v1/context {authorized} -d '{json.dumps(query)}'",
+    ]

@@ -1,0 +1,126 @@
+"""Rank the messages of a scope for a search, and list ranked messages in answers and explanations."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from sqlalchemy import Connection
+
+from pipeline.ranking import rank, similarity
+from pipeline.ranking.model import Scored
+from pipeline.retrieval.candidates import CandidateSet, filtered, is_whole, retrieve
+from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.store import text_search
+from pipeline.text import truncate
+from schemas.context import BlockKind, Confidence, Hit
+from schemas.search import Line
+from schemas.sessions import Message
+
+PREVIEW_CHARS = 160
+
+
+def rank_messages(connection: Connection, query: PreparedQuery) -> tuple[list[Scored], CandidateSet]:
+    """Rank messages as a context does; in a large chat with a filter, those that it lets through with neighbours."""
+    request = query.request
+    found = retrieve(connection, request, query.terms)
+    if not (is_whole(request.chat) or request.filter.is_open):
+        found = replace(
+            found,
+            candidates=filtered(connection, request, request.filter, query.terms),
+            vector_search="exact" if query.terms.embedded else "off",
+        )
+    return rank.rank(query.question, found.candidates, found.statistics, request.weights), found
+
+
+def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]) -> Sequence[Scored]:
+    """The hits that the request's filter lets through."""
+    request = query.request
+    if request.filter.is_open:
+        return hits
+    ids = [hit.candidate.id for hit in hits]
+    passing = text_search.allowed(connection, request.chat.chat_id, request.filter, ids)
+    return [hit for hit in hits if hit.candidate.id in passing]
+
+
+def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
+    """The question's lexemes that the messages of each session hold."""
+    held: dict[int, set[str]] = {}
+    for hit in hits:
+        held.setdefault(hit.candidate.session, set()).update(hit.candidate.terms)
+    return held
+
+
+def arms(ranked: Sequence[Scored]) -> dict[int, dict[str, int]]:
+    """For each message, its place from 1 by its words and surroundings only, and by its vector only."""
+    words = [hit for hit in ranked if hit.parts.get("words", 0) > 0]
+    vectors = [hit for hit in ranked if hit.candidate.cosine is not None]
+    places: dict[int, dict[str, int]] = {}
+    for number, hit in enumerate(sorted(words, key=lambda h: -h.parts["words"]), start=1):
+        places.setdefault(hit.candidate.id, {})["keywords"] = number
+    for number, hit in enumerate(sorted(vectors, key=lambda h: -(h.candidate.cosine or 0)), start=1):
+        places.setdefault(hit.candidate.id, {})["vectors"] = number
+    return places
+
+
+def message_hits(
+    best: Sequence[Scored],
+    places: Mapping[int, dict[str, int]],
+    shown: Mapping[tuple[str, str], BlockKind] = MappingProxyType({}),
+) -> list[Hit]:
+    """Ranked messages for an answer; `places` come from `arms`, `shown` is the block that each thing is in."""
+    return [
+        Hit(
+            kind="message",
+            id=str(hit.candidate.id),
+            external_id=hit.candidate.external_id,
+            session_id=hit.candidate.session or None,
+            at=hit.candidate.sent_at,
+            speaker=hit.candidate.speaker,
+            preview=preview(hit.candidate.text),
+            rank=number,
+            score=round(hit.score, 6),
+            components=rounded(hit.parts),
+            arms=places.get(hit.candidate.id, {}),
+            shown_in=shown.get(("message", str(hit.candidate.id))),
+        )
+        for number, hit in enumerate(best, start=1)
+    ]
+
+
+def confidence(ranked: Sequence[Scored], retrieved: CandidateSet) -> Confidence:
+    """How close the best come to the question, in raw figures."""
+    statistics = retrieved.statistics
+    cosines = [hit.candidate.cosine for hit in ranked if hit.candidate.cosine is not None]
+    words = statistics.document_frequency
+    held = terms_by_session(ranked).values()
+    shares = [similarity.share_of_words(terms, words, statistics) for terms in held]
+    return Confidence(
+        best_cosine=round(max(cosines), 6) if cosines else None,
+        mean_cosine=round(statistics.mean_cosine, 6) if cosines else None,
+        words=len(words),
+        words_found=round(sum(map(bool, words.values())) / len(words), 6) if words else None,
+        words_in_a_session=round(max(shares, default=0.0), 6) if words else None,
+    )
+
+
+def as_line(message: Message, score: float | None = None) -> Line:
+    """A message for a search's answer."""
+    return Line(
+        id=str(message.id),
+        external_id=message.external_id,
+        at=message.sent_at,
+        speaker=message.speaker,
+        role=message.role,
+        text=message.content,
+        score=None if score is None else round(score, 6),
+    )
+
+
+def preview(text: str) -> str:
+    """The beginning of a text on one line."""
+    return truncate.shortened(truncate.one_line(text), PREVIEW_CHARS)
+
+
+def rounded(parts: Mapping[str, float]) -> dict[str, float]:
+    """The parts of a score to six digits."""
+    return {name: round(value, 6) for name, value in parts.items()}

@@ -1,0 +1,158 @@
+"""A request to a chat's memory: made from the query of a context or of a search."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
+
+from sqlalchemy import Connection
+
+from pipeline.ranking.asides import Questions
+from pipeline.ranking.model import Weights
+from pipeline.retrieval.profiles import Parameters, parameters_for, parameters_of
+from pipeline.store import chats, identities, sessions
+from pipeline.store.chats import Chat
+from pipeline.store.filters import Filter, Inside
+from pipeline.store.scope import Scope
+from pipeline.text.exact_match import Verbatim
+from schemas.errors import NotFound
+from schemas.payloads import ContextQuery
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace, Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalRequest:
+    """A question to the memory of a chat."""
+
+    chat: Chat
+    text: str
+    # of one thread only; None: of all the chat's sessions
+    session_key: str | None = None
+    # of one session only
+    session_id: int | None = None
+    # messages that may be shown
+    filter: Filter = field(default_factory=Filter)
+    user_id: str | None = None
+    agent_id: str | None = None
+    parameters: Parameters
+    weights: Weights
+    # whether memory is on in this chat; off, messages are stored, and neither processed nor searched
+    memory: bool = True
+    # whether recent talk is read, and of which session key; None: of the whole chat
+    include_history: bool = True
+    history_key: str | None = None
+    # whether memories that may not be shown are counted
+    explain: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        """Where to look."""
+        return Scope(chat_id=self.chat.chat_id, language=self.chat.language, session_key=self.session_key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTerms:
+    """What messages are compared with."""
+
+    # the question's lexemes, without names and dates
+    lexemes: Sequence[str]
+    # the question's vector, after its space; None: only keywords are searched
+    embedded: tuple[EmbeddingSpace, Vector] | None = None
+    # pieces of the question that a message may hold verbatim
+    exact: Sequence[Verbatim] = ()
+    # the question and those asked before it; None: no message is an aside
+    questions: Questions | None = None
+
+
+class Stopwatch:
+    """The time that each stage of a request takes, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.timings_ms: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the time that the body takes to a stage."""
+        started = monotonic()
+        try:
+            yield
+        finally:
+            spent = self.timings_ms.get(stage, 0.0) + (monotonic() - started) * 1000
+            self.timings_ms[stage] = round(spent, 2)
+
+
+def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
+    """The request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
+    parameters, weights = parameters_of(query, settings)
+    chat = find_chat(connection, query.chat_id)
+    return RetrievalRequest(
+        chat=chat,
+        text=query.query,
+        session_key=query.session_key,
+        user_id=query.user_id,
+        agent_id=query.agent_id or None,
+        parameters=parameters,
+        weights=weights,
+        memory=memory_is_on(chat, settings),
+        include_history=query.include_history,
+        history_key=query.talk_key,
+        explain=query.explain,
+    )
+
+
+def for_search(connection: Connection, query: SearchQuery, settings: Settings) -> RetrievalRequest:
+    """The request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
+    # a search for messages finds questions, too; `exact` and `similar` do not rank by date
+    weights = {"aside": 0, **({"date": 0} if query.mode in {"exact", "similar"} else {})}
+    parameters, ranking_weights = parameters_for("balanced", weights)
+    chat = find_chat(connection, query.chat_id)
+    memory = memory_is_on(chat, settings)
+    return RetrievalRequest(
+        chat=chat,
+        text=query.query,
+        session_key=query.session_key,
+        session_id=query.session_id,
+        filter=_filter(connection, query, chat) if memory else Filter(),
+        parameters=parameters,
+        weights=ranking_weights,
+        memory=memory,
+        history_key=query.session_key,
+    )
+
+
+def find_chat(connection: Connection, chat_id: str) -> Chat:
+    """The chat of this id, also after it got another. Raises `NotFound`."""
+    chat = chats.followed(connection, chat_id)
+    if chat is None:
+        raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
+    return chat
+
+
+def memory_is_on(chat: Chat, settings: Settings) -> bool:
+    """Whether a chat's messages are processed and searched; otherwise they are only stored."""
+    return settings.session_memory_enabled and chat.memory
+
+
+def _filter(connection: Connection, query: SearchQuery, chat: Chat) -> Filter:
+    inside = None
+    if query.session_id is not None:
+        row = sessions.find(connection, query.session_id)
+        if row is None or row.chat_id != chat.chat_id:
+            raise NotFound(f"there is no session {query.session_id} in {chat.chat_id}")
+        inside = Inside(row.session_key, row.started_at, row.ended_at)
+    senders = query.sender_ids
+    if query.user_id is not None:
+        own = identities.ids_of(connection, query.user_id)
+        senders = own if senders is None else [sender for sender in senders if sender in own]
+    return Filter(
+        sender_ids=senders,
+        agent_id=query.agent_id,
+        session_key=query.session_key,
+        session=inside,
+        roles=query.roles,
+        since=query.since,
+        until=query.until,
+        metadata=query.metadata,
+    )

@@ -1,0 +1,198 @@
+"""Score sessions against a query, and narrow a search to the few that fit best.
+
+A session's score is the mean of three parts from 0 to 1:
+
+- `words`: the share of the query's words in its messages or summary, each word weighted by its rarity (BM25's idf);
+- `meaning`: the cosine of its summary to the query, or of its best message as long as it has no summary; or how well
+  its best message decides what the query asks a decision about, if that is more;
+- `best_message`: the score of its best message as a share of the best of all.
+
+It fits by the larger of the first two: that is what `min_similarity` is compared with.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from pipeline.ranking import rank
+from pipeline.ranking.model import Scored, Statistics
+from pipeline.ranking.similarity import share_of_words
+from pipeline.retrieval.candidates import filtered, is_whole
+from pipeline.retrieval.message_ranking import allowed, terms_by_session
+from pipeline.retrieval.prepare import PreparedQuery
+from pipeline.store import summaries, text_search, vector_search
+from pipeline.store.filters import Filter, Inside
+
+# Sessions after the chosen ones that may be related to them.
+RELATED_CONSIDERED = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievedSession:
+    """A session that was found, with its final score."""
+
+    id: int
+    started_at: datetime
+    ended_at: datetime
+    summary: str | None
+    topics: Sequence[str]
+    entities: Sequence[str]
+    session_key: str
+    message_count: int
+    score: float = 0.0
+    # what the score is made of
+    components: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredSession:
+    """How well a session fits a query."""
+
+    id: int
+    ended_at: datetime
+    # `words`, `meaning` and `best_message`
+    components: Mapping[str, float]
+
+    @property
+    def fit(self) -> float:
+        """The larger of what it holds and what it is about, from 0 to 1."""
+        return max(self.components["words"], self.components["meaning"])
+
+    @property
+    def score(self) -> float:
+        """The mean of its components."""
+        return sum(self.components.values()) / 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Narrowing:
+    """The sessions worth looking into, or none, with the next best, and the messages that matter."""
+
+    # empty: none fits well enough, and `hits` are those of the whole scope
+    chosen: Sequence[RetrievedSession]
+    others: Sequence[RetrievedSession]
+    # messages of the chosen sessions, best first
+    hits: Sequence[Scored]
+
+
+def score_sessions(
+    connection: Connection, query: PreparedQuery, ranked: Sequence[Scored], statistics: Statistics
+) -> list[ScoredSession]:
+    """Score all sessions that the request's filter lets through, best first; ties newer first."""
+    request, terms = query.request, query.terms
+    rows = text_search.sessions_about(
+        connection,
+        request.chat.chat_id,
+        terms.lexemes,
+        session_key=request.session_key,
+        session_id=request.session_id,
+        since=request.filter.since,
+        until=request.filter.until,
+    )
+    cosines: Mapping[int, float] = {}
+    if terms.embedded:
+        cosines = vector_search.session_cosines(connection, request.scope, *terms.embedded)
+    hits = allowed(connection, query, ranked)
+    best = dict(rank.rank_sessions(hits))
+    top = max((hit.score for hit in best.values()), default=0.0)
+    held = terms_by_session(hits)
+
+    def scored(row: Row[Any]) -> ScoredSession:
+        hit = best.get(row.id)
+        words = held.get(row.id, set()) | set(row.words or ())
+        cosine = cosines.get(row.id, (hit.candidate.cosine or 0.0) if hit else 0.0)
+        components = {
+            "words": share_of_words(words, terms.lexemes, statistics),
+            "meaning": max(_decides(query, hit), cosine),
+            "best_message": max(0.0, hit.score / top) if hit and top > 0 else 0.0,
+        }
+        return ScoredSession(id=row.id, ended_at=row.ended_at, components=components)
+
+    return sorted(map(scored, rows), key=lambda s: (-s.score, -s.ended_at.timestamp(), -s.id))
+
+
+def narrow(
+    connection: Connection,
+    query: PreparedQuery,
+    ranked: Sequence[Scored],
+    statistics: Statistics,
+    *,
+    sessions: int,
+    min_fit: float,
+) -> Narrowing:
+    """Choose the best `sessions` with their messages, or none if the best fits by less than `min_fit`."""
+    scored = score_sessions(connection, query, ranked, statistics)
+    if not scored or scored[0].fit < min_fit:
+        sessions = 0
+    best = load_sessions(
+        connection, [(s.id, s.score, s.components) for s in scored[: sessions + RELATED_CONSIDERED]]
+    )
+    chosen = best[:sessions]
+    hits = _messages_of(connection, query, ranked, statistics, chosen) if chosen else ranked
+    return Narrowing(chosen=chosen, others=best[sessions:], hits=hits)
+
+
+def load_sessions(
+    connection: Connection, scored: Sequence[tuple[int, float, Mapping[str, float]]]
+) -> list[RetrievedSession]:
+    """Load the sessions of each `(id, score, components)`."""
+    rows = {row.id: row for row in summaries.cards(connection, [session for session, _, _ in scored])}
+    return [
+        RetrievedSession(
+            id=session,
+            started_at=row.started_at,
+            ended_at=row.ended_at,
+            summary=row.summary_text,
+            topics=row.topic_tags,
+            entities=row.entities,
+            session_key=row.session_key,
+            message_count=row.message_count,
+            score=score,
+            components=components,
+        )
+        for session, score, components in scored
+        if (row := rows.get(session)) is not None
+    ]
+
+
+def sharing_topics(
+    chosen: Sequence[RetrievedSession], others: Sequence[RetrievedSession]
+) -> list[tuple[list[str], RetrievedSession]]:
+    """The others that share topics or entities with the chosen ones, and which, most shared first."""
+    topics = {topic.casefold() for session in chosen for topic in (*session.topics, *session.entities)}
+    shared = [
+        (sorted({t for t in (*session.topics, *session.entities) if t.casefold() in topics}), session)
+        for session in others
+    ]
+    return sorted((s for s in shared if s[0]), key=lambda s: (-len(s[0]), -s[1].score))
+
+
+def _decides(query: PreparedQuery, hit: Scored | None) -> float:
+    """How well a session's best message decides what the query asks a decision about, from 0 to 1."""
+    weight = query.request.weights.decision
+    return max(0.0, hit.parts.get("decision", 0.0) / weight) if hit is not None and weight else 0.0
+
+
+def _messages_of(
+    connection: Connection,
+    query: PreparedQuery,
+    ranked: Sequence[Scored],
+    statistics: Statistics,
+    chosen: Sequence[RetrievedSession],
+) -> list[Scored]:
+    """The messages of these sessions, best first."""
+    request = query.request
+    if not is_whole(request.chat):
+        # the arms searched the whole chat: search again, in these sessions only
+        ranges = [Inside(s.session_key, s.started_at, s.ended_at) for s in chosen]
+        candidates = {
+            candidate.id: candidate
+            for inside in ranges
+            for candidate in filtered(connection, request, Filter(session=inside), query.terms)
+        }
+        ranked = rank.rank(query.question, list(candidates.values()), statistics, request.weights)
+    ids = {session.id for session in chosen}
+    return [hit for hit in ranked if hit.candidate.session in ids]

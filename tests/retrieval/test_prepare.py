@@ -1,0 +1,100 @@
+"""A query on its way: parsed in one transaction, planned without one, embedded outside any."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.retrieval.prepare import ParsedQuestion, parse_question, plan, prepare_query
+from pipeline.retrieval.request import Stopwatch, for_context, for_search
+from pipeline.store.database import Database
+from schemas.errors import NotFound, ProviderUnavailable
+from schemas.payloads import ContextQuery
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+from schemas.vectors import Vector
+from tests.conftest import MIGRATED, TENANT, Templates
+from tests.context.test_context import CHAT, fill
+
+EVENT = "What did Ann say between the boiler and the boat trip?"
+
+
+class FailsOnce(DeterministicEmbedder):
+    """A provider that is down for the first request."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests = 0
+
+    def embed_query(self, text: str) -> Vector:
+        self.requests += 1
+        if self.requests == 1:
+            raise ProviderUnavailable("down")
+        return super().embed_query(text)
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest, templates: Templates) -> str:
+    return templates("filled", fill) if "filled" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def filled(database: Database) -> Database:
+    """This test's database, with the talk of `tests.context.test_context` in memory."""
+    return database
+
+
+def parsed(database: Database, settings: Settings, text: str) -> ParsedQuestion:
+    query = ContextQuery(chat_id=CHAT.chat_id, query=text)
+    with database.tenant(TENANT) as connection:
+        return parse_question(connection, for_context(connection, query, settings))
+
+
+def test_a_provider_that_failed_is_not_asked_again_for_the_same_query(
+    filled: Database, settings: Settings
+) -> None:
+    # Given a question that needs three vectors: of two events and of itself
+    question = parsed(filled, settings, EVENT)
+    assert question.event is not None
+    assert len(question.event.described) == 2
+    # When the first request fails
+    provider = FailsOnce()
+    query = prepare_query(filled, TENANT, question, provider, Stopwatch())
+    # Then no other is made, keywords are searched, and the reason is given once
+    assert provider.requests == 1
+    assert query.terms.embedded is None
+    assert query.terms.lexemes
+    assert query.degraded == ["vectors: down: only keywords are searched"]
+
+
+def test_a_plan_says_why_a_question_is_not_embedded(filled: Database, settings: Settings) -> None:
+    question = parsed(filled, settings, "who is the plumber?")
+    assert plan(question, DeterministicEmbedder()).degraded == ()
+    without = plan(question, None)
+    assert without.space is None
+    assert "only keywords are searched" in without.degraded[0]
+
+
+def test_what_is_prepared_cannot_be_changed_afterwards(filled: Database, settings: Settings) -> None:
+    question = parsed(filled, settings, "who is the plumber?")
+    query = prepare_query(filled, TENANT, question, DeterministicEmbedder(), Stopwatch())
+    for value, name in ((query.request, "text"), (question, "lexemes"), (query, "terms")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, None)
+
+
+def test_a_search_and_a_context_ask_the_same_chat_by_one_kind_of_request(
+    filled: Database, settings: Settings
+) -> None:
+    with filled.tenant(TENANT) as connection:
+        searched = for_search(connection, SearchQuery(chat_id=CHAT.chat_id, query="boat"), settings)
+        asked = for_context(connection, ContextQuery(chat_id=CHAT.chat_id, query="boat"), settings)
+        assert (searched.scope, searched.filter) == (asked.scope, asked.filter)
+        # A search finds questions that were put to a bot, too
+        assert (searched.weights.aside, asked.weights.aside < 0) == (0, True)
+        for unknown in (
+            SearchQuery(chat_id="test:nobody", query="boat"),
+            SearchQuery(chat_id=CHAT.chat_id, query="boat", session_id=10**9),
+        ):
+            with pytest.raises(NotFound):
+                for_search(connection, unknown, settings)

@@ -1,0 +1,448 @@
+"""What each profile promises: a minimum of likeness, narrowing and its fallback, memories by their scope."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from pipeline import context
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import memory_block
+from pipeline.context.blocks import ANYWHERE, EARLIER, EXCHANGES
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs.runner import Policy
+from pipeline.memories.statements import remember
+from pipeline.ranking import rerank
+from pipeline.ranking.model import Weights
+from pipeline.ranking.similarity import Scale
+from pipeline.retrieval.memory_search import RetrievedMemory
+from pipeline.retrieval.profiles import PROFILES, Parameters, parameters_for
+from pipeline.store.database import Database
+from schemas.context import Context
+from schemas.errors import InvalidInput
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn
+from schemas.payloads import ContextQuery
+from schemas.settings import Settings
+from tests.conftest import MIGRATED, TENANT, Templates, message
+from tests.context.test_context import CHAT, DAY, do_all, fill
+
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
+GROUP = (0.45, 0.25, 0.30)
+
+
+@pytest.fixture
+def template(request: pytest.FixtureRequest, templates: Templates) -> str:
+    return templates("filled", fill) if "filled" in request.fixturenames else MIGRATED
+
+
+@pytest.fixture
+def filled(database: Database) -> Database:
+    """This test's database, with the talk of `test_context` in memory."""
+    return database
+
+
+@pytest.fixture(params=["whole", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of finding candidates: reading a chat whole, and the best of each arm."""
+    if request.param == "large":
+        monkeypatch.setattr("pipeline.retrieval.candidates.WHOLE_UP_TO", 0)
+    return str(request.param)
+
+
+def ask(filled: Database, settings: Settings, question: str, **fields: object) -> Context:
+    asked = {"chat_id": CHAT.chat_id, "query": question, "explain": True, "include_history": False} | fields
+    query = ContextQuery.model_validate(asked)
+    return context.build_context(filled, TENANT, query, embedder=DeterministicEmbedder(), settings=settings)
+
+
+def reasons(found: Context, kind: str = "message") -> dict[str, str]:
+    """Why each thing of a kind is not shown, by its id."""
+    assert found.explain is not None
+    return {each.id: each.reason for each in found.explain.dropped if each.kind == kind}
+
+
+def lines(found: Context, kind: str) -> list[str]:
+    return [item.text for block in found.blocks if block.kind == kind for item in block.items]
+
+
+# A minimum of likeness
+
+
+@given(
+    cosines=st.lists(st.floats(-1, 1), min_size=2, max_size=30),
+    stretch=st.floats(0.1, 10),
+    shift=st.floats(-1, 1),
+)
+def test_a_space_that_puts_everything_nearer_or_closer_together_changes_no_similarity(
+    cosines: list[float], stretch: float, shift: float
+) -> None:
+    def similarities(values: Sequence[float]) -> list[float | None]:
+        scale = Scale.of(values, sum(values) / len(values))
+        return [scale.similarity(value) for value in values]
+
+    plain = similarities(cosines)
+    if max(cosines) - min(cosines) > 1e-3:
+        assert plain == pytest.approx(similarities([shift + stretch * each for each in cosines]), abs=1e-6)
+        by_cosine = [value for _, value in sorted(zip(cosines, plain, strict=True))]
+        assert by_cosine == sorted(by_cosine, key=lambda value: value or 0)
+
+
+def test_the_average_is_half_as_alike_as_the_best_and_nothing_is_said_of_what_has_no_vector() -> None:
+    scale = Scale.of([0.7, 0.9, None], 0.7)
+    assert [scale.similarity(cosine) for cosine in (0.7, 0.9, None)] == [0.5, 1.0, None]
+    assert Scale.of([0.7], 0.7).similarity(0.7) is None
+    assert Scale.of([None], 0.0).similarity(0.7) is None
+
+
+@pytest.mark.usefixtures("size")
+def test_a_rag_leaves_out_what_is_less_alike_and_says_so(filled: Database, settings: Settings) -> None:
+    found = ask(filled, settings, "the plumber from Almada", profile="rag")
+    told = [text.partition(": ")[2] for text in lines(found, "exchanges")]
+    assert any("plumber from Almada" in text for text in told)
+    assert "coffee is ready" not in told
+    assert "below_minimum" in reasons(found).values()
+    assert found.explain is not None
+    (detail, *_) = [each.detail for each in found.explain.dropped if each.reason == "below_minimum"]
+    assert detail.endswith("below 0.7")
+    without = ask(
+        filled, settings, "the plumber from Almada", profile="rag", parameters={"min_similarity": 0}
+    )
+    assert len(lines(without, "exchanges")) == 5 > len(told)
+    assert "below_minimum" not in reasons(without).values()
+
+
+def test_what_is_quoted_or_has_no_vector_yet_is_never_too_unlike(
+    filled: Database, settings: Settings
+) -> None:
+    strict = {"min_similarity": 1.0, "messages": 12, "duplicate_jaccard": 1.0}
+    found = ask(filled, settings, 'who said "count me in"?', parameters=strict)
+    assert lines(found, "exchanges") == ["Bob: count me in"]
+    accept.accept(filled, TENANT, CHAT, [message(3 * DAY, "the parrot is called Vasco", id="fresh")])
+    assert any(
+        "Vasco" in each for each in lines(ask(filled, settings, "parrot", parameters=strict), "exchanges")
+    )
+    query = ContextQuery(chat_id=CHAT.chat_id, query="boat", profile="rag", explain=True)
+    by_word = context.build_context(filled, TENANT, query, embedder=None, settings=settings)
+    assert by_word.degraded
+    assert "below_minimum" not in reasons(by_word).values()
+
+
+# Narrowing
+
+
+@pytest.mark.usefixtures("size")
+def test_a_contextual_context_looks_into_the_sessions_that_fit(filled: Database, settings: Settings) -> None:
+    found = ask(
+        filled, settings, "who wants to go on a boat trip?", profile="contextual", parameters={"sessions": 1}
+    )
+    assert not found.fell_back
+    assert found.explain is not None
+    assert (found.explain.fell_back, found.explain.sessions[0].components.keys()) == (
+        False,
+        {"words", "meaning", "best_message"},
+    )
+    assert len(lines(found, "sessions")) == 1
+    told = " ".join(lines(found, "exchanges"))
+    assert "boat" in told
+    assert "plumber" not in told
+    assert EXCHANGES in found.text
+    assert all(hit.session_id == found.explain.sessions[0].session_id for hit in found.explain.messages[:4])
+    outside = [
+        hit.id for hit in found.explain.messages if hit.session_id != found.explain.sessions[0].session_id
+    ]
+    assert {reasons(found)[identity] for identity in outside} <= {"cap"}
+
+
+@pytest.mark.usefixtures("size")
+def test_where_no_session_fits_the_whole_chat_is_shown_and_labelled(
+    filled: Database, settings: Settings
+) -> None:
+    question = "zeppelin submarine plumber xylophone"
+    found = ask(filled, settings, question, profile="contextual")
+    assert found.fell_back
+    assert found.explain is not None
+    assert found.explain.fell_back
+    assert ANYWHERE in found.text
+    assert not lines(found, "sessions")
+    assert not lines(found, "related")
+    assert any("plumber" in text for text in lines(found, "exchanges"))
+    assert set(reasons(found, "session").values()) == {"below_minimum"}
+    assert not found.degraded
+    # the other profiles do not narrow, and nothing of it is said
+    balanced = ask(filled, settings, question, parameters={"messages": 5})
+    assert not balanced.fell_back
+    assert EXCHANGES in balanced.text
+    # and messages that stand alone refer to no sessions
+    assert EARLIER in ask(filled, settings, question, profile="agent").text
+
+
+@pytest.mark.usefixtures("size")
+def test_every_hit_of_a_narrowed_context_is_accounted_for(filled: Database, settings: Settings) -> None:
+    for question in ("boat trip marina", "zeppelin submarine plumber xylophone"):
+        why = ask(filled, settings, question, profile="contextual", budget_tokens=200).explain
+        assert why is not None
+        dropped = {(each.kind, each.id) for each in why.dropped}
+        for hit in (*why.messages, *why.sessions):
+            assert (hit.shown_in is None) == ((hit.kind, hit.id) in dropped)
+
+
+# Sessions in a blend
+
+
+def whole(number: int, score: float, *, days: float = 0, overlap: float = 0) -> rerank.Whole:
+    return rerank.Whole(id=number, score=score, ended_at=NOW - timedelta(days=days), overlap=overlap)
+
+
+def blended(*sessions: rerank.Whole) -> list[tuple[int, dict[str, float]]]:
+    return rerank.blend_sessions(sessions, NOW, weights=GROUP, half_life_hours=72, boost=1.25)
+
+
+def test_sessions_are_blended_as_their_messages_and_count_more() -> None:
+    [(best, parts), (other, _)] = blended(
+        whole(1, 1.0, days=3, overlap=0.5), whole(2, 2.0, days=30, overlap=0.1)
+    )
+    # the newer with more of the words, though ranked lower
+    assert (best, other) == (1, 2)
+    assert parts == pytest.approx(
+        {"ranking": 1.25 * 0.45 * 0.5, "recency": 1.25 * 0.25 * 0.5, "overlap": 1.25 * 0.3 * 0.5}
+    )
+
+
+def test_of_sessions_that_are_level_the_one_with_more_of_the_words_comes_first_then_the_newer() -> None:
+    # 0.30 · 0.001 less of the blend, made up for by the ranking
+    level = [whole(1, 1.0, days=400), whole(2, 0.9998, days=400, overlap=0.0002), whole(3, 1.0, days=399)]
+    assert [session for session, _ in blended(*level)] == [2, 3, 1]
+
+
+# Memories by their scope
+
+
+def known(scope: str, number: int, **fields: object) -> RetrievedMemory:
+    given = {
+        "type": "fact",
+        "content": f"{scope} {number}",
+        "document_id": None,
+        "chunk_index": None,
+    } | fields
+    return RetrievedMemory(id=f"{scope}-{number}", scope=scope, source="", score=1 / number, **given)  # type: ignore[arg-type]
+
+
+def test_an_agent_gets_so_many_memories_of_each_scope_passages_among_the_organizations() -> None:
+    scopes = ("session", "user", "agent", "organization")
+    found = [known(scope, number) for number in range(1, 21) for scope in scopes]
+    found[3:3] = [known("organization", 100 + n, type="document", content=f"rule {n}") for n in range(2)]
+    kept = memory_block.choose(found, PROFILES["agent"], Scale(), "?")
+    counted = {scope: sum(1 for memory in kept.statements if memory.scope == scope) for scope in scopes}
+    assert counted == {"session": 10, "user": 5, "agent": 3, "organization": 3}
+    assert len(kept.passages) == 2
+    assert {"at most 3 agent_memories", "at most 5 user_memories"} <= {each.detail for each in kept.dropped}
+    assert len(kept.statements) + len(kept.passages) + len(kept.dropped) == len(found)
+
+
+def test_a_minimum_of_likeness_is_for_memories_too_but_not_for_the_sessions_own() -> None:
+    scale = Scale.of([0.5], 0.1)
+    found = [
+        known("user", 1, cosine=0.5),
+        known("user", 2, cosine=0.1),
+        known("session", 3, cosine=0.0),
+        known("organization", 4, cosine=0.05, type="document"),
+        known("organization", 5, type="document"),
+    ]
+    kept = memory_block.choose(found, Parameters(min_similarity=0.7), scale, "what do I like?")
+    assert [memory.id for memory in kept.statements] == ["user-1", "session-3"]
+    assert [memory.id for memory in kept.passages] == ["organization-5"]
+    assert {each.id: each.reason for each in kept.dropped} == {
+        "user-2": "below_minimum",
+        "organization-4": "below_minimum",
+    }
+
+
+def test_a_statement_that_has_nothing_to_do_with_the_question_is_left_out() -> None:
+    scale = Scale.of([0.5], 0.1)
+    found = [
+        known("organization", 1, content="Our office is in Porto", cosine=0.15),
+        known("organization", 2, content="The boiler was made in 2007", cosine=0.15),
+        known("organization", 3, content="Amílcar is a plumber", cosine=0.3),
+        known("organization", 4, content="Bins are on Mondays"),
+        known("agent", 5, content="Speaks like a pirate", type="persona", cosine=0.0),
+        known("user", 6, content="Prefers tea", cosine=0.1),
+        known("session", 7, content="We laughed", cosine=0.0),
+    ]
+
+    def kept(question: str, **parameters: float) -> list[str]:
+        chose = memory_block.choose(found, Parameters(memories=9, **parameters), scale, question)  # type: ignore[arg-type]
+        assert {each.reason for each in chose.dropped} <= {"below_minimum"}
+        return [memory.id.rpartition("-")[2] for memory in chose.statements]
+
+    # A passage of a document needs it as a statement does, whoever's it is
+    passages = [
+        known("organization", 8, content="Our office is in Porto", type="document", cosine=0.1),
+        known("user", 9, content="Boilers are bled in October", type="document", cosine=0.1),
+    ]
+    chose = memory_block.choose(passages, Parameters(documents=9), scale, "How do I bleed my boiler?")
+    assert [passage.id.rpartition("-")[2] for passage in chose.passages] == ["9"]
+    # by a word, by its meaning, while it has no vector, and what always stays
+    assert kept("Who repairs boilers?") == ["2", "3", "4", "5", "7"]
+    assert kept("What should I drink?") == ["3", "4", "5", "6", "7"]
+    assert kept("Who repairs boilers?", memory_similarity=0) == list("1234567")
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("user_memories", 10),
+        ("session_memories", 100),
+        ("agent_memories", 100),
+        ("organization_memories", 100),
+        ("messages", 100),
+        ("min_similarity", 1),
+        ("min_session_fit", 1),
+    ],
+)
+def test_more_than_a_profile_may_ask_for_is_refused_by_name(name: str, most: int) -> None:
+    assert getattr(parameters_for("agent", {name: most})[0], name) == most
+    for wrong in (most + 1, -1):
+        with pytest.raises(InvalidInput, match=f"^{name} must be from 0 to {most}") as refused:
+            parameters_for("agent", {name: wrong})
+        assert refused.value.field == f"parameters.{name}"
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), -float("inf"), 10**400, True, "5", None])
+@pytest.mark.parametrize("name", ["user_memories", "min_similarity", "date"])
+def test_what_is_no_number_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=f"^{name} must be a number"):
+        parameters_for("agent", {name: value})
+
+
+def test_no_number_breaks_a_context(filled: Database, settings: Settings) -> None:
+    base = {**asdict(Parameters()), **asdict(Weights())}
+    refused = []
+    for name, value in itertools.product(base, (-1e300, -1, 0, 1e-300, 0.5, 1, 100, 1e300)):
+        try:
+            found = ask(filled, settings, "the boat in May?", parameters={name: value})
+        except InvalidInput as error:
+            refused.append((f"parameters.{name}", error.field))
+            continue
+        assert found.explain is not None
+        assert all(math.isfinite(hit.score) for hit in found.explain.messages), (name, value)
+    assert all(name == field for name, field in refused)
+
+
+def thread(database: Database, chat_id: str, key: str, day: int) -> int:
+    """A session of this key; its id."""
+    said = [
+        message(day * DAY + n, f"step {n} of {key}", id=f"{key}-{day}-{n}", session_key=key) for n in range(4)
+    ]
+    accept.accept(database, TENANT, ChatIn(chat_id=chat_id), said)
+    do_all(
+        database,
+        SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)),
+        Policy(batch=100, lease_seconds=60, max_attempts=3),
+    )
+    with database.tenant(TENANT) as connection:
+        found = connection.scalar(
+            text("""
+                SELECT id FROM conversation_sessions WHERE chat_id = :chat AND session_key = :key
+                ORDER BY started_at DESC LIMIT 1
+            """),
+            {"chat": chat_id, "key": key},
+        )
+    assert isinstance(found, int)
+    return found
+
+
+def note(database: Database, session_id: int, content: str, **fields: object) -> None:
+    given = {"scope": "session", "session_id": session_id, "type": "scratchpad", "content": content} | fields
+    assert remember(database, TENANT, MemoryIn.model_validate(given)).outcome == "new"
+
+
+def test_a_threads_own_memories_are_shown_in_it_and_those_of_others_are_not(
+    database: Database, settings: Settings
+) -> None:
+    trip, tax = thread(database, CHAT.chat_id, "trip", 1), thread(database, CHAT.chat_id, "tax", 2)
+    again, elsewhere = (
+        thread(database, CHAT.chat_id, "trip", 3),
+        thread(database, "test:elsewhere", "trip", 1),
+    )
+    note(database, trip, "The ferry is booked.")
+    note(database, again, "The ferry leaves at nine.")
+    note(database, tax, "The form is missing.")
+    note(database, elsewhere, "A stranger's ferry.")
+    gone = datetime.now(UTC) - timedelta(seconds=1)
+    note(database, trip, "The ferry is not booked yet.", expires_at=gone.isoformat())
+    later = datetime.now(UTC) + timedelta(hours=1)
+    note(database, trip, "Ask about the dog.", expires_at=later.isoformat())
+
+    def known_in(profile: str = "agent", **fields: object) -> set[str]:
+        return set(lines(ask(database, settings, "Which ferry?", profile=profile, **fields), "memories"))
+
+    of_trip = {
+        "- [session] The ferry is booked.",
+        "- [session] The ferry leaves at nine.",
+        "- [session] Ask about the dog.",
+    }
+    assert known_in(session_key="trip") == of_trip
+    assert known_in("balanced", session_key="trip") == of_trip
+    assert known_in(session_key="tax") == {"- [session] The form is missing."}
+    # over all the chat's sessions, as its messages
+    assert known_in() == of_trip | {"- [session] The form is missing."}
+    assert len(known_in(session_key="trip", parameters={"session_memories": 1})) == 1
+    assert known_in(session_key="trip", parameters={"session_memories": 0}) == set()
+    why = ask(
+        database, settings, "Which ferry?", session_key="trip", parameters={"session_memories": 1}
+    ).explain
+    assert why is not None
+    assert [each.detail for each in why.dropped if each.kind == "memory"] == [
+        "at most 1 session_memories"
+    ] * 2
+    assert all(hit.components.keys() == {"similarity", "importance", "recency"} for hit in why.memories)
+
+
+def test_an_ask_without_memories_and_history_is_what_it_was_without_a_memory(
+    filled: Database, settings: Settings
+) -> None:
+    for question in ("plumber", "boat"):
+        found = ask(filled, settings, question, profile="ask", top_k_memories=0)
+        assert {block.kind for block in found.blocks} == {"guardrails", "question"}
+
+
+# How near the best came
+
+
+def test_an_explanation_says_how_near_the_best_came(filled: Database, settings: Settings) -> None:
+    near = ask(filled, settings, "we take the plumber from Almada").explain
+    far = ask(filled, settings, "zeppelin submarine plumber xylophone").explain
+    assert near is not None
+    assert near.confidence is not None
+    assert far is not None
+    assert far.confidence is not None
+    assert near.confidence.best_cosine is not None
+    assert far.confidence.best_cosine is not None
+    assert near.confidence.best_cosine > far.confidence.best_cosine
+    assert (near.confidence.words_found, far.confidence.words_found) == (1.0, 0.25)
+    assert near.confidence.words_in_a_session == 1.0
+    assert far.confidence.words == 4
+    nothing = ask(filled, settings, "?").explain
+    assert nothing is not None
+    assert nothing.confidence is not None
+    assert (nothing.confidence.words, nothing.confidence.words_found) == (0, None)
+
+
+def test_without_vectors_no_cosine_is_told(filled: Database, settings: Settings) -> None:
+    query = ContextQuery(chat_id=CHAT.chat_id, query="boat", explain=True)
+    why = context.build_context(filled, TENANT, query, embedder=None, settings=settings).explain
+    assert why is not None
+    assert why.confidence is not None
+    assert (why.confidence.best_cosine, why.confidence.words_found) == (None, 1.0)
+    off = settings.model_copy(update={"session_memory_enabled": False})
+    silent = context.build_context(filled, TENANT, query, embedder=None, settings=off).explain
+    assert silent is not None
+    assert silent.confidence is None

@@ -1,0 +1,8 @@
+"""The endpoints, a module for each resource; all their routers are listed here."""
+
+from workers.api.routes import contexts, documents, forgetting, health, listings, memories, messages, users
+
+ROUTERS = [
+    *(health.router, messages.router, contexts.router, memories.router, documents.router),
+    *(users.router, listings.router, forgetting.router),
+]

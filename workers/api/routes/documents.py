@@ -1,0 +1,93 @@
+"""`/v1/documents`: documents of the organization, stored, replaced, listed and removed."""
+
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from pipeline.memories import documents
+from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
+from schemas.limits import Frozen
+from schemas.messages import Id
+from workers.api.api_route import ApiRoute
+from workers.api.auth import Tenant
+from workers.api.bodies import Body
+from workers.api.errors import request_id, responses
+from workers.api.state import Api
+
+router = APIRouter(tags=["documents"], route_class=ApiRoute)
+
+# an id may be a path
+ADDRESS = "/v1/documents/{document_id:path}"
+
+
+class DocumentReceipt(Frozen):
+    """The result of storing or removing a document."""
+
+    outcome: Literal["new", "replaced", "unchanged", "removed", "kept_out"]
+    """`kept_out`: memory is switched off."""
+    document_id: str
+    chunks: int
+    """The number of chunks that it has, or had."""
+    written: int = 0
+    """The number of chunks written; the others were there already."""
+    request_id: str
+
+
+class DocumentPage(Frozen):
+    """Documents by id."""
+
+    documents: list[ListedDocument]
+
+
+class DocumentText(Frozen):
+    """A document's chunks in order; each but the first begins with the end of the one before."""
+
+    document_id: str
+    chunks: list[Passage]
+
+
+@router.post(
+    "/v1/documents",
+    status_code=201,
+    summary="Store a document",
+    responses={200: {"description": "It was there already, or memory is off.", "model": DocumentReceipt}},
+)
+def post_document(
+    api: Api, tenant: Tenant, document: Body[DocumentIn], response: Response
+) -> DocumentReceipt:
+    """Store a text for the whole organization, in place of an earlier one with the same `document_id`.
+
+    It is cut into chunks that the embedding model reads whole; contexts cite them as `Doc <id>/Chunk <n>`. It is found
+    by keyword at once, by meaning once it is embedded. Sending the same again is harmless.
+    """
+    name, trace_id = document.document_id, request_id()
+    if not api.settings.session_memory_enabled:
+        response.status_code = 200
+        return DocumentReceipt(outcome="kept_out", document_id=name, chunks=0, request_id=trace_id)
+    kept = documents.keep(api.database, tenant, document, documents.cut(document.content, api.embedder))
+    if kept.written:
+        api.hinter.hint("embed")
+    else:
+        response.status_code = 200
+    return DocumentReceipt(**asdict(kept), document_id=name, request_id=trace_id)
+
+
+@router.get("/v1/documents", summary="List documents")
+def get_documents(api: Api, tenant: Tenant, wanted: Annotated[DocumentFilter, Query()]) -> DocumentPage:
+    """Return documents by id, `limit` at a time; `after` is the last id of the previous page."""
+    return DocumentPage(documents=documents.listing(api.database, tenant, wanted))
+
+
+@router.get(ADDRESS, summary="Read a document", responses=responses(404))
+def get_document(api: Api, tenant: Tenant, document_id: Id) -> DocumentText:
+    """Return a document's chunks, such as a context has cited."""
+    chunks = documents.passages(api.database, tenant, document_id)
+    return DocumentText(document_id=document_id, chunks=chunks)
+
+
+@router.delete(ADDRESS, summary="Remove a document", responses=responses(404))
+def delete_document(api: Api, tenant: Tenant, document_id: Id) -> DocumentReceipt:
+    """Remove a document with its chunks and their vectors. It may be sent again."""
+    chunks = documents.remove(api.database, tenant, document_id)
+    return DocumentReceipt(outcome="removed", document_id=document_id, chunks=chunks, request_id=request_id())

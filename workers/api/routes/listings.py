@@ -1,0 +1,89 @@
+"""`/v1/chats`, `/v1/sessions`, `/v1/queries` and `/v1/status`: what is stored, and how the deployment is doing."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from pipeline.context import query_log
+from pipeline.operations import lookup, status
+from pipeline.operations.status import Status
+from pipeline.store import chats, sessions
+from schemas.listing import (
+    ChatFilter,
+    ChatList,
+    ChatSummary,
+    ListedChat,
+    ListedSession,
+    QueryFilter,
+    QueryList,
+    SessionFilter,
+    SessionList,
+    SessionPage,
+)
+from schemas.messages import Id
+from workers.api.api_route import ApiRoute
+from workers.api.auth import Tenant
+from workers.api.errors import responses
+from workers.api.state import Api
+
+router = APIRouter(tags=["overview"], route_class=ApiRoute)
+
+
+@router.get("/v1/chats", summary="List chats")
+def get_chats(api: Api, tenant: Tenant, wanted: Annotated[ChatFilter, Query()]) -> ChatList:
+    """Return chats by id, `limit` at a time; `after` is the last id of the previous page."""
+    with api.database.tenant(tenant) as connection:
+        rows, total = chats.page(connection, wanted.after or "", wanted.limit)
+    return ChatList(chats=[ListedChat.model_validate(row._mapping) for row in rows], total=total)
+
+
+@router.get("/v1/chats/{chat_id}", summary="Show a chat", tags=["chats"], responses=responses(404))
+def get_chat(api: Api, tenant: Tenant, chat_id: Id) -> ChatSummary:
+    """Return a chat's title, kind, time zone and language; for an unknown id, similar ids."""
+    return lookup.chat_summary(api.database, tenant, chat_id)
+
+
+@router.get(
+    "/v1/chats/{chat_id}/sessions",
+    summary="List the sessions of a chat",
+    tags=["chats"],
+    responses=responses(404),
+)
+def get_chat_sessions(
+    api: Api, tenant: Tenant, chat_id: Id, limit: Annotated[int, Field(ge=1, le=2000)] = 100
+) -> SessionPage:
+    """Return the times and sizes of the latest sessions of a chat."""
+    return SessionPage(sessions=lookup.session_spans(api.database, tenant, chat_id, limit))
+
+
+@router.get("/v1/sessions", summary="List sessions")
+def get_sessions(api: Api, tenant: Tenant, wanted: Annotated[SessionFilter, Query()]) -> SessionList:
+    """Return sessions, latest first, of all chats or of `chat_id`, with any `status` or one.
+
+    `after` is the id of the last session of the previous page.
+    """
+    with api.database.tenant(tenant) as connection:
+        rows = sessions.listing(
+            connection, wanted.chat_id, limit=wanted.limit, status=wanted.status, after=wanted.after
+        )
+    return SessionList(sessions=[ListedSession.model_validate(row._mapping) for row in rows])
+
+
+@router.get("/v1/queries", summary="List the query log")
+def get_queries(api: Api, tenant: Tenant, wanted: Annotated[QueryFilter, Query()]) -> QueryList:
+    """Return contexts that were served, latest first, for all chats or for `chat_id`.
+
+    `after` is the last `context_id` of the previous page.
+    """
+    found = query_log.listing(api.database, tenant, wanted.chat_id, wanted.limit, wanted.after)
+    return QueryList(queries=found)
+
+
+@router.get("/v1/status", summary="Show how the deployment is doing")
+def get_status(api: Api, tenant: Tenant) -> Status:
+    """Return pending jobs and their delay, what is stored, counters of a day and a week, and dead letters.
+
+    All are of this tenant and from Postgres; whether Redis answers, `/readyz` says.
+    """
+    return status.collect(api.database, tenant, all_tenants=False)

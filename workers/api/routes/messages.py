@@ -1,0 +1,131 @@
+"""`/v1/messages`: messages stored, edited and deleted, each committed before the answer."""
+
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from pipeline.erasure import edits
+from pipeline.erasure.edits import Changed
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from schemas.errors import InvalidInput
+from schemas.limits import Frozen
+from schemas.messages import Id
+from schemas.payloads import EditPayload, IngestPayload
+from workers.api.api_route import ApiRoute, DirectRoute
+from workers.api.auth import SECURED, Tenant, authorize
+from workers.api.bodies import Body, parse, read
+from workers.api.errors import request_id, responses
+from workers.api.openapi import body_of
+from workers.api.state import Api, ApiState, state_of
+
+router = APIRouter(tags=["messages"], route_class=ApiRoute)
+
+
+class MessagesReceipt(Frozen):
+    """The result of handing over messages."""
+
+    accepted: int
+    """The number of messages stored."""
+    duplicates: int
+    """Those that were there already, by their external_id."""
+    kept_out: int
+    """Those that were not stored: forgotten, or of a sender who is not to be remembered."""
+    request_id: str
+
+
+class ChangeReceipt(Frozen):
+    """The result of an edit or a deletion."""
+
+    outcome: Literal["edited", "unchanged", "pending", "deleted", "kept_out"]
+    """`pending`: kept until the message comes; `kept_out`: it was deleted, or its sender is not remembered."""
+    request_id: str
+
+
+async def post_messages(request: Request) -> Response:
+    """Store one message or many of one chat, each once.
+
+    With the 202 they are durable and found by keyword; sessions, summaries and vectors follow. Sending the
+    same again is harmless: a message is known by its chat and `external_id`.
+    """
+    tenant = await authorize(request)
+    body = await read(request)
+    receipt = await run_in_threadpool(_accept, state_of(request), tenant, body)
+    return Response(receipt.model_dump_json(), 202, media_type="application/json")
+
+
+# FastAPI's search for dependencies would be a good part of what a message costs here.
+router.add_api_route(
+    "/v1/messages",
+    post_messages,
+    methods=["POST"],
+    status_code=202,
+    response_model=MessagesReceipt,
+    summary="Hand over messages of a chat",
+    responses=responses(401, 408, 413, 422, 503),
+    openapi_extra=body_of(IngestPayload) | SECURED,
+    route_class_override=DirectRoute,
+)
+
+
+def _accept(api: ApiState, tenant: str, body: bytes) -> MessagesReceipt:
+    payload = parse(IngestPayload, body)
+    if payload.tenant not in (None, tenant):
+        raise InvalidInput(f"tenant: the API key belongs to {tenant}; leave it out", field="tenant")
+    api.backlog.require_room()
+    trace_id = request_id()
+    accepted = accept.accept(api.database, tenant, payload.chat, payload.messages, trace_id=trace_id)
+    # For duplicates too: their first sender's process may have died before the wake-up.
+    api.hinter.hint("ingest")
+    return MessagesReceipt(
+        accepted=accepted.new,
+        duplicates=accepted.duplicates,
+        kept_out=accepted.kept_out,
+        request_id=trace_id,
+    )
+
+
+# a platform's id may contain slashes: those of a chat's id are sent as %2F
+ADDRESS = "/v1/messages/{chat_id}/{external_id:path}"
+
+
+@router.patch(ADDRESS, status_code=202, summary="Edit a message")
+def patch_message(
+    api: Api, tenant: Tenant, chat_id: Id, external_id: Id, payload: Body[EditPayload]
+) -> ChangeReceipt:
+    """Give a message its new text, by its platform's id; of several edits the newest `edited_at` wins.
+
+    An edit may come before the message itself, which then takes this text. With the 202, all data derived from the old
+    text is gone. Sending the same again is harmless.
+    """
+    changed = edits.edit(
+        api.database,
+        tenant,
+        chat_id,
+        external_id,
+        payload.content,
+        payload.edited_at,
+        SessionPolicy.of(api.settings),
+        trace_id=request_id(),
+    )
+    return _receipt(api, changed)
+
+
+@router.delete(ADDRESS, summary="Delete a message")
+def delete_message(api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> ChangeReceipt:
+    """Delete a message for good, by its platform's id, with all data derived from it.
+
+    A deletion may come before the message itself, which then is not stored, however often it is sent. Sending the
+    same again is harmless.
+    """
+    rules = SessionPolicy.of(api.settings)
+    changed = edits.delete(api.database, tenant, chat_id, external_id, rules, trace_id=request_id())
+    return _receipt(api, changed)
+
+
+def _receipt(api: ApiState, changed: Changed) -> ChangeReceipt:
+    """Wake the workers of the jobs that follow, and answer."""
+    for kind in sorted(changed.follows):
+        api.hinter.hint(kind)
+    return ChangeReceipt(outcome=changed.outcome, request_id=request_id())
