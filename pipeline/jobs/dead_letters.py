@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from pipeline.jobs.batches import batched
 from pipeline.store import backfills, job_admin, jobs, refused
 from pipeline.store.database import Database
+from pipeline.store.jobs import Job
 from schemas import kinds
 from schemas.kinds import ARRIVAL, BACKFILL, INGEST, PAYLOAD, SUMMARIZE
 
