@@ -45,17 +45,12 @@ def embedder(database: Database, client: Embedder) -> runner.Handler:
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         deadline = monotonic() + TURN_SECONDS
         with database.tenant(tenant_id) as connection:
-            documents = {
-                document.key: document
-                for document in embedding_text.load(connection, [c.key for c in claims])
-            }
-            hashes = [document.hash for document in documents.values() if document.owner == "message"]
+            texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
+            hashes = [text.hash for text in texts.values() if text.owner == "message"]
             known = vectors.known_hashes(connection, space_id, hashes)
-        unknown = {d.hash: d.text for d in documents.values() if d.owner != "message" or d.hash not in known}
+        unknown = {d.hash: d.text for d in texts.values() if d.owner != "message" or d.hash not in known}
         urgent = {
-            documents[claim.key].hash
-            for claim in claims
-            if claim.priority == jobs.LIVE and claim.key in documents
+            texts[claim.key].hash for claim in claims if claim.priority == jobs.LIVE and claim.key in texts
         }
         # Live messages first; then by length, so that little is padded, the longest first, as they take most memory.
         rest = sorted(unknown, key=lambda each: (each not in urgent, -len(unknown[each])))
@@ -66,10 +61,10 @@ def embedder(database: Database, client: Embedder) -> runner.Handler:
             made = dict(zip(portion, embed_all(client, [unknown[each] for each in portion]), strict=True))
             seconds = monotonic() - started
             waiting = set(rest)
-            later = {key for key, document in documents.items() if document.hash in waiting}
+            later = {key for key, text in texts.items() if text.hash in waiting}
             done, left = [c for c in left if c.key not in later], [c for c in left if c.key in later]
             is_over = monotonic() > deadline
-            given = {claim: documents.get(claim.key) for claim in done}
+            given = {claim: texts.get(claim.key) for claim in done}
             _keep(database, space_id, given, made, seconds, left if is_over else ())
             if is_over and left:
                 return {"embed"}
@@ -112,20 +107,19 @@ def _save(
     made: Mapping[bytes, Vector | ProviderRejected],
     seconds: float,
 ) -> None:
-    """Finish one tenant's claims: write their documents' vectors, and give up those that have none.
+    """Finish one tenant's claims: write their texts' vectors, and give up those that have none.
 
-    A vector that was not made now is copied from its twin. A claim without a document has nothing to save. Raises
-    `LeaseLost`.
+    A vector that was not made now is copied from an equal text's. Raises `LeaseLost`.
     """
     if not done:
         return
     tenant_id = next(iter(done)).tenant_id
     refused = {
         claim: error
-        for claim, document in done.items()
-        if document is not None and isinstance(error := made.get(document.hash), ProviderRejected)
+        for claim, text in done.items()
+        if text is not None and isinstance(error := made.get(text.hash), ProviderRejected)
     }
-    kept = [document for claim, document in done.items() if document is not None and claim not in refused]
+    kept = [text for claim, text in done.items() if text is not None and claim not in refused]
     vector_of = {each: vector for each, vector in made.items() if not isinstance(vector, ProviderRejected)}
     for kind in vectors.TABLES:
         if rows := [(d.id, d.hash, vector_of.get(d.hash)) for d in kept if d.owner == kind]:

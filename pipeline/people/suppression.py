@@ -29,18 +29,18 @@ def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
 
 
-def _names_of(chat_id: str, message: MessageIn) -> tuple[Named, ...]:
-    """Return everything whose entry would keep the message out."""
-    sender = message.sender_id
-    own: Named = ("message", chat_id, message.external_id)
-    return ("tenant",), ("chat", chat_id), ("user", sender), ("unremembered", sender), own
+def _names_of(chat_id: str, given: Sequence[MessageIn]) -> list[Named]:
+    """Return everything whose entry would keep one of these messages out."""
+    senders = {message.sender_id for message in given}
+    names: list[Named] = [("tenant",), ("chat", chat_id)]
+    for sender in senders:
+        names += [("user", sender), ("unremembered", sender)]
+    return names + [("message", chat_id, message.external_id) for message in given]
 
 
 def hashes_of(key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> list[bytes]:
     """Return every hash that would keep one of these messages out."""
-    if key is None:
-        return []
-    return [hash_of(key, *each) for each in {name for m in given for name in _names_of(chat_id, m)}]
+    return [] if key is None else [hash_of(key, *each) for each in _names_of(chat_id, given)]
 
 
 def _listed(
@@ -69,11 +69,11 @@ class Admitted:
 
 def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
     """Filter out what was forgotten; call it under the chat's lock, with the key read under it."""
-    listed = _listed(connection, key, {name for m in given for name in _names_of(chat_id, m)})
+    listed = _listed(connection, key, _names_of(chat_id, given))
     out = {
         message.external_id
         for message in given
-        if any(_reaches(listed[n], message.sent_at) for n in _names_of(chat_id, message) if n in listed)
+        if any(_reaches(listed[n], message.sent_at) for n in _names_of(chat_id, [message]) if n in listed)
     }
     return Admitted(
         messages=[m for m in given if m.external_id not in out],
