@@ -23,7 +23,7 @@ MemoryType = Literal[
     "manual",
 ]
 VisibilityPolicy = Literal["strict", "tenant", "chat"]
-"""Who sees what was learned in another chat. `strict`: those who were all there; `tenant`: all; `chat`: nobody."""
+"""Who sees what was learned in another chat: those who were all there, everybody, or nobody."""
 MANUAL_IMPORTANCE = 5.0
 """The importance of memories written by hand."""
 PAGE = 100

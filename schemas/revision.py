@@ -1,4 +1,6 @@
-"""Which migration this program needs."""
+"""The migration that this program needs: the newest one that it brings."""
 
-REVISION = "0001"
-"""A test holds it to the newest one in `migrations/versions`."""
+from importlib.resources import files
+
+_VERSIONS = files("migrations") / "versions"
+REVISION = max(file.name.partition("_")[0] for file in _VERSIONS.iterdir() if file.name.endswith(".py"))

@@ -5,7 +5,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.people.visibility import Place, VisibilityPolicy, may_show, place_of_question, visible
+from pipeline.people.visibility import Place, may_show, place_of_question, visible
+from schemas.memories import VisibilityPolicy
 
 PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))
 KINDS = st.sampled_from(["group", "direct", "thread"])
