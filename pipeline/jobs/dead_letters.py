@@ -104,20 +104,30 @@ def replay(
     """
     changed: set[tuple[str, str, str]] = set()
     for tenant_id, kind, keys in _batches(items):
-        # payloads one in a transaction: they may be large
-        for some in [[key] for key in keys] if kind == PAYLOAD else [keys]:
+        if kind == PAYLOAD:
+            done = _queue_again(database, tenant_id, keys, enqueue)
+        else:
             with database.tenant(tenant_id) as connection:
-                if kind == PAYLOAD:
-                    taken = refused.take(connection, *some)
-                    done = some if taken else []
-                    if taken:
-                        enqueue(*taken)
-                elif kind == ARRIVAL:
-                    done = _release(connection, tenant_id, some)
-                else:
-                    done = job_admin.replay(connection, kind, some)
-            changed.update((tenant_id, kind, key) for key in done)
+                done = (
+                    _release(connection, tenant_id, keys)
+                    if kind == ARRIVAL
+                    else job_admin.replay(connection, kind, keys)
+                )
+        changed.update((tenant_id, kind, key) for key in done)
     return _changed(items, changed)
+
+
+def _queue_again(
+    database: Database, tenant_id: str, keys: Sequence[str], enqueue: Callable[[str, str | None], None]
+) -> list[str]:
+    """Queue refused payloads, each in a transaction: they may be large; return the keys of those found."""
+    done = []
+    for key in keys:
+        with database.tenant(tenant_id) as connection:
+            if taken := refused.take(connection, key):
+                enqueue(*taken)
+                done.append(key)
+    return done
 
 
 def drop(database: Database, items: Sequence[ListedJob]) -> ChangedJobs:
