@@ -1,11 +1,10 @@
 """The command `backscroll`: finds its subcommands, and turns errors into one message and an exit code.
 
-Each subcommand is a module with a `typer.Typer` called `app`, imported only when it is called, so that no command
-waits for another's libraries.
+Each subcommand is a `typer.Typer` called `app`, or with its name before, in a module that is imported only when it is
+called, so that no command waits for another's libraries.
 """
 
 import ast
-import difflib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -21,6 +20,7 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from ops import exit_codes
+from schemas.base import did_you_mean
 from schemas.errors import BackscrollError
 
 # Names of the commands and the modules of their `app`, in the order of the help.
@@ -42,15 +42,15 @@ COMMANDS = {
     "jobs": "ops.commands.operate.jobs",
     "doctor": "ops.commands.operate.doctor",
     "backup": "ops.commands.operate.backup",
-    "restore": "ops.commands.operate.restore",
+    "restore": "ops.commands.operate.backup",
     "prune": "ops.commands.operate.prune",
     "forget": "ops.commands.data.forget",
     "export": "ops.commands.data.export",
     "remember": "ops.commands.data.remember",
     "db": "ops.commands.operate.db",
-    "worker": "ops.commands.serve.worker",
-    "beat": "ops.commands.serve.beat",
-    "api": "ops.commands.serve.api",
+    "worker": "ops.commands.serve.foreground",
+    "beat": "ops.commands.serve.foreground",
+    "api": "ops.commands.serve.foreground",
 }
 # A checkout has the developers' tools; the installed package leaves them out.
 if importlib.util.find_spec("ops.dev") is not None:
@@ -82,46 +82,43 @@ class Commands(TyperGroup):
         """Find the command, or name the nearest to an unknown one, without importing any."""
         if args[0] == "dev" not in COMMANDS:
             ctx.fail("`backscroll dev` is not part of the installed package: run it from a checkout.")
-        near = [] if args[0] in COMMANDS else difflib.get_close_matches(args[0], COMMANDS, n=1)
-        if near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        if args[0] not in COMMANDS and (nearest := did_you_mean(args[0], COMMANDS)):
+            ctx.fail(f"No such command {args[0]!r}: {nearest}")
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
         if self.listing:
-            return TyperCommand(cmd_name, help=_help_of(COMMANDS[cmd_name]))
-        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+            return TyperCommand(cmd_name, help=_help_of(cmd_name))
+        module = vars(importlib.import_module(COMMANDS[cmd_name]))
+        command = typer.main.get_command(module.get(f"{cmd_name}_app") or module["app"])
         command.name = cmd_name
         # completion is installed for all commands at once, if at all
         command.params = [
             p for p in command.params if p.name not in ("install_completion", "show_completion")
         ]
-        _add_exit_codes(command)
+        _complete_epilog(command)
         return command
 
 
-def _help_of(module: str) -> str:
-    """Read the help of a module's command or group from its source, without running it."""
-    spec = importlib.util.find_spec(module)
-    source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
-    found: dict[str, str] = {}
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.FunctionDef):
-            for each in node.decorator_list:
-                called = each.func if isinstance(each, ast.Call) else each
-                if isinstance(called, ast.Attribute) and called.attr in {"callback", "command"}:
-                    found.setdefault(called.attr, ast.get_docstring(node) or "")
-    return found.get("callback") or found.get("command", "")
+def _help_of(command: str) -> str:
+    """Read the help of a command, or of a group that is a module, from its source, without running it."""
+    spec = importlib.util.find_spec(COMMANDS[command])
+    tree = ast.parse(Path(spec.origin).read_bytes() if spec and spec.origin else b"")
+    functions = {node.name.rstrip("_"): node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return ast.get_docstring(functions.get(command, tree)) or ""
 
 
-def _add_exit_codes(command: Any) -> None:
-    """Add to the help of a command and of all below it where exit codes are explained."""
-    if "**Exit codes:**" not in (command.epilog or ""):
-        command.epilog = f"{command.epilog or ''}\n\n**Exit codes:** see `backscroll --help`."
-    for below in getattr(command, "commands", {}).values():
-        _add_exit_codes(below)
+def _complete_epilog(command: Any) -> None:
+    """Add the exit codes to the help of a command and of all below it, and to a group the example of its first."""
+    below = list(getattr(command, "commands", {}).values())
+    for each in below:
+        _complete_epilog(each)
+    if not command.epilog:
+        command.epilog = below[0].epilog
+    elif "**Exit codes:**" not in command.epilog:
+        command.epilog += "\n\n**Exit codes:** see `backscroll --help`."
 
 
 app = typer.Typer(

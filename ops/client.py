@@ -1,5 +1,6 @@
 """Client of a running Backscroll's HTTP API; its problems become the errors that the same call raises in process."""
 
+import contextlib
 import http.client
 import importlib.metadata
 import ipaddress
@@ -51,8 +52,7 @@ class Api:
         request.add_unredirected_header("Authorization", f"Bearer {self.api_key}")
         try:
             with self._opener().open(request, timeout=TIMEOUT_SECONDS) as response:
-                read: bytes = response.read()
-                return read
+                return bytes(response.read())
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(error.code, error.read()) from None
@@ -70,7 +70,9 @@ class Api:
 
     def _refusal(self, status: int, body: bytes) -> Exception:
         """Make the error of an answer that is no success."""
-        problem = _problem(body)
+        problem: dict[str, Any] = {}
+        with contextlib.suppress(ValueError, TypeError):
+            problem = dict(json.loads(body))
         detail = str(problem.get("detail") or f"it answers {status}")
         match status:
             case 401 | 403:
@@ -112,14 +114,6 @@ class Api:
 def quoted(name: str) -> str:
     """Quote an id as one part of a path."""
     return quote(name, safe="")
-
-
-def _problem(body: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _is_loopback(url: str) -> bool:

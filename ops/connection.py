@@ -1,16 +1,19 @@
 """Find Postgres, Redis and the HTTP API for a command: those of the settings, or of a running `backscroll up`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import SecretStr, TypeAdapter, ValidationError
 from rich.console import Console
 
 from ops.console import rendering
 from ops.local import stack
-from schemas.errors import DatabaseUnavailable, InvalidInput, SettingsError
+from schemas.errors import DatabaseUnavailable, InvalidInput, NotFound, SettingsError
 from schemas.payloads import TenantId
 from schemas.settings import Settings, load_settings
 
@@ -18,9 +21,33 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from ops.client import Api
+    from pipeline.store.chats import Chat
     from pipeline.store.database import Database
 
 _tenant = TypeAdapter(TenantId)
+
+
+class Opened(NamedTuple):
+    """What a command works on: the settings and a checked database."""
+
+    settings: Settings
+    database: Database
+
+    def find_chat(self, chat_id: str) -> Chat:
+        """Find a chat. Raises `NotFound`, which names the nearest."""
+        from pipeline.operations import lookup
+
+        with self.database.tenant(self.settings.tenant) as connection:
+            return lookup.find_chat(connection, chat_id)
+
+    def require_user(self, *ids: str, unseen: bool = False) -> None:
+        """Raise `NotFound` for an id that was never seen, unless `--unseen` was given."""
+        from pipeline.operations import lookup
+
+        for each in ids:
+            require_seen(
+                partial(lookup.require_user, self.database, self.settings.tenant, each), unseen=unseen
+            )
 
 
 def configured(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
@@ -38,19 +65,15 @@ def configured(data_dir: Path | None = None, tenant: str | None = None) -> Setti
 
 
 def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Settings:
-    """Load the settings, and take missing URLs from the `backscroll up` that runs with the data folder.
-
-    Its embedder comes with its database: a question must be embedded by the model that embedded the messages.
-    Raises `SettingsError`, and `DatabaseUnavailable` when neither says where Postgres is.
-    """
+    """Load the settings, and take missing URLs from a running `backscroll up`. Raises `DatabaseUnavailable`."""
     settings = configured(data_dir, tenant)
     if settings.database_url and settings.redis_url:
         return settings
     running = _running(settings)
+    if running is None and settings.database_url:
+        # without Redis, commands that only read work
+        return settings
     if running is None:
-        if settings.database_url:
-            # without Redis, commands that only read work
-            return settings
         raise DatabaseUnavailable(
             f"Nothing runs with the data folder {settings.data_dir}: start it with `backscroll up`, or set "
             "BACKSCROLL_DATABASE_URL (and BACKSCROLL_REDIS_URL) to servers of your own."
@@ -62,14 +85,22 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
         name: SecretStr(getattr(running, name)) for name in names if getattr(settings, name) is None
     }
     if settings.database_url is None and not (settings.embedding_provider or settings.embedding_model):
-        missing |= {
-            "embedding_provider": running.embedding_provider,
-            "embedding_model": running.embedding_model,
-        }
+        # a question must be embedded by the model that embedded the messages
+        missing |= {name: getattr(running, name) for name in ("embedding_provider", "embedding_model")}
     return settings.model_copy(update=missing)
 
 
-def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -> "Api | None":
+def require_seen(look_up: Callable[[], None], *, unseen: bool) -> None:
+    """Look up an id that is about to be changed, unless `--unseen` was given. Raises `NotFound`, which names that."""
+    if unseen:
+        return
+    try:
+        look_up()
+    except NotFound as error:
+        raise NotFound(f"{error} (for somebody who is still to come: --unseen)") from None
+
+
+def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -> Api | None:
     """Find the HTTP API to ask instead of loading a model: that of the settings, or of a running `backscroll up`.
 
     `data_dir` and `tenant` are the command line's; a data folder named there takes precedence over the URL of the
@@ -88,7 +119,7 @@ def running_api(settings: Settings, data_dir: Path | None, tenant: str | None) -
             )
         return Api(url=settings.url, api_key=key)
     running = _running(settings)
-    if running is None or (running.tenant or settings.tenant) != settings.tenant:
+    if running is None or running.tenant != settings.tenant:
         return None
     if settings.database_url and settings.database_url.get_secret_value() != running.database_url:
         return None
@@ -107,21 +138,15 @@ def _running(settings: Settings) -> stack.Running | None:
 
 
 @contextmanager
-def opened(data_dir: Path | None, tenant: str | None) -> "Iterator[tuple[Settings, Database]]":
+def opened(data_dir: Path | None, tenant: str | None) -> Iterator[Opened]:
     """Open the settings and a checked database for a block. Raises as `open_stack` and `open_database` do."""
     settings = open_stack(data_dir, tenant)
-    database = open_database(settings)
-    try:
-        yield settings, database
-    finally:
-        database.close()
+    with closing(open_database(settings)) as database:
+        yield Opened(settings, database)
 
 
-def open_database(settings: Settings) -> "Database":
-    """Open a database and check its login and tables.
-
-    Raises `SettingsError`, `SchemaOutdated` or `DatabaseUnavailable`.
-    """
+def open_database(settings: Settings) -> Database:
+    """Open a database and check its login and tables. Raises what `Database.check` does, with advice."""
     from pipeline.store.database import Database
 
     database = Database.from_settings(settings)
@@ -136,7 +161,7 @@ def open_database(settings: Settings) -> "Database":
     return database
 
 
-def open_queue(settings: Settings) -> "Celery":
+def open_queue(settings: Settings) -> Celery:
     """Make the Celery application, which connects at its first use. Raises `SettingsError`."""
     from workers.app import make_app
 
@@ -152,10 +177,7 @@ def wake(settings: Settings, *kinds: str) -> None:
 
 @contextmanager
 def wake_ups(settings: Settings, console: Console) -> Iterator[Callable[[str], None]]:
-    """Yield what wakes the workers of a kind of jobs; without Redis the console says once that jobs wait.
-
-    Nothing depends on wake-ups: the sweep finds due jobs, too.
-    """
+    """Yield what wakes the workers of a kind of jobs; without Redis the console says once that the sweep finds them."""
     from kombu.exceptions import OperationalError
 
     from workers import queues

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.limits import Closed, Frozen
+from schemas.base import Closed, Frozen
 from schemas.messages import Id, Time
 
 BackfillKind = Literal["embed", "summarize", "sessionize"]

@@ -1,17 +1,21 @@
-"""The answer to a bot's query: ordered blocks under a token budget, and why each line is there."""
+"""The answer to a bot's query: ordered blocks under a token budget, and why each line is there; and the query log."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from schemas.limits import Frozen
+from schemas.base import Frozen, at_most
+from schemas.messages import NOT_BLANK, Content
 from schemas.vectors import VectorSearch
 
 BlockKind = Literal[
     "guardrails", "documents", "memories", "sessions", "exchanges", "related", "history", "question"
 ]
 DropReason = Literal["budget", "cap", "duplicate", "mmr", "covered", "below_minimum", "audience"]
+Source = Literal["recent", "message", "session", "memory", "document"]
+"""What tokens of a context come from, except those of the question and the guardrails."""
+MAX_USED = 1000
 
 
 class ContextItem(Frozen):
@@ -155,3 +159,54 @@ class Context(Frozen):
     memories: list[MemoryPreview] | None = None
     """Only with the profile `ask`."""
     usedHistoryTokens: int | None = None  # noqa: N815 - the name that its users know
+
+
+class AnswerIn(Frozen):
+    """A bot's answer to a context: the body of `POST /v1/contexts/{context_id}/answer`."""
+
+    v: Literal[1] = 1
+    answer: Annotated[Content, NOT_BLANK]
+    used: (
+        Annotated[list[Annotated[str, Field(max_length=100)]], at_most(MAX_USED), Field(max_length=MAX_USED)]
+        | None
+    ) = None
+    """Items that the answer is based on, as `kind:id` of each. Null: not known."""
+    remember: bool | None = None
+    """Whether question and answer become a memory of the asker. Null: as BACKSCROLL_REMEMBER_ANSWERS says."""
+
+
+class AnswerReceipt(Frozen):
+    """The result of reporting an answer."""
+
+    outcome: Literal["stored", "known", "kept_out"]
+    """`known`: an earlier answer is kept; `kept_out`: the asker, or an item shown, was forgotten or is not
+    to be remembered."""
+    memory_id: str | None = None
+    """The memory made of question and answer."""
+
+
+class LoggedContext(Frozen):
+    """A row of the query log."""
+
+    context_id: str
+    chat_id: str
+    user_id: str | None
+    agent_id: str | None
+    session_key: str | None
+    profile: str
+    asked_at: datetime
+    query: str | None
+    """Null: redacted."""
+    shown: dict[str, str]
+    """The block of each item, by `kind:id`."""
+    tokens: dict[str, int]
+    chars: dict[str, int]
+    used_tokens: int
+    budget: int
+    latency_ms: float
+    degraded: list[str]
+    answer: str | None
+    used: list[str] | None
+    answered_at: datetime | None
+    memory_id: Any
+    redacted_at: datetime | None

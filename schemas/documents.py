@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from schemas.limits import Closed, Frozen
+from schemas.base import Closed, Frozen, at_most_bytes
 from schemas.messages import DEFAULT_LANGUAGE, NOT_BLANK, Id, IdOrEmpty, Language, cleaned
 
 MAX_DOCUMENT_BYTES = 1024 * 1024
@@ -14,19 +14,15 @@ PAGE = 100
 MAX_PAGE = 500
 
 
-def _not_too_long(value: str) -> str:
-    if (size := len(value.encode())) > MAX_DOCUMENT_BYTES:
-        raise ValueError(f"is {size} bytes long; at most {MAX_DOCUMENT_BYTES} are taken: divide it")
-    return value
-
-
 class DocumentIn(Closed):
     """A document to store: the body of `POST /v1/documents`."""
 
     v: Literal[1] = 1
     document_id: Id
     """The id by which the document is cited and replaced."""
-    content: Annotated[str, BeforeValidator(cleaned), NOT_BLANK, AfterValidator(_not_too_long)]
+    content: Annotated[
+        str, BeforeValidator(cleaned), NOT_BLANK, at_most_bytes(MAX_DOCUMENT_BYTES, ": divide it")
+    ]
     """Plain text or Markdown."""
     source: IdOrEmpty = ""
     """The origin, such as a path or a URL."""

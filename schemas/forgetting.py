@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from schemas.limits import Closed, Frozen
+from schemas.base import Closed, Frozen
 from schemas.messages import Id
 
 ForgetKind = Literal["message", "user", "chat", "tenant"]

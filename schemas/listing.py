@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.limits import Closed, Frozen
+from schemas.base import Closed, Frozen
+from schemas.context import LoggedContext
 from schemas.messages import Id
-from schemas.querylog import LoggedContext
 
 Limit = Annotated[int, Field(ge=1, le=1000)]
 

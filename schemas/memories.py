@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from schemas.limits import Closed, Frozen
+from schemas.base import Closed, Frozen
 from schemas.messages import MAX_ID_CHARS, NOT_BLANK, Content, Id, Metadata, SaidAt, Time
 
 MemoryScope = Literal["session", "user", "agent", "organization"]

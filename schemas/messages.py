@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from schemas.limits import Closed
+from schemas.base import Closed, at_most_bytes
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
@@ -131,15 +131,8 @@ def _not_blank(value: str) -> str:
 NOT_BLANK = AfterValidator(_not_blank)
 
 
-def _storable(value: str) -> str:
-    value = clean_text(value)
-    if (size := len(value.encode())) > MAX_CONTENT_BYTES:
-        raise ValueError(f"is {size} bytes long; at most {MAX_CONTENT_BYTES} are taken")
-    return value
-
-
 # The text of a message, cleaned and limited in size.
-Content = Annotated[str, AfterValidator(_storable)]
+Content = Annotated[str, AfterValidator(clean_text), at_most_bytes(MAX_CONTENT_BYTES)]
 
 
 def _depth(value: Any) -> int:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
+from schemas.base import Closed, Frozen, at_most, in_words
 from schemas.errors import InvalidInput
-from schemas.limits import Closed, Frozen, at_most
 from schemas.messages import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
@@ -22,7 +22,6 @@ from schemas.messages import (
     SaidAt,
     cleaned,
 )
-from schemas.problems import in_words
 from schemas.sessions import key_of
 
 T = TypeVar("T", bound=BaseModel)

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from schemas.base import Closed, Frozen, at_most
 from schemas.context import Hit
-from schemas.limits import Closed, Frozen, at_most
 from schemas.messages import Id, IdOrEmpty, QueryText, Role, Time
 from schemas.vectors import VectorSearch
 

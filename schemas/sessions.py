@@ -1,13 +1,15 @@
-"""Sessions and messages as values."""
+"""Sessions, their summaries, and messages as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from itertools import chain
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 SessionStatus = Literal["open", "closed", "summarized", "skipped", "failed", "merged"]
-
-
+SummaryLine = Annotated[str, Field(max_length=300)]
 THREAD = " thread:"
 """The prefix of a thread's session key; a client's own keys are stripped and never begin so."""
 
@@ -78,6 +80,29 @@ class Session:
     status: SessionStatus
     # incremented by every change of its messages
     revision: int
+
+
+class Summary(BaseModel):
+    """A session's summary: 3–6 short factual sentences, and lists of what they name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    # names kept, dates absolute, nothing that the transcript does not say
+    summary: Annotated[str, Field(min_length=1, max_length=4000)]
+    topics: Annotated[list[SummaryLine], Field(max_length=12)] = Field(default_factory=list)
+    decisions: Annotated[list[SummaryLine], Field(max_length=12)] = Field(default_factory=list)
+    open_questions: Annotated[list[SummaryLine], Field(max_length=12)] = Field(default_factory=list)
+    action_items: Annotated[list[SummaryLine], Field(max_length=12)] = Field(default_factory=list)
+    entities: Annotated[list[SummaryLine], Field(max_length=24)] = Field(default_factory=list)
+
+    def search_text(self) -> str:
+        """Return everything in it as one text, for keyword search.
+
+        >>> Summary(summary="Ann fixed it.", topics=["boiler"]).search_text()
+        'Ann fixed it.\\nboiler'
+        """
+        lists = (self.topics, self.decisions, self.open_questions, self.action_items, self.entities)
+        return "\n".join([self.summary, *chain.from_iterable(lists)])
 
 
 class RepliedTo(NamedTuple):

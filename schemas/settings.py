@@ -13,8 +13,8 @@ from dotenv import dotenv_values
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from schemas.base import did_you_mean
 from schemas.errors import SettingsError
-from schemas.problems import did_you_mean
 
 PREFIX = "BACKSCROLL_"
 
@@ -25,9 +25,9 @@ OTHERS = (
 """Names with our prefix that are read by `db roles`, the scripts and compose."""
 
 
-def _named(name: str, *others: str) -> AliasChoices:
-    """The names a setting is read from: ours, then those of the tools that people come from."""
-    return AliasChoices(PREFIX + name, *others)
+def _also(prefix: str, name: str, default: Any) -> Any:
+    """The default of a setting that is also read with the prefix of the tools that people come from."""
+    return Field(default, validation_alias=AliasChoices(PREFIX + name, prefix + name))
 
 
 def _default_data_dir() -> Path:
@@ -81,49 +81,33 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Log level of workers and the HTTP API."""
 
-    session_memory_enabled: bool = Field(
-        True, validation_alias=_named("SESSION_MEMORY_ENABLED", "CONTEXT_SESSION_MEMORY_ENABLED")
-    )
+    session_memory_enabled: bool = _also("CONTEXT_", "SESSION_MEMORY_ENABLED", True)
     """Whether anything is made of messages. Off: they are only stored, and contexts show recent messages only."""
-    session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = Field(
-        30, validation_alias=_named("SESSION_GAP_MINUTES", "CONTEXT_SESSION_GAP_MINUTES")
+    session_gap_minutes: Annotated[float, Field(gt=0, le=10080)] = _also(
+        "CONTEXT_", "SESSION_GAP_MINUTES", 30
     )
     """Longest pause within a session; a longer one starts the next session."""
-    session_min_messages: Annotated[int, Field(ge=1, le=1000)] = Field(
-        4, validation_alias=_named("SESSION_MIN_MESSAGES", "CONTEXT_SESSION_MIN_MESSAGES")
-    )
+    session_min_messages: Annotated[int, Field(ge=1, le=1000)] = _also("CONTEXT_", "SESSION_MIN_MESSAGES", 4)
     """Fewest messages that a session must have to be summarized."""
-    session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = Field(
-        3, validation_alias=_named("SESSION_MAX_RETRIEVED", "CONTEXT_SESSION_MAX_RETRIEVED")
-    )
+    session_max_retrieved: Annotated[int, Field(ge=0, le=100)] = _also("CONTEXT_", "SESSION_MAX_RETRIEVED", 3)
     """`sessions` of the profile `balanced`: how many earlier sessions a context shows."""
-    session_summarization_enabled: bool = Field(
-        True,
-        validation_alias=_named("SESSION_SUMMARIZATION_ENABLED", "CONTEXT_SESSION_SUMMARIZATION_ENABLED"),
-    )
+    session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
     """Whether sessions are summarized. Off: they are cut and searched only."""
-    session_summary_model: str = Field(
-        "extractive-v1",
-        validation_alias=_named("SESSION_SUMMARY_MODEL", "CONTEXT_SESSION_SUMMARY_MODEL"),
-    )
+    session_summary_model: str = _also("CONTEXT_", "SESSION_SUMMARY_MODEL", "extractive-v1")
     """Summarizer; the extractive one is the only one so far."""
-    session_summary_version: Annotated[int, Field(ge=1)] = Field(
-        1, validation_alias=_named("SESSION_SUMMARY_VERSION", "CONTEXT_SESSION_SUMMARY_VERSION")
-    )
+    session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Version of the summaries. Raise it to have a backfill summarize sessions again."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
     """An open session is summarized after this many new messages …"""
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
     """… or after this many new tokens, whichever comes first."""
 
-    embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = Field(
-        None, validation_alias=_named("EMBEDDING_PROVIDER", "VECTOR_EMBEDDING_PROVIDER")
+    embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
+        "VECTOR_", "EMBEDDING_PROVIDER", None
     )
     """`sentence-transformers` or `deterministic`; the others are not built yet and are refused. Unset: the local
     model if it is installed, else `deterministic`."""
-    embedding_model: str | None = Field(
-        None, validation_alias=_named("EMBEDDING_MODEL", "VECTOR_EMBEDDING_MODEL")
-    )
+    embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
     """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, or
     `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000

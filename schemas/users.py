@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.limits import Frozen, at_most
+from schemas.base import Frozen, at_most
 from schemas.messages import Id
 
 MAX_MEMBERS = 10_000

@@ -19,8 +19,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.people import suppression
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
-from schemas.sessions import Message
-from schemas.summaries import Summary
+from schemas.sessions import Message, Summary
 from schemas.vectors import Vector
 from tests.conftest import EPOCH, TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run, summarizer, talk

@@ -12,12 +12,11 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.store.database import Database
-from schemas.context import Context
+from schemas.context import AnswerIn, Context
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
-from schemas.querylog import AnswerIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.test_forget import everywhere, forgotten, work

@@ -9,12 +9,12 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 import schemas.backfills
+import schemas.context
 import schemas.documents
 import schemas.forgetting
 import schemas.memories
 import schemas.messages
 import schemas.payloads
-import schemas.querylog
 import schemas.search
 import schemas.users
 from ops.console import options
@@ -36,7 +36,7 @@ MODULES = (
     schemas.memories,
     schemas.messages,
     schemas.payloads,
-    schemas.querylog,
+    schemas.context,
     schemas.search,
     schemas.users,
 )

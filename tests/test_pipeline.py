@@ -23,9 +23,8 @@ from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.errors import InvalidInput, NotFound, Permanent, ProviderRejected, ProviderUnavailable
 from schemas.messages import ChatIn
-from schemas.sessions import Message
+from schemas.sessions import Message, Summary
 from schemas.settings import Settings
-from schemas.summaries import Summary
 from schemas.vectors import Vector
 from tests.conftest import TENANT, message
 

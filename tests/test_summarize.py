@@ -16,8 +16,7 @@ from pipeline.jobs.runner import Policy
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
-from schemas.sessions import Message
-from schemas.summaries import Summary
+from schemas.sessions import Message, Summary
 from tests.conftest import TENANT, message
 from tests.test_pipeline import CHAT, place, rows, run, summarizer
 

@@ -1,5 +1,6 @@
 """The state of the queues and workers, for `backscroll status` and `doctor`."""
 
+from contextlib import closing
 from dataclasses import dataclass
 
 from ops import connection
@@ -31,21 +32,18 @@ def look(settings: Settings, *, workers: bool) -> QueueStatus:
 
     if settings.redis_url is None:
         return QueueStatus(problem="BACKSCROLL_REDIS_URL is not set", queues={})
-    app = connection.open_queue(settings)
+    serving: dict[str, list[str]] | None = None
     try:
-        lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
-        swept = seconds_since_sweep(app)
-        serving: dict[str, list[str]] | None = None
-        if workers:
-            answers = app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}
-            serving = {
-                name: sorted(
-                    worker for worker, its in answers.items() if queue.full_name in {q["name"] for q in its}
-                )
-                for name, queue in QUEUES.items()
-            }
+        with closing(connection.open_queue(settings)) as app:
+            lengths = {name: length(app, queue.full_name) for name, queue in QUEUES.items()}
+            swept = seconds_since_sweep(app)
+            answers = (app.control.inspect(timeout=ANSWER_SECONDS).active_queues() or {}) if workers else {}
     except OperationalError as error:
         return QueueStatus(problem=str(error), queues={})
-    finally:
-        app.close()
+    if workers:
+        served = {worker: {queue["name"] for queue in its} for worker, its in answers.items()}
+        serving = {
+            name: sorted(worker for worker, its in served.items() if queue.full_name in its)
+            for name, queue in QUEUES.items()
+        }
     return QueueStatus(queues=lengths, workers=serving, swept_seconds_ago=swept)

@@ -1,27 +1,28 @@
 """What commands on data have in common: their options, the database these open, and how an answer is printed."""
 
-import functools
+from __future__ import annotations
+
 import inspect
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from rich.console import RenderableType
 from typer.core import TyperGroup
 
 from ops import connection
+from ops.connection import Opened
 from ops.console import rendering
 from ops.console.options import DataDirOption, JsonOption, TenantOption
-from schemas.errors import InvalidInput, NotFound
+from schemas.errors import InvalidInput
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
-
-    from pipeline.store.database import Database
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +33,12 @@ class Call:
     tenant: TenantOption = None
     data_dir: DataDirOption = None
 
-    @contextmanager
-    def opened(self) -> "Iterator[tuple[Settings, Database]]":
+    def opened(self) -> AbstractContextManager[Opened]:
         """Open the settings and a checked database for a block. Raises as `ops.connection` does."""
-        with connection.opened(self.data_dir, self.tenant) as (settings, database):
-            yield settings, database
+        return connection.opened(self.data_dir, self.tenant)
 
     @contextmanager
-    def transaction(self) -> "Iterator[tuple[Settings, Connection]]":
+    def transaction(self) -> Iterator[tuple[Settings, Connection]]:
         """Open the settings and one transaction as the tenant for a block."""
         with self.opened() as (settings, database), database.tenant(settings.tenant) as opened:
             yield settings, opened
@@ -67,8 +66,20 @@ class Call:
             raise InvalidInput(f"--json asks no questions: add {option}", field=field)
 
 
-def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Expand the parameters of a command that are dataclasses into options, one for each field; `Call` comes last."""
+def command(
+    app: typer.Typer, example: str, *, name: str | None = None, epilog: str = ""
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function to an app as a command with this example in its help."""
+    return lambda function: app.command(name, epilog=f"**Example:** {example}\n\n{epilog}")(
+        _with_options(function)
+    )
+
+
+def _with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Expand parameters that are dataclasses into options, one for each field; `Call` comes last.
+
+    An option or argument may be annotated with only its help; a flag that is off has no `--no-…` then.
+    """
     own = sorted(
         inspect.signature(function, eval_str=True).parameters.values(),
         key=lambda each: each.annotation is Call,
@@ -77,21 +88,20 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
     options = []
     for each in own:
         if each.name not in groups:
-            options.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            options.append(each.replace(kind=each.KEYWORD_ONLY))
             continue
         hints = get_type_hints(each.annotation, include_extras=True)
         options += [
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
-                annotation=hints[field.name],
+            each.replace(
+                name=field.name, kind=each.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
             )
             for field in fields(each.annotation)
         ]
 
-    @functools.wraps(function)
-    def command(**given: Any) -> None:
+    options = [_explicit(each) for each in options]
+
+    @wraps(function)
+    def expanded(**given: Any) -> None:
         made = {
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
@@ -99,9 +109,20 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
         function(**made, **given)
 
     # Typer reads the options from these
-    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in options}
-    return command
+    expanded.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {each.name: each.annotation for each in options}
+    return expanded
+
+
+def _explicit(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Make an option, or without a default an argument, of a parameter that is annotated with only its help."""
+    kind, *rest = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else [None]
+    if not rest or not isinstance(rest[0], str):
+        return parameter
+    flags = [f"--{parameter.name.replace('_', '-')}"] if parameter.default is False else []
+    is_argument = parameter.default is parameter.empty
+    made = typer.Argument(help=rest[0]) if is_argument else typer.Option(*flags, help=rest[0])
+    return parameter.replace(annotation=Annotated[kind, made])
 
 
 class ListByDefault(TyperGroup):
@@ -112,19 +133,6 @@ class ListByDefault(TyperGroup):
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
             args = ["list", *args]
         return super().parse_args(ctx, args)
-
-
-def require_seen(look_up: Callable[[], None], *, unseen: bool) -> None:
-    """Look up an id that is about to be changed, unless `--unseen` was given.
-
-    Raises `NotFound`, which says how to change it all the same.
-    """
-    if unseen:
-        return
-    try:
-        look_up()
-    except NotFound as error:
-        raise NotFound(f"{error} (for somebody who is still to come: --unseen)") from None
 
 
 def repeated(ctx: typer.Context, **changes: object) -> str:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 BROKEN_SHOWN = 20
 CHATS_SHOWN = 50
-LANGUAGES_SHOWN = 10
-EXPORTS_SHOWN = 50
 
 
 def commands(ctx: typer.Context, exports: tuple[Export, ...]) -> str:
@@ -34,33 +32,26 @@ def commands(ctx: typer.Context, exports: tuple[Export, ...]) -> str:
         f"  {repeated(ctx, path=export.path, format=None, chat=None, title=None)}"
         if export.path is not None
         else f"  {export.name} ({export.format}): unpack it and import it by itself"
-        for export in exports[:EXPORTS_SHOWN]
+        for export in exports
     ]
-    if len(exports) > EXPORTS_SHOWN:
-        lines.append(f"  … and {len(exports) - EXPORTS_SHOWN:,} more")
     return "\n".join(lines)
 
 
 class TwoReadings(InvalidInput):
     """Dates can be read in two ways; the message shows both, and the command for each."""
 
-
-def _two_readings(name: str, ctx: typer.Context, found: Ambiguous) -> TwoReadings:
-    width = max(len(written) for written, *_ in found.examples)
-    examples = [
-        f"  {written:{width}}  day first: {_day(one)}; month first: {_day(other)}"
-        for written, one, other in found.examples
-    ]
-    one, other = (repeated(ctx, date_order=order) for order in found.orders)
-    lines = [
-        f"the dates of {name} can be read in two ways, and nothing was written:",
-        *examples,
-        "If they are day first:",
-        f"  {one}",
-        "If they are month first:",
-        f"  {other}",
-    ]
-    return TwoReadings("\n".join(lines), field="date_order")
+    def __init__(self, name: str, ctx: typer.Context, found: Ambiguous) -> None:
+        width = max(len(written) for written, *_ in found.examples)
+        lines = [
+            f"the dates of {name} can be read in two ways, and nothing was written:",
+            *(
+                f"  {written:{width}}  day first: {_day(one)}; month first: {_day(other)}"
+                for written, one, other in found.examples
+            ),
+        ]
+        for which, order in zip(("day", "month"), found.orders, strict=True):
+            lines += [f"If they are {which} first:", f"  {repeated(ctx, date_order=order)}"]
+        super().__init__("\n".join(lines), field="date_order")
 
 
 def _day(day: date) -> str:
@@ -94,9 +85,7 @@ class ImportReport:
             case Times(text=text) if text not in self.times:
                 self.times.append(text)
             case Ambiguous():
-                raise _two_readings(name, self._ctx, item)
-            case _:
-                pass
+                raise TwoReadings(name, self._ctx, item)
 
     def notice(self, text: str) -> None:
         """Print a notice about the whole source, once."""
@@ -110,17 +99,13 @@ class ImportReport:
 
     def notice_languages(self, now: Mapping[str, StoredChat]) -> None:
         """Say which chats seem to be in another language than theirs, and what to do."""
-        odd = [(chat_id, chat, chat.looks) for chat_id, chat in now.items() if chat.looks]
-        for chat_id, chat, looks in odd[:LANGUAGES_SHOWN]:
-            command = shlex.join(["backscroll", "chats", "language", chat_id, looks])
-            self.notice(
-                f"{chat_id} looks {looks.capitalize()}: --language {looks}. Its words are searched as "
-                f"{chat.language.capitalize()} ones. To change that now: {command}"
-            )
-        if len(odd) > LANGUAGES_SHOWN:
-            self.notice(
-                f"… and {len(odd) - LANGUAGES_SHOWN:,} more chats look like another language than theirs"
-            )
+        for chat_id, chat in now.items():
+            if looks := chat.looks:
+                command = shlex.join(["backscroll", "chats", "language", chat_id, looks])
+                self.notice(
+                    f"{chat_id} looks {looks.capitalize()}: --language {looks}. Its words are searched as "
+                    f"{chat.language.capitalize()} ones. To change that now: {command}"
+                )
 
     def notice_forgotten(self, forgotten: Sequence[str]) -> None:
         """Say why forgotten chats do not come back, and what would import them again."""

@@ -1,4 +1,4 @@
-"""The options that several commands have, and how their values are read."""
+"""The options that several commands have, named by their parameters, and how their values are read."""
 
 import re
 from datetime import UTC, datetime, tzinfo
@@ -10,30 +10,17 @@ import typer
 from schemas.errors import InvalidInput
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
-TenantOption = Annotated[str | None, typer.Option("--tenant", help="Tenant (default: BACKSCROLL_TENANT).")]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        help="Data folder of `backscroll up` (default: BACKSCROLL_DATA_DIR).",
-    ),
-]
+TenantOption = Annotated[str | None, "Tenant (default: BACKSCROLL_TENANT)."]
+DataDirOption = Annotated[Path | None, "Data folder of `backscroll up` (default: BACKSCROLL_DATA_DIR)."]
 ChatArgument = Annotated[str, typer.Argument(metavar="CHAT", help="The chat's id, as in telegram:-100420.")]
-ChatOption = Annotated[str | None, typer.Option("--chat", help="Chat; needed where there are several.")]
-InChatOption = Annotated[str | None, typer.Option("--chat", help="Only this chat (default: all).")]
-SenderArgument = Annotated[str, typer.Argument(help="The sender's id, as messages carry it.")]
-SessionKeyOption = Annotated[str | None, typer.Option("--session-key", help="Only this thread.")]
-AfterOption = Annotated[str | None, typer.Option("--after", help="Continue after this id.")]
-LocalOption = Annotated[
-    bool,
-    typer.Option(
-        "--local", help="Answer in this process, which loads a model, not by the running Backscroll."
-    ),
-]
-UnseenOption = Annotated[
-    bool, typer.Option("--unseen", help="Accept an id that was never seen, as of somebody still to come.")
-]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count; change nothing.")]
+ChatOption = Annotated[str | None, "Chat; needed where there are several."]
+InChatOption = Annotated[str | None, "Only this chat (default: all)."]
+SenderArgument = Annotated[str, "The sender's id, as messages carry it."]
+SessionKeyOption = Annotated[str | None, "Only this thread."]
+AfterOption = Annotated[str | None, "Continue after this id."]
+LocalOption = Annotated[bool, "Answer in this process, which loads a model, not by the running Backscroll."]
+UnseenOption = Annotated[bool, "Accept an id that was never seen, as of somebody still to come."]
+DryRunOption = Annotated[bool, "Only count; change nothing."]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d+)?)\s*([a-z]+)")

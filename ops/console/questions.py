@@ -29,11 +29,7 @@ def question(
     moments: Mapping[str, str | None] | None = None,
     **given: Any,
 ) -> Q:
-    """Make the query of a command in its chat; fields that are None get the query's defaults.
-
-    `moments` are its times, in the chat's time zone unless they have an offset. Raises `InvalidInput` that names a
-    wrong field.
-    """
+    """Make the query of a command in its chat; `moments` are times in the chat's zone unless they have an offset."""
     zone = ZoneInfo(chat.time_zone)
     given |= {name: read_time(moment, name, zone) for name, moment in (moments or {}).items()}
     said = {name: value for name, value in given.items() if value is not None}

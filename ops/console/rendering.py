@@ -171,11 +171,8 @@ def print_json(value: Any) -> None:
     print(to_json(value).decode(), flush=True)
 
 
-def watch(look: Callable[[], RenderableType], *, until: Callable[[], bool] = lambda: False) -> None:
-    """Show what `look` returns, refreshed every two seconds, until `until` or Ctrl-C.
-
-    In a pipe only the last of it is shown.
-    """
+def watch(look: Callable[[], RenderableType], until: Callable[[], bool] = lambda: False) -> None:
+    """Show what `look` returns, refreshed every two seconds, until `until` or Ctrl-C; in a pipe the last of it."""
     with Live(console=out(), auto_refresh=False, vertical_overflow="visible") as live:
         try:
             poll(lambda: live.update(look(), refresh=True), until)

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 LOOK_SECONDS = 0.5
-# A model may take this long to load for the first time on a machine.
-SLOW_SECONDS = 20.0
-# Nothing that works takes this long.
-STALL_SECONDS = 90.0
+# Even a model that is loaded for the first time on a machine does not take this long.
+STALL_SECONDS = 60.0
 
 
 def await_memory(
@@ -32,29 +30,13 @@ def await_memory(
     pause: Callable[[float], None] = time.sleep,
     limit_seconds: float = math.inf,
 ) -> status.Progress:
-    """Wait until no job of these chats is pending or time is up, and say if there is no progress.
-
-    `pause` waits a number of seconds. Raises `DatabaseUnavailable`.
-    """
+    """Wait until no job of these chats is pending or time is up, and say if there is no progress."""
     from pipeline.operations import status
 
     deadline = time.monotonic() + limit_seconds
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     moved_at = time.monotonic()
-    warnings = [
-        (
-            SLOW_SECONDS,
-            "Still waiting: at the first start the embedding model is loaded, which takes up to a minute.",
-            "dim",
-        ),
-        (
-            STALL_SECONDS,
-            f"There was no progress for {STALL_SECONDS:.0f} s: check whether workers run with "
-            "`backscroll status --workers`.",
-            "yellow",
-        ),
-    ]
-    before = None
+    before, warned = None, False
     with Progress(*columns, console=console, transient=True, disable=not shown) as bars:
         placed, summarized, embedded = (
             bars.add_task(name, total=None)
@@ -69,7 +51,10 @@ def await_memory(
                 return now
             if now != before:
                 before, moved_at = now, time.monotonic()
-            elif warnings and time.monotonic() - moved_at > warnings[0][0]:
-                _, sentence, style = warnings.pop(0)
-                bars.console.print(sentence, style=style)
+            elif not warned and time.monotonic() - moved_at > STALL_SECONDS:
+                warned = True
+                bars.console.print(
+                    f"There was no progress for {STALL_SECONDS:.0f} s: do workers run (`backscroll status --workers`)?",
+                    style="yellow",
+                )
             pause(LOOK_SECONDS)

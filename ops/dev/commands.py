@@ -1,15 +1,20 @@
 """`backscroll dev`: evaluations, benchmarks and chaos runs, on databases and deployments of their own."""
 
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from ops import connection
 from ops.console import rendering
 from ops.console.options import JsonOption
-from ops.dev.bench import commands as bench
-from ops.dev.telling import tell
+from ops.dev.observe import Say
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 evaluations = typer.Typer(
@@ -19,14 +24,51 @@ evaluations = typer.Typer(
     epilog="**Examples:** backscroll dev eval own · backscroll dev eval locomo ./locomo",
 )
 app.add_typer(evaluations, name="eval")
-app.add_typer(bench.app, name="bench")
-app.command(
-    "bench-forget",
-    epilog="**Example:** BACKSCROLL_EMBEDDING_PROVIDER=deterministic backscroll dev bench-forget --messages 10000",
-)(bench.forget)
-app.command(
-    epilog="**Examples:** backscroll dev load · backscroll dev load --probes 100 --messages 10000 --json"
-)(bench.load)
+bench = typer.Typer(
+    rich_markup_mode="markdown",
+    help="Measure Backscroll: contexts without a name, else what is named.",
+    epilog="**Examples:** backscroll dev bench · backscroll dev bench --messages 100000 --chats 50 · "
+    "backscroll dev bench claims --json",
+)
+app.add_typer(bench, name="bench")
+MEASURED = {
+    "claims": "Measure a claim with many jobs due, many tenants, and a live message beside an import.",
+    "placing": "Measure how fast messages are placed: in many chats, and by two workers.",
+    "erasing": "Measure editing and forgetting beside many logged questions, and how long the chat is locked.",
+    "accepting": "Measure accepting over HTTP beside the bare insert and commit, and beside slow requests.",
+    "embed": "Measure embedding from rows to rows beside the bare model, and beside a busy process.",
+    "load": "Measure a small tenant beside a flood, and placing while the model provider is down.",
+}
+"""By name the help of each module of `ops.dev.bench` with a `measure` of figures."""
+LeaseOption = Annotated[
+    float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
+]
+
+
+@contextmanager
+def _shown() -> Iterator[Say]:
+    """Show what a tool is doing."""
+    with rendering.err().status("starting") as status:
+        yield status.update
+
+
+def _end(
+    found: Mapping[str, Any],
+    tables: Iterable[Table],
+    violations: Sequence[str] = (),
+    *,
+    as_json: bool,
+    kept: bool = True,
+) -> None:
+    """Print the result as JSON or tables, and what is wrong; end with 5 when a promise or a limit is not kept."""
+    if as_json:
+        rendering.print_json(found)
+    else:
+        rendering.out().print(*tables)
+    for violation in violations:
+        rendering.err().print(f"[red]violation[/red] {violation}", highlight=False)
+    if violations or not kept:
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 
 @app.callback(
@@ -34,6 +76,49 @@ app.command(
 )
 def dev() -> None:
     """Evaluate and measure Backscroll."""
+
+
+@bench.callback(invoke_without_command=True)
+def contexts(
+    context: typer.Context,
+    messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 10_000,
+    chats: Annotated[int, typer.Option(min=1, max=1000, help="Chats that share the messages.")] = 1,
+    questions: Annotated[int, typer.Option(min=20, max=10_000, help="Asked after ten to warm up.")] = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how long contexts and searches take and how much memory messages take, on a database of its own.
+
+    The messages are made up (words as frequent as in real talk, sessions of about twenty messages) and go
+    through the shipped path. Up to 10,000 are embedded by the model; the vectors of more are the means of the
+    model's vectors of their words, and the output says so. Questions are always embedded by the model. Ends
+    with 5 when a limit is not kept; figures hold for one machine at one hour, so compare runs side by side.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from ops.dev.bench import contexts as measuring
+
+    with _shown() as say:
+        found = measuring.measure(
+            connection.configured(), messages=messages, chats=chats, questions=questions, progress=say
+        )
+    kept = all(gate.kept for gate in measuring.gates(found))
+    _end(measuring.as_dict(found), measuring.tables(found), as_json=as_json, kept=kept)
+
+
+def _add(name: str, told: str) -> None:
+    @bench.command(name, help=told, epilog=f"**Example:** backscroll dev bench {name} --json")
+    def command(as_json: JsonOption = False) -> None:
+        from ops.dev.bench import figures
+
+        measuring = importlib.import_module(f"ops.dev.bench.{name}")
+        with _shown() as say:
+            found = measuring.measure(say)
+        kept = all(figure.kept for figure in found)
+        _end(figures.as_dict(name, found), [figures.as_table(name, found)], as_json=as_json, kept=kept)
+
+
+for _name, _told in MEASURED.items():
+    _add(_name, _told)
 
 
 @evaluations.command(
@@ -94,11 +179,11 @@ def locomo(
         shuffle=shuffle,
         unsummarized=unsummarized,
     )
-    with rendering.err().status("starting") as status:
-        tables = run.locomo(folder, connection.configured(), options, lambda stage: status.update(stage))
+    with _shown() as say:
+        tables = run.locomo(folder, connection.configured(), options, say)
     if plot is not None:
         report.draw(tables, plot)
-    tell(tables, report.locomo_tables(tables), as_json=as_json)
+    _end(tables, report.locomo_tables(tables), as_json=as_json)
 
 
 @evaluations.command(
@@ -116,9 +201,9 @@ def own(as_json: JsonOption = False) -> None:
     from ops.dev.eval import own as evaluation
     from ops.dev.eval import report
 
-    with rendering.err().status("starting") as status:
-        tables = evaluation.own(connection.configured(), lambda stage: status.update(stage))
-    tell(tables, report.own_tables(tables), as_json=as_json)
+    with _shown() as say:
+        tables = evaluation.own(connection.configured(), say)
+    _end(tables, report.own_tables(tables), as_json=as_json)
 
 
 @app.command(
@@ -128,9 +213,7 @@ def chaos(
     messages: Annotated[int, typer.Option(min=100, max=1_000_000, help="In all chats together.")] = 2000,
     kills: Annotated[int, typer.Option(min=1, max=1000, help="Half as many other faults come on top.")] = 12,
     seed: Annotated[int, typer.Option(help="The same one makes the same messages and faults.")] = 1,
-    lease: Annotated[
-        float, typer.Option(min=2, max=120, help="Seconds of a lease; sweeps come twice in it, or every 5 s.")
-    ] = 10,
+    lease: LeaseOption = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Kill and disturb a deployment of its own while messages come in, then check that all of it is right.
@@ -145,10 +228,12 @@ def chaos(
     from ops.dev.chaos import report as reports
     from ops.dev.chaos import run
 
-    with rendering.err().status("starting") as status:
-        found = run.run(messages, kills, seed, lease, status.update)
-    notes = [f"Logs are in {found.logs}."] if found.violations else []
-    tell(reports.as_dict(found), [reports.as_table(found)], found.violations, notes, as_json=as_json)
+    with _shown() as say:
+        found = run.run(messages, kills, seed, lease, say)
+    if found.logs:
+        rendering.err().print(f"Logs are in {found.logs}.")
+    figures = reports.as_dict(found)
+    _end(figures, [reports.as_table("Chaos", figures)], found.violations, as_json=as_json)
 
 
 @app.command(
@@ -157,7 +242,7 @@ def chaos(
 def two_hosts(
     messages: Annotated[int, typer.Option(min=100, max=100_000, help="By each deployment.")] = 2000,
     cut: Annotated[float, typer.Option(min=1, max=600, help="Seconds without a network.")] = 60,
-    lease: Annotated[float, typer.Option(min=2, max=120, help="Seconds of a lease.")] = 10,
+    lease: LeaseOption = 10,
     as_json: JsonOption = False,
 ) -> None:
     """Run workers on another host than Postgres, Redis and the HTTP API, and cut the network between the two.
@@ -167,11 +252,14 @@ def two_hosts(
     the verdict of `backscroll dev chaos`. Ends with 5 when something was lost, doubled or stuck.
     """
     from ops.dev.chaos import apart
+    from ops.dev.chaos import report as reports
 
-    with rendering.err().status("starting") as status:
-        plays = apart.measure(messages, cut, lease, status.update)
+    with _shown() as say:
+        plays = apart.measure(messages, cut, lease, say)
     violations = [f"{play.name}: {violation}" for play in plays for violation in play.violations]
-    tell(apart.as_dict(plays), [apart.as_table(plays)], violations, as_json=as_json)
+    figures = [asdict(play) for play in plays]
+    table = reports.as_table("Workers on another host", *figures)
+    _end({"plays": figures}, [table], violations, as_json=as_json)
 
 
 @app.command(epilog="**Example:** backscroll dev docs")

@@ -1,7 +1,8 @@
-"""Waiting until something holds, timing, counting rows, and saying what goes on."""
+"""Waiting until something holds, timing, counting rows, cutting batches, and saying what goes on."""
 
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 import psycopg
@@ -34,6 +35,14 @@ def timed(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[float
     began = time.perf_counter()
     result = act(*args, **kwargs)
     return (time.perf_counter() - began) * 1000, result
+
+
+def batches(rng: random.Random, items: Sequence[T], largest: int) -> Iterator[Sequence[T]]:
+    """Cut items into batches of random sizes, one to `largest`."""
+    while items:
+        size = rng.randint(1, largest)
+        yield items[:size]
+        items = items[size:]
 
 
 def count(

@@ -1,9 +1,8 @@
 """A database of its own, filled and asked through the shipped path: accept, place, summarize, embed, context."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import psycopg
@@ -25,6 +24,8 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from workers.resources import Resources
 
+_HANDLERS = {"ingest": "placer", "summarize": "summarizer", "embed": "embed", "forget": "forgetter"}
+
 
 class Shipped:
     """A Backscroll without queues: what the workers' handlers do, one after the other in this process."""
@@ -45,17 +46,10 @@ class Shipped:
         for start in range(0, len(messages), MAX_BATCH):
             ingest.accept(self.database, self.tenant, chat, messages[start : start + MAX_BATCH])
 
-    def run(self, kind: str, batch: int | None = None) -> runner.Outcome:
-        """Do one batch of a kind of work, by default as large as the queue's."""
-        handlers: dict[str, Callable[[], Handler]] = {
-            "ingest": lambda: self.resources.placer,
-            "summarize": lambda: self.resources.summarizer,
-            "embed": lambda: self.resources.embed,
-            "forget": lambda: self.resources.forgetter,
-        }
-        policy = self.resources.policy(kind)
-        policy = policy if batch is None else replace(policy, batch=batch)
-        return runner.run(self.database, kind, handlers[kind](), policy)
+    def run(self, kind: str) -> runner.Outcome:
+        """Do one batch of a kind of work."""
+        handler: Handler = getattr(self.resources, _HANDLERS[kind])
+        return runner.run(self.database, kind, handler, self.resources.policy(kind))
 
     def run_all(self, *kinds: str) -> None:
         """Do all work of these kinds, one kind after the other."""
@@ -88,21 +82,12 @@ class Shipped:
             for _ in collect.mend_indexes(connection, found.missing_indexes if found else (), ()):
                 pass
 
-    def context(self, query: ContextQuery, settings: Settings | None = None) -> Context:
-        """Build the context for a query, by default with the settings of this database."""
-        return build_context(
-            self.database,
-            self.tenant,
-            query,
-            embedder=self.resources.embedder,
-            settings=settings or self.settings,
-        )
-
     def ask(self, chat_id: str, question: str, budget: int, **options: bool) -> Context:
         """Build the context for a question, explained, by default one asked later than recent messages count."""
         given = {"chat_id": chat_id, "query": question, "budget_tokens": budget}
-        chosen = {"include_history": False, "explain": True, **options}
-        return self.context(ContextQuery.model_validate({**given, **chosen}))
+        query = ContextQuery.model_validate({**given, "include_history": False, "explain": True, **options})
+        embedder, settings = self.resources.embedder, self.settings
+        return build_context(self.database, self.tenant, query, embedder=embedder, settings=settings)
 
     def sessions_of(self, chat_id: str) -> dict[str, int]:
         """Map each message's external id to its session."""
@@ -121,10 +106,9 @@ class Shipped:
 
 @contextmanager
 def temporary(settings: Settings | None = None, *, durable: bool = False) -> Iterator[Shipped]:
-    """Start an embedded Postgres in a temporary folder, gone afterwards; the rest is by the settings.
+    """Start an embedded Postgres in a temporary folder; it does not wait for the disk unless it is `durable`.
 
-    Without settings they are the default ones, with an embedder that costs nothing. A server that is not `durable`
-    does not wait for the disk.
+    The settings are by default the default ones, with an embedder that costs nothing.
     """
     settings = settings or Settings(_env_file=None, embedding_provider="deterministic")
     with (

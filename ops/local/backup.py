@@ -1,10 +1,6 @@
-"""Back up the database while it is in use, and restore one.
-
-A restored database is created beside the existing one, migrated and read, and only then takes its name.
-"""
+"""Back up the database while it is in use, and restore one."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from ops.local import migrate, stack
 from ops.local.embedded import archive
 from ops.local.embedded.archive import OnStep
-from ops.local.embedded.folder import explained, make_folder
-from ops.local.embedded.lock import open_lock, take
+from ops.local.embedded.folder import make_folder
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from ops.local.processes import cores
@@ -26,7 +21,6 @@ from schemas.errors import (
     DatabaseUnavailable,
     InvalidInput,
     NotFound,
-    Retryable,
     SchemaOutdated,
     SettingsError,
 )
@@ -36,10 +30,6 @@ STAGING = "backscroll_restored"
 REPLACED = "backscroll_replaced"
 # Tables and indexes restored at once, if there are as many cores.
 JOBS = 4
-
-
-class IsRunning(Retryable):
-    """A Backscroll runs with the data folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +44,7 @@ class Restored:
 
 
 def back_up(settings: Settings, target: Path, tell: OnStep) -> int:
-    """Write the database into the file; returns its bytes.
-
-    Raises `NotFound`, `SettingsError`, `DatabaseUnavailable`, `ProgramMissing`, and what `archive.dump` raises.
-    """
+    """Write the database into the file; returns its bytes. Raises a `BackscrollError` that says what is in the way."""
     with _source(settings) as dsn:
         try:
             with psycopg.connect(dsn, connect_timeout=10) as connection:
@@ -73,42 +60,53 @@ def _source(settings: Settings) -> Iterator[str]:
     if settings.backup_database_url is not None:
         yield settings.backup_database_url.get_secret_value()
         return
-    if settings.database_url is not None:
-        raise SettingsError(_by_hand(settings.database_url.get_secret_value()))
+    if url := _url_for("backscroll_backup", settings):
+        raise SettingsError(
+            "BACKSCROLL_BACKUP_DATABASE_URL is not set: only the role for backups sees all tenants (`backscroll db "
+            "roles` makes it). Set it, or run where Postgres's programs are:\n"
+            f"  pg_dump --format custom --file backscroll.dump {url}"
+        )
     server = EmbeddedPostgres(settings.data_dir)
     if server.is_running():
         yield server.dsn("backup")
         return
     if not has_cluster(settings.data_dir):
         raise NotFound(f"There is no database in {settings.data_dir}: name the folder of `backscroll up`")
-    with _alone(settings.data_dir), server:
+    with stack.alone(settings.data_dir), server:
         yield server.dsn("backup")
 
 
-def _by_hand(app_url: str) -> str:
-    """Say how to back up a Postgres of one's own without a setting for its backup role."""
-    server = conninfo_to_dict(app_url)
-    where = f"postgresql://backscroll_backup@{server.get('host', 'localhost')}:{server.get('port', 5432)}"
-    database = server.get("dbname", DATABASE)
-    return (
-        "BACKSCROLL_BACKUP_DATABASE_URL is not set: only the role for backups sees all tenants (`backscroll db roles` "
-        "makes it). Set it, or run where Postgres's programs are:\n"
-        f"  pg_dump --format custom --file backscroll.dump '{where}/{database}'"
-    )
+def _url_for(user: str, settings: Settings) -> str | None:
+    """Make the URL of a Postgres of one's own for a user to type in; None if it is the embedded one."""
+    if settings.database_url is None:
+        return None
+    server = conninfo_to_dict(settings.database_url.get_secret_value())
+    address = f"{server.get('host', 'localhost')}:{server.get('port', 5432)}/{server.get('dbname', DATABASE)}"
+    return f"'postgresql://{user}@{address}'"
 
 
 def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> Restored:
-    """Replace the database of the data folder by the file's, once that has been read back.
+    """Replace the database of the data folder by the file's, once that was migrated and read back beside it.
 
     Raises `InvalidInput` for a wrong file, and without `replace` for a folder with messages; `SchemaOutdated` for a
-    file of a newer version; `IsRunning`, `SettingsError`, `ArchiveFailed`, and what the embedded Postgres raises.
+    file of a newer version; `RunsAlready`, and other `BackscrollError`s.
     """
-    if settings.database_url is not None:
-        raise SettingsError(_restore_by_hand(settings.database_url.get_secret_value(), file))
+    if url := _url_for("postgres", settings):
+        raise SettingsError(
+            "BACKSCROLL_DATABASE_URL names a Postgres of your own, which only its superuser can restore into. Stop "
+            "Backscroll, make an empty database with its roles (`backscroll db roles`), and run:\n"
+            f"  pg_restore --exit-on-error --dbname {url} {file}\n"
+            "  backscroll db upgrade"
+        )
     # before anything is created
-    _require_known(archive.revision(archive.program("pg_restore"), file), file)
+    revision, known = archive.revision(archive.program("pg_restore"), file), migrate.revisions()
+    if revision not in known:
+        raise SchemaOutdated(
+            f"{file} is at migration {revision}, which this program (up to {known[0]}) does not know: update the "
+            "program"
+        )
     make_folder(settings.data_dir)
-    with _alone(settings.data_dir), EmbeddedPostgres(settings.data_dir) as server:
+    with stack.alone(settings.data_dir), EmbeddedPostgres(settings.data_dir) as server:
         superuser = server.superuser_dsn()
         if not replace and (count := _messages(server)):
             raise InvalidInput(
@@ -135,31 +133,6 @@ def restore(settings: Settings, file: Path, *, replace: bool, tell: OnStep) -> R
 def has_cluster(data_dir: Path) -> bool:
     """Return whether the folder holds data of an embedded Postgres."""
     return any(data_dir.glob("postgres-[0-9][0-9]"))
-
-
-@contextlib.contextmanager
-def _alone(data_dir: Path) -> Iterator[None]:
-    """Keep `backscroll up` from starting during a block. Raises `IsRunning`."""
-    with explained(data_dir):
-        lock = open_lock(data_dir / stack.LOCK)
-    try:
-        if not take(lock):
-            raise IsRunning(
-                f"Backscroll runs with the data folder {data_dir}: stop it first (Ctrl-C in its terminal), or name "
-                "another folder with --data-dir."
-            )
-        yield
-    finally:
-        os.close(lock)
-
-
-def _require_known(revision: str, file: Path) -> None:
-    known = migrate.revisions()
-    if revision not in known:
-        raise SchemaOutdated(
-            f"{file} is at migration {revision}, which this program (up to {known[0]}) does not know: update the "
-            "program"
-        )
 
 
 def _messages(server: EmbeddedPostgres) -> int:
@@ -212,14 +185,3 @@ def _swap(connection: psycopg.Connection) -> None:
 
 def _drop(connection: psycopg.Connection, name: str) -> None:
     connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-def _restore_by_hand(app_url: str, file: Path) -> str:
-    server = conninfo_to_dict(app_url)
-    where = f"{server.get('host', 'localhost')}:{server.get('port', 5432)}/{server.get('dbname', DATABASE)}"
-    return (
-        "BACKSCROLL_DATABASE_URL names a Postgres of your own, which only its superuser can restore into. Stop "
-        "Backscroll, make an empty database with its roles (`backscroll db roles`), and run:\n"
-        f"  pg_restore --exit-on-error --dbname 'postgresql://postgres@{where}' {file}\n"
-        "  backscroll db upgrade"
-    )

@@ -20,7 +20,6 @@ from ops.sources.source import open_source
 from pipeline.ingest import history
 from pipeline.ingest.import_tally import Stored, Tally
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.operations import status
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -47,14 +46,9 @@ def show(launched: Launched, console: Console) -> bool:
             f"\nDemo: imported the chat {chat.title!r}, {chat.new} new messages, {chat.duplicates} already there",
             markup=False,
         )
+        where = (database, launched.settings.tenant, [chat.chat_id], console)
         progress = await_memory(
-            database,
-            launched.settings.tenant,
-            [chat.chat_id],
-            console,
-            shown=console.is_terminal,
-            pause=launched.wait,
-            limit_seconds=LIMIT_SECONDS,
+            *where, shown=console.is_terminal, pause=launched.wait, limit_seconds=LIMIT_SECONDS
         )
     finally:
         database.close()
@@ -63,10 +57,13 @@ def show(launched: Launched, console: Console) -> bool:
         f"{progress.summarized} of them summarized or too short; {time.monotonic() - began:.1f} s",
         soft_wrap=True,
     )
-    failure = _failure(progress)
-    if failure:
-        _print_failure(console, f"{failure}. The logs: {launched.settings.data_dir / 'logs'}")
-    worked = not failure
+    worked = progress.complete and not progress.dead and progress.embedded >= progress.to_embed
+    if not worked:
+        problem = (
+            f"{progress.owed} jobs are pending and {progress.dead} are dead ({progress.error or 'no error'}) after "
+            f"{time.monotonic() - began:.0f} s, {progress.to_embed - progress.embedded} messages have no vector"
+        )
+        _print_failure(console, f"{problem}. The logs: {launched.settings.data_dir / 'logs'}")
     for question in json.loads((SAMPLES / "harbour_house_questions.json").read_text("utf-8"))[:QUESTIONS]:
         worked = _ask(launched, chat.chat_id, question, console) and worked
     return worked
@@ -88,17 +85,6 @@ def _import(launched: Launched, database: Database, console: Console) -> Tally:
     if tally.broken:
         raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")
     return tally
-
-
-def _failure(progress: status.Progress) -> str | None:
-    """Say what is missing, as a sentence without its end."""
-    if progress.dead:
-        return f"{progress.dead} jobs are dead ({progress.error})"
-    if not progress.complete:
-        return f"{progress.owed} jobs are still pending after {LIMIT_SECONDS:.0f} s"
-    if progress.embedded < progress.to_embed:
-        return f"{progress.to_embed - progress.embedded} messages have no vector"
-    return None
 
 
 def _print_failure(console: Console, failure: str) -> None:

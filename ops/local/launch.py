@@ -1,7 +1,4 @@
-"""Start and stop everything that `backscroll up` runs with one data folder.
-
-Postgres and Redis start at the same time, then the tables are migrated, then all other processes start at once.
-"""
+"""Start and stop everything that `backscroll up` runs with one data folder."""
 
 import contextlib
 import os
@@ -16,17 +13,17 @@ from pathlib import Path
 from pydantic import SecretStr
 from redis import Redis, RedisError
 
+from ops import connection
 from ops.local import migrate, processes, stack
 from ops.local.choices import Choices, choose_embedder, choose_ports
-from ops.local.embedded.folder import explained, make_folder, write_private
-from ops.local.embedded.lock import is_taken, open_lock, take
+from ops.local.embedded.folder import explained, is_taken, make_folder, write_private
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
+from ops.local.embedded.roles import LoginRole
 from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
-from pipeline.store.database import Database
-from schemas.errors import BackscrollError, Permanent, QueueUnavailable, Retryable, SettingsError
+from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError
 from schemas.settings import Settings
 from workers.queues import QUEUES
 
@@ -35,12 +32,9 @@ TASK_SECONDS = 3.0
 STOP_SECONDS = 30.0
 READY_SECONDS = 90.0
 SERVER_CHECK_SECONDS = 2.0
+SECRETS = ("api_key", "database_url", "maintenance_database_url", "owner_database_url", "redis_url")
 
 Say = Callable[[str], None]
-
-
-class RunsAlready(Retryable):
-    """Another `backscroll up` runs with this data folder."""
 
 
 class StartFailed(Permanent):
@@ -71,10 +65,7 @@ class Launched:
         if time.monotonic() - self._checked > SERVER_CHECK_SECONDS:
             self._checked = time.monotonic()
             for server in self._servers:
-                try:
-                    server.rotate_log()
-                except OSError as error:
-                    self._say(f"{server.log_path} was truncated, and what it held is lost: {error}")
+                self._supervisor.rotate(server.log_path)
                 if not server.is_running():
                     self._say(f"{server.name} has ended; restarting it. Its log: {server.log_path}")
                     try:
@@ -87,9 +78,8 @@ class Launched:
 def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launched]:
     """Start everything and wait until it is ready; stop it at the end, within about `STOP_SECONDS`.
 
-    `say` gets a sentence for each start and each later problem. Must be called in the main thread. Raises
-    `RunsAlready`, `DataFolderError`, `PortTaken`, `SettingsError`, `QueueUnavailable`, `StartFailed`, and what the
-    embedded servers and the migrations raise.
+    `say` gets a sentence for each start and each later problem. Must be called in the main thread. Raises a
+    `BackscrollError` that says what is in the way.
     """
     with explained(settings.data_dir):
         is_free = not is_taken(settings.data_dir / stack.LOCK)
@@ -98,7 +88,7 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         settings, choices = choose_ports(settings, choices)
     make_folder(settings.data_dir)
     with contextlib.ExitStack() as cleanup:
-        _lock(settings.data_dir, cleanup)
+        cleanup.enter_context(stack.alone(settings.data_dir))
         settings, choices = choose_ports(settings, choices)
         key = settings.api_key or SecretStr(_kept_secret(settings.data_dir / "api-key"))
         settings = settings.model_copy(update={"api_key": key})
@@ -120,23 +110,6 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
         stack.publish(settings.data_dir, running)
         cleanup.callback(stack.withdraw, settings.data_dir)
         yield Launched(settings, running, supervisor, servers, say)
-
-
-def _lock(data_dir: Path, cleanup: contextlib.ExitStack) -> None:
-    with explained(data_dir):
-        lock = open_lock(data_dir / stack.LOCK)
-    cleanup.callback(os.close, lock)
-    if take(lock):
-        # a killed run may have left it
-        stack.withdraw(data_dir)
-        return
-    other = stack.running(data_dir)
-    which = f"process {other.pid}, HTTP API {other.api_url}" if other else "it is just starting or stopping"
-    how = f"`kill {other.pid}` or Ctrl-C in its terminal" if other else "Ctrl-C in its terminal"
-    raise RunsAlready(
-        f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it with "
-        f"{how}, or name another folder with --data-dir."
-    )
 
 
 def _start_servers(
@@ -166,16 +139,13 @@ def _start_servers(
         with ThreadPoolExecutor(len(servers)) as pool:
             for started in pool.map(start, servers):
                 say(started)
-    urls: dict[str, str] = {}
+    urls: dict[str, SecretStr] = {}
     if postgres in servers:
-        urls |= {
-            "database_url": postgres.dsn("app"),
-            "maintenance_database_url": postgres.dsn("maintenance"),
-            "owner_database_url": postgres.dsn("owner"),
-        }
+        roles: dict[str, LoginRole] = {"": "app", "maintenance_": "maintenance", "owner_": "owner"}
+        urls |= {f"{name}database_url": SecretStr(postgres.dsn(role)) for name, role in roles.items()}
     if redis in servers:
-        urls["redis_url"] = redis.url
-    return settings.model_copy(update={name: SecretStr(url) for name, url in urls.items()}), servers
+        urls["redis_url"] = SecretStr(redis.url)
+    return settings.model_copy(update=urls), servers
 
 
 def _require_redis(settings: Settings) -> None:
@@ -198,11 +168,7 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
     owner = settings.owner_database_url
     if owner is None:
         settings = choose_embedder(settings, choices, active=None)
-        database = Database.from_settings(settings)
-        try:
-            database.check()
-        finally:
-            database.close()
+        connection.open_database(settings).close()
         return settings
     before = migrate.state(owner.get_secret_value())
     active = next((name for name, status in before.spaces if status == "active"), None)
@@ -216,18 +182,11 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
 def _running(settings: Settings, choices: Choices) -> Running:
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - only compared
     with_flower = choices.flower_port is not None
-
-    def plain(url: SecretStr | None) -> str:
-        return url.get_secret_value() if url else ""
-
+    secrets_ = {name: url.get_secret_value() if (url := getattr(settings, name)) else "" for name in SECRETS}
     return Running(
         pid=os.getpid(),
         api_url=f"http://{host}:{settings.port}",
-        api_key=plain(settings.api_key),
-        database_url=plain(settings.database_url),
-        maintenance_database_url=plain(settings.maintenance_database_url),
-        owner_database_url=plain(settings.owner_database_url),
-        redis_url=plain(settings.redis_url),
+        **secrets_,
         tenant=settings.tenant,
         embedding_provider=settings.embedding_provider,
         embedding_model=settings.embedding_model,

@@ -1,7 +1,4 @@
-"""Migrate a database's tables, as their owner, and register its embedding space.
-
-The migrations are found in the installed package, so this works from a wheel as from a checkout.
-"""
+"""Migrate a database's tables, as their owner, and register its embedding space."""
 
 import importlib.resources
 from collections.abc import Iterator
@@ -53,9 +50,8 @@ def config(owner_url: str) -> Config:
 def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
     """Apply the missing migrations, create the vector tables once pgvector is there, and register the space, if any.
 
-    Does nothing if nothing is missing. May run while workers and the HTTP API run, and twice at once: the second waits
-    for the first. Raises `DatabaseUnavailable`, also if a table stays locked, `Retryable` if a statement takes too
-    long, and `SchemaOutdated` if the database is newer than this program.
+    May run while workers and the HTTP API run, and twice at once. Raises `DatabaseUnavailable`, also if a table stays
+    locked, `Retryable` if a statement takes too long, and `SchemaOutdated` if the database is newer than this program.
     """
     before = state(owner_url)
     if before.found != before.newest:

@@ -1,7 +1,4 @@
-"""The command lines and the environment of Backscroll's processes.
-
-`backscroll up` starts all of them as children; `backscroll worker`, `beat` and `api` become one of them.
-"""
+"""The command lines and the environment of Backscroll's processes."""
 
 import os
 import sys
@@ -39,13 +36,12 @@ PASSED = (
 
 def environment(settings: Settings) -> dict[str, str]:
     """Make the environment in which a process finds these settings, without the roles of owner and backup."""
-    passed = {}
-    for name in PASSED:
-        value = getattr(settings, name)
-        if value is not None:
-            passed[PREFIX + name.upper()] = (
-                value.get_secret_value() if isinstance(value, SecretStr) else str(value)
-            )
+    values = {PREFIX + name.upper(): getattr(settings, name) for name in PASSED}
+    passed = {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+        for name, value in values.items()
+        if value is not None
+    }
     hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL"}
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
     # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
@@ -55,10 +51,7 @@ def environment(settings: Settings) -> dict[str, str]:
 def worker_command(
     names: list[str], *, concurrency: int | None = None, shutdown_seconds: float | None = None
 ) -> list[str]:
-    """Make the command of a Celery worker of these queues.
-
-    `concurrency` replaces the queues' own; `shutdown_seconds`, the time to finish tasks, that of the application.
-    """
+    """Make the command of a Celery worker of these queues, with `shutdown_seconds` to finish tasks."""
     chosen = [queues.QUEUES[name] for name in names]
     arguments = queues.worker_arguments(chosen)
     if concurrency is not None:
@@ -85,9 +78,7 @@ def api_command(settings: Settings) -> list[str]:
 
 def cores() -> int:
     """Count the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def flower_command(port: int) -> list[str]:

@@ -5,14 +5,21 @@ it ends, so that the file is believed only while it is true.
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ops.local.embedded.folder import write_private
-from ops.local.embedded.lock import is_taken
+from ops.local.embedded.folder import explained, is_taken, open_lock, take, write_private
+from schemas.errors import Retryable
 
 STATE = "stack.json"
 LOCK = "stack.lock"
+
+
+class RunsAlready(Retryable):
+    """Another `backscroll up` runs with this data folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +33,8 @@ class Running:
     maintenance_database_url: str
     owner_database_url: str
     redis_url: str
-    # whose data the HTTP API serves; None if it was written by an earlier version
-    tenant: str | None = None
+    # whose data the HTTP API serves
+    tenant: str
     # questions must be embedded as the messages were
     embedding_provider: str | None = None
     embedding_model: str | None = None
@@ -41,12 +48,31 @@ def running(data_dir: Path) -> Running | None:
     if not is_taken(data_dir / LOCK):
         return None
     try:
-        found = json.loads((data_dir / STATE).read_bytes())
+        return Running(**json.loads((data_dir / STATE).read_bytes()))
     except FileNotFoundError:
         # it is still starting
         return None
-    # a newer version may write more fields
-    return Running(**{field.name: found[field.name] for field in fields(Running) if field.name in found})
+
+
+@contextmanager
+def alone(data_dir: Path) -> Iterator[None]:
+    """Hold the lock of `backscroll up` during a block. Raises `RunsAlready`."""
+    with explained(data_dir):
+        lock = open_lock(data_dir / LOCK)
+    try:
+        if not take(lock):
+            other = running(data_dir)
+            which = f"process {other.pid}, HTTP API {other.api_url}" if other else "just starting or stopping"
+            how = f"`kill {other.pid}` or Ctrl-C in its terminal" if other else "Ctrl-C in its terminal"
+            raise RunsAlready(
+                f"Backscroll runs already with the data folder {data_dir} ({which}). Use it as it is, stop it first "
+                f"({how}), or name another folder with --data-dir."
+            )
+        # a killed run may have left it
+        withdraw(data_dir)
+        yield
+    finally:
+        os.close(lock)
 
 
 def publish(data_dir: Path, state: Running) -> None:

@@ -1,8 +1,4 @@
-"""Run child processes, and restart those that end by themselves.
-
-Each child has its own session, so that Ctrl-C in the terminal reaches only us and we stop them in order; the kernel
-ends it when we die, however that happens (Linux).
-"""
+"""Run child processes, and restart those that end by themselves."""
 
 import contextlib
 import os
@@ -13,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ops.local.embedded.logfile import rotate
+from ops.local.embedded.folder import rotate
 from ops.local.embedded.process import die_with_parent
 
 FIRST_RESTART_SECONDS = 1.0
@@ -43,10 +39,9 @@ class Child:
 
 
 class Supervisor:
-    """The children of one `backscroll up`.
+    """The children of one `backscroll up`; `say` gets a sentence for what happens to one.
 
-    `say` gets a sentence for what happens to a child. All methods must be called from the main thread: for the kernel
-    the parent of a child is the thread that started it.
+    Called from the main thread: for the kernel the parent of a child is the thread that started it.
     """
 
     def __init__(self, environment: Mapping[str, str], log_dir: Path, say: Callable[[str], None]) -> None:
@@ -57,12 +52,8 @@ class Supervisor:
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         """Start a child, whose output goes to `NAME.log`."""
-        child = Child(
-            name=name,
-            command=command,
-            log_path=self._log_dir / f"{name}.log",
-            environment=environment or {},
-        )
+        log_path = self._log_dir / f"{name}.log"
+        child = Child(name=name, command=command, log_path=log_path, environment=environment or {})
         self.children.append(child)
         self._spawn(child)
 
@@ -70,7 +61,7 @@ class Supervisor:
         """Restart what ended by itself, after growing delays, and keep logs within their size. Call it often."""
         now = time.monotonic()
         for child in self.children:
-            self._rotate(child.log_path)
+            self.rotate(child.log_path)
             if child.restart_at is not None:
                 if now >= child.restart_at:
                     self._spawn(child)
@@ -116,7 +107,8 @@ class Supervisor:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _rotate(self, path: Path) -> None:
+    def rotate(self, path: Path) -> None:
+        """Keep a log within its size."""
         try:
             rotate(path)
         except OSError as error:
@@ -131,6 +123,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # Ctrl-C in the terminal reaches only us, who stop them in order
                 start_new_session=True,
                 preexec_fn=die_with_parent(signal.SIGKILL),
             )

@@ -19,10 +19,7 @@ MAX_SLACK_FILE_BYTES = 256 * 1024 * 1024
 
 @dataclass(kw_only=True)
 class Source:
-    """Something to import, read from the beginning by each `records()`.
-
-    While it is read, `position` of `size` bytes are done. A context manager, which closes a zip at its end.
-    """
+    """Something to import, read from the beginning by each `records()`; `position` of `size` bytes are done."""
 
     # the user's name of it, for messages
     name: str
@@ -73,11 +70,7 @@ class Source:
 
 
 def open_source(path: Path, options: ImportOptions, *, format: Format | None = None) -> Source:  # noqa: A002
-    """Open a file, a folder (Slack, Telegram Desktop) or a zip (Slack, WhatsApp, …).
-
-    Raises `InvalidInput`, which says what to do, if it is missing, unreadable, empty, not Unicode or of no known
-    format, or a WhatsApp export whose name does not hold the chat's.
-    """
+    """Open a file, a folder (Slack, Telegram Desktop) or a zip. Raises `InvalidInput`, which says what to do."""
     try:
         container = open_container(path)
     except (OSError, zipfile.BadZipFile, NotImplementedError) as error:

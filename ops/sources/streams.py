@@ -12,14 +12,14 @@ from schemas.errors import InvalidInput
 
 # a character has up to four bytes
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS
-_BOMS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# the encoding that each byte order mark says; UTF-8 is not decoded
+_BOMS = {codecs.BOM_UTF8: None, codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 class Utf8(io.RawIOBase):
     """A stream of UTF-8 without byte order mark, over one of UTF-8 or of UTF-16 with one.
 
-    `count` gets the number of bytes of each read below. Raises `InvalidInput` if UTF-16 is damaged or the stream below
-    cannot be read; UTF-8 passes unchecked, so that the reader can report errors by line.
+    `count` gets the number of bytes of each read below. UTF-8 passes unchecked, so that errors are reported by line.
     """
 
     def __init__(self, name: str, below: IO[bytes], count: Callable[[int], None]) -> None:
@@ -31,13 +31,10 @@ class Utf8(io.RawIOBase):
         self._ready = b""
         self._end = False
         start = self._fetch(4)
-        for bom, encoding in _BOMS.items():
-            if start.startswith(bom):
-                start = start[len(bom) :]
-                if encoding != "utf-8":
-                    self._decoder = codecs.getincrementaldecoder(encoding)()
-                break
-        self._ready = self._decoded(start)
+        bom = next((bom for bom in _BOMS if start.startswith(bom)), b"")
+        if encoding := _BOMS.get(bom):
+            self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._ready = self._decoded(start.removeprefix(bom))
 
     def readable(self) -> bool:
         return True
@@ -107,11 +104,7 @@ def check_utf8(name: str, head: bytes) -> str:
 
 
 def lines(stream: io.BufferedIOBase) -> Iterator[str]:
-    """Yield the lines of a stream of UTF-8, without their ends.
-
-    Bytes that are no UTF-8 become surrogate escapes. A line longer than `MAX_LINE_CHARS` is cut to one character more,
-    so that no file can fill the memory.
-    """
+    """Yield the lines of a stream, cut to `MAX_LINE_CHARS` and one; what is no UTF-8 becomes surrogate escapes."""
     while raw := stream.readline(_MAX_LINE_BYTES):
         line = raw
         # skip the rest of a line that is too long

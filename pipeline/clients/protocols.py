@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, tzinfo
 from typing import Protocol
 
-from schemas.sessions import Message
-from schemas.summaries import Summary
+from schemas.sessions import Message, Summary
 from schemas.vectors import EmbeddingSpace, Vector
 
 

@@ -21,12 +21,11 @@ from pipeline.store import chats, counters, memories, suppression
 from pipeline.store import query_log as log_rows
 from pipeline.store.database import Database
 from pipeline.text.fencing import without_recalled
-from schemas.context import BlockKind, Context
+from schemas.context import AnswerIn, AnswerReceipt, BlockKind, Context, LoggedContext, Source
 from schemas.errors import InvalidInput, NotFound, Retryable
 from schemas.memories import MemoryIn
 from schemas.messages import DEFAULT_LANGUAGE, MAX_CONTENT_BYTES
 from schemas.payloads import ContextQuery
-from schemas.querylog import AnswerIn, AnswerReceipt, LoggedContext, Source
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)

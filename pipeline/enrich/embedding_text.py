@@ -15,8 +15,7 @@ from sqlalchemy import Connection
 
 from pipeline.enrich.summarize import stored_summary
 from pipeline.store import chats, memories, messages, sessions
-from schemas.sessions import Message, Session
-from schemas.summaries import Summary
+from schemas.sessions import Message, Session, Summary
 
 _MAX_PARTICIPANTS = 8
 _MAX_TOPICS = 6  # more would take the place of sentences in the 256 word pieces that MiniLM reads

@@ -16,8 +16,7 @@ from pipeline.text.entities import entities
 from pipeline.text.keyphrases import topics, weights_of
 from pipeline.text.sentences import sentences, spoken, terms, words
 from pipeline.text.truncate import shortened
-from schemas.sessions import Message
-from schemas.summaries import Summary
+from schemas.sessions import Message, Summary
 
 _MAX_MESSAGES = 1000  # of a longer session the first and the last ones are read
 _MAX_MESSAGE_CHARS = 2000

@@ -21,8 +21,7 @@ from pipeline.jobs.runner import Claim
 from pipeline.store import chats, counters, jobs, messages, sessions, summaries
 from pipeline.store.database import Database
 from schemas.errors import LeaseLost, Permanent, SettingsError
-from schemas.sessions import Message
-from schemas.summaries import Summary
+from schemas.sessions import Message, Summary
 
 log = structlog.get_logger(__name__)
 

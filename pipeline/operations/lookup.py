@@ -10,9 +10,9 @@ from pipeline.store import chat_moves, chats, edits, identities, messages, sessi
 from pipeline.store import suppression as stones
 from pipeline.store.chats import Chat
 from pipeline.store.database import Database
+from schemas.base import did_you_mean
 from schemas.errors import InvalidInput, NotFound
 from schemas.listing import ChatSummary, SessionSpan
-from schemas.problems import did_you_mean
 
 SUGGESTIONS = 3
 COMPARED = 5_000

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
+from schemas.base import did_you_mean
 from schemas.errors import InvalidInput
 from schemas.messages import LANGUAGES, MAX_NAME_CHARS, MAX_TITLE_CHARS, ChatIn, ChatKind, MessageIn
-from schemas.problems import did_you_mean
 
 DateOrder = Literal["dmy", "mdy", "ymd"]
 MAX_LINE_CHARS = 1024 * 1024

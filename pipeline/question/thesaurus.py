@@ -1,8 +1,8 @@
 """Look up synonyms: asked about a job, a message about a career may answer.
 
 A thesaurus maps a text search configuration's lexemes to their nearest others and how near they are. The English one
-is made by `ops/dev/thesaurus.py` from the vocabulary of all-MiniLM-L6-v2; a second file, by hand, has the commonest
-words of other languages.
+was made from the vocabulary of all-MiniLM-L6-v2 and is edited by hand; a second file has the commonest words of other
+languages.
 """
 
 import re

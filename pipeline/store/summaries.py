@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.sql import bindparam
 
-from schemas.summaries import Summary
+from schemas.sessions import Summary
 
 _WANTING_ROLLUP = text("""
     SELECT id, chat_id FROM conversation_sessions WHERE chat_id = ANY(:chats) AND status = 'open'

@@ -94,7 +94,7 @@ def test_strict_writes_nothing_when_a_line_is_broken(run: Run, tmp_path: Path) -
     refused = run("import", path, "--strict")
     assert refused.code == 2
     assert "line 2" in refused.err
-    assert "has 1 broken line, so nothing was written" in refused.err
+    assert "has broken lines (1), so nothing was written" in refused.err
     assert run("chats", "list", "--json").json == {"chats": []}
     path.write_text(json.dumps(good))
     assert run("import", path, "--strict", "--json").json["new"] == 1

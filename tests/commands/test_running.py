@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from ops.local import stack
-from ops.local.embedded.lock import open_lock, take
+from ops.local.embedded.folder import open_lock, take
 from pipeline.clients import factory
 from schemas.settings import Settings
 from tests.api.conftest import served

@@ -14,13 +14,12 @@ from pipeline.memories.statements import remember
 from pipeline.people import suppression
 from pipeline.store import query_log as store
 from pipeline.store.database import Database
-from schemas.context import Context
+from schemas.context import AnswerIn, Context, LoggedContext
 from schemas.errors import InvalidInput, NotFound
 from schemas.forgetting import Subject
 from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery, parse_payload
-from schemas.querylog import AnswerIn, LoggedContext
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.test_pipeline import place, rows, run, summarizer

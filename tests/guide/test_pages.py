@@ -14,8 +14,8 @@ import typer
 from ops import cli
 from ops.dev import docs
 from schemas.backfills import BackfillKind
+from schemas.context import AnswerIn
 from schemas.payloads import ContextQuery, IngestPayload, parse_payload
-from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery
 from schemas.settings import PREFIX, Settings
 from tests.conftest import CHECKOUT

@@ -33,16 +33,14 @@ from pipeline.store.messages import Arrival
 from pipeline.store.ranges import NewSession, Shape, Window
 from pipeline.store.visibility import Seen
 from schemas.backfills import BackfillRequest
-from schemas.context import Context
+from schemas.context import AnswerIn, Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import Permanent
 from schemas.kinds import EMBED, SUMMARIZE
 from schemas.memories import MemoryFilter
 from schemas.messages import ChatIn
-from schemas.querylog import AnswerIn
 from schemas.search import MoreQuery
-from schemas.sessions import Stamp
-from schemas.summaries import Summary
+from schemas.sessions import Stamp, Summary
 from tests.hostile.caller import FAR_AHEAD, LONG_AGO, THEMES, Caller
 from tests.hostile.victims import MALLORY, VICTIM
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from ops.local import supervisor
-from ops.local.embedded import logfile
+from ops.local.embedded import folder
 from ops.local.supervisor import Supervisor
 from tests.ops.running import until
 
@@ -59,7 +59,7 @@ def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
 ) -> None:
     # Given a child that writes numbered lines, three times as many as its log may hold, and lives on
     limit, lines = 20_000, 6_000
-    monkeypatch.setattr(logfile, "LIMIT_BYTES", limit)
+    monkeypatch.setattr(folder, "LOG_BYTES", limit)
     program = (
         "import time\n"
         f"for n in range({lines}):\n"
@@ -98,12 +98,12 @@ def test_the_log_of_a_child_that_never_ends_stays_within_its_size(
 def test_a_log_that_cannot_be_kept_is_cut_off_and_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logfile, "LIMIT_BYTES", 50)
+    monkeypatch.setattr(folder, "LOG_BYTES", 50)
     log = tmp_path / "some.log"
     log.write_bytes(b"x" * 100)
     log.with_suffix(".log.1").mkdir()
     with pytest.raises(IsADirectoryError):
-        logfile.rotate(log)
+        folder.rotate(log)
     assert log.stat().st_size == 0
 
 

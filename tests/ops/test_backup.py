@@ -9,9 +9,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from alembic import command
 
 from ops.local import migrate
-from ops.local.embedded.lock import open_lock, take
+from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.stack import LOCK
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -129,6 +130,18 @@ def test_what_is_there_is_replaced_only_when_that_was_said(
     cold = here("backup", "cold.dump", "--data-dir", "other")
     assert cold.returncode == 0, cold.stderr
     assert "backscroll restore cold.dump" in cold.stdout
+
+
+def test_an_older_backup_is_brought_up_to_date(here: Here, data_dir: Path, tmp_path: Path) -> None:
+    _, *older = migrate.revisions()
+    if not older:
+        pytest.skip("there is one migration")
+    with EmbeddedPostgres(data_dir, durable=False) as server:
+        command.upgrade(migrate.config(server.dsn("owner")), older[0])
+        assert here("backup", "old.dump", "--data-dir", str(data_dir)).returncode == 0
+    told = here("restore", "old.dump", "--json", "--data-dir", "fresh")
+    assert told.returncode == 0, told.stderr
+    assert json.loads(told.stdout)["migration"] == REVISION
 
 
 def test_a_file_that_is_no_backup_or_is_newer_or_damaged_is_refused(

@@ -9,7 +9,7 @@ import pytest
 
 from ops import connection
 from ops.local import stack
-from ops.local.embedded.lock import open_lock, take
+from ops.local.embedded.folder import open_lock, take
 from ops.local.stack import Running
 from schemas.errors import DatabaseUnavailable
 
@@ -21,6 +21,7 @@ RUNNING = Running(
     maintenance_database_url="postgresql://maintenance@/running",
     owner_database_url="postgresql://owner@/running",
     redis_url="redis://running",
+    tenant="default",
 )
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest import accept, place
-from schemas.sessions import Message
-from schemas.summaries import Summary
+from schemas.sessions import Message, Summary
 from schemas.vectors import Vector
 from tests.processes.venom import ACCEPTED, EMBEDDED, PLACED_BY, SUMMARIZED
 from workers import resources

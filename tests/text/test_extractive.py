@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.enrich.extractive import summarize
-from schemas.summaries import Summary
+from schemas.sessions import Summary
 from tests.text.builders import conversation, message
 
 BOILER = conversation(

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 from pipeline.enrich.embedding_text import message_document, session_document
-from schemas.sessions import Session
-from schemas.summaries import Summary
+from schemas.sessions import Session, Summary
 from tests.text.builders import message
 
 

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from workers.api.errors import as_response, internal_problem, tell_defect
+from workers.api.errors import as_problem, as_response
 from workers.logging import write_line
 from workers.signals import REQUEST_ID, request_id_of
 
@@ -51,11 +51,11 @@ class Access:
             except ClientDisconnect:
                 log.info("client_left")
             except Exception as error:
-                tell_defect(error)
+                problem = as_problem(error)
                 if status:
                     # half an answer is sent: only a broken connection shows that the rest will not come
                     raise
-                await as_response(internal_problem())(scope, receive, send_with_id)
+                await as_response(problem)(scope, receive, send_with_id)
             finally:
                 path = scope["path"]
                 write_line(

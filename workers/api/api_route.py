@@ -13,11 +13,10 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from pipeline.store.retry import persistently
-from workers.api.auth import Tenant
 from workers.api.bodies import BodyReader
 from workers.api.errors import responses as described
 from workers.api.openapi import body_of
-from workers.api.state import Api
+from workers.api.state import Api, Tenant
 
 # A noncharacter, which no id contains: it replaces an escaped slash while the path is matched.
 _SLASH = "\ufdd0"

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from schemas.base import Frozen, in_words
 from schemas.errors import (
     BackscrollError,
     Busy,
@@ -21,9 +22,7 @@ from schemas.errors import (
     Retryable,
     SchemaOutdated,
 )
-from schemas.limits import Frozen
 from schemas.messages import clean_text
-from schemas.problems import in_words
 from workers.signals import current_request_id
 
 log = structlog.get_logger(__name__)
@@ -107,12 +106,7 @@ def as_response(problem: HttpError) -> Response:
     return Response(body.model_dump_json(exclude_none=True), problem.status, problem.headers, MEDIA_TYPE)
 
 
-def internal_problem() -> HttpError:
-    """The problem for a defect of Backscroll."""
-    return HttpError(500, "internal", "This is a defect in Backscroll; its log has more by the request id.")
-
-
-def tell_defect(error: Exception) -> None:
+def _tell_defect(error: Exception) -> None:
     """Log an unexpected error: its type, where it happened, and Postgres's code for it.
 
     Its message is left out, as it may quote what people wrote.
@@ -146,8 +140,8 @@ def as_problem(error: Exception) -> HttpError:
         case Retryable():
             log.warning("try_again", error=str(error))
             return _unavailable("Others are changing the same chat.", SOON_SECONDS)
-    tell_defect(error)
-    return internal_problem()
+    _tell_defect(error)
+    return HttpError(500, "internal", "This is a defect in Backscroll; its log has more by the request id.")
 
 
 def _unavailable(reason: str, seconds: int) -> HttpError:

@@ -1,15 +1,23 @@
-"""What the endpoints work with, one of each per process."""
+"""What endpoints take: the state of the process, and the tenant of one API key, sent as `Authorization: Bearer …`."""
 
+import hmac
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from workers.api.backlog import BacklogLimit
+from workers.api.errors import HttpError
 from workers.api.hints import Hinter
+
+_BEARER = HTTPBearer(auto_error=False, description="The value of BACKSCROLL_API_KEY.")
+
+SECURED: dict[str, Any] = {"security": [{_BEARER.scheme_name: []}]}
+"""The description of an endpoint that calls `authorize` itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,3 +51,32 @@ def state_of(request: Request) -> ApiState:
 
 
 Api = Annotated[ApiState, Depends(_state)]
+
+
+async def _authorize(
+    api: Api, credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+) -> str:
+    return _tenant(api, credentials)
+
+
+async def authorize(request: Request) -> str:
+    """Return the tenant of the request's key, for an endpoint without dependencies. Raises `HttpError`."""
+    return _tenant(state_of(request), await _BEARER(request))
+
+
+def _tenant(api: ApiState, credentials: HTTPAuthorizationCredentials | None) -> str:
+    if credentials is None:
+        raise _unauthorized("There is no API key: send it as `Authorization: Bearer …`.")
+    given = credentials.credentials.encode("utf-8", "surrogatepass")
+    # in a time that does not depend on where they differ
+    if not hmac.compare_digest(given, api.api_key.encode("utf-8", "surrogatepass")):
+        raise _unauthorized("The API key is not the BACKSCROLL_API_KEY of this deployment.")
+    return api.settings.tenant
+
+
+def _unauthorized(detail: str) -> HttpError:
+    return HttpError(401, "unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="backscroll"'})
+
+
+# The tenant of the caller's key.
+Tenant = Annotated[str, Depends(_authorize)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ops.console import receipts, rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call
 from ops.console.options import ChatArgument, YesOption
 from schemas.errors import InvalidInput, NotFound
 from schemas.payloads import NewId, parse_payload
@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from pipeline.store.chats import Chat
     from pipeline.store.database import Database
 
-RENAME_EXAMPLE = "**Example:** backscroll chats rename telegram:-4711 telegram:-1004711 --yes"
-MERGE_EXAMPLE = "**Example:** backscroll chats merge whatsapp:bc whatsapp:bookclub --yes"
 EXAMPLE_CHARS = 80
 
 
-@with_options
 def rename(
     call: Call,
     chat: ChatArgument,
@@ -38,15 +35,11 @@ def rename(
     _move(call, chat, to, yes=yes, is_new=True)
 
 
-@with_options
 def merge(
     call: Call,
     chat: Annotated[str, typer.Argument(metavar="FROM", help="The chat to remove.")],
     into: Annotated[str, typer.Argument(metavar="INTO", help="The chat to keep.")],
-    keep_copies: Annotated[
-        bool,
-        typer.Option("--keep-copies", help="Merge although both have the same messages, which appear twice."),
-    ] = False,
+    keep_copies: Annotated[bool, "Merge although both have the same messages, which appear twice."] = False,
     yes: YesOption = False,
 ) -> None:
     """Merge two chats: all messages of FROM, and what was made of them, belong to INTO from now on.
@@ -62,13 +55,13 @@ def merge(
 
 def _move(call: Call, chat: str, to: str, *, yes: bool, is_new: bool, keep_copies: bool = False) -> None:
     from pipeline.ingest import chat_moves
-    from pipeline.operations import lookup
     from pipeline.store import chats as store
 
     wanted = parse_payload(NewId, {"to": to})
-    with call.opened() as (settings, database):
+    with call.opened() as opened:
+        settings, database = opened
+        found = opened.find_chat(chat)
         with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
             other = store.get(connection, wanted.to)
         # a move that was made already is answered as it was
         again = found.chat_id == wanted.to

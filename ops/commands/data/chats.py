@@ -1,16 +1,16 @@
-"""`backscroll chats`: what chats there are, what is known of one, and its settings."""
+"""List the chats, show one, change one, or remove one that is to be imported again."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Literal
 
 import typer
 from rich.text import Text
 
 from ops.commands.data import chat_moves
+from ops.commands.data.sessions import table_of as sessions_table
 from ops.console import receipts, rendering
-from ops.console.command import Call, ListByDefault, require_seen, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import ChatArgument, DryRunOption, UnseenOption, YesOption
 from schemas.errors import InvalidInput
 from schemas.forgetting import Subject
@@ -18,23 +18,13 @@ from schemas.messages import LANGUAGES, ChatIn
 from schemas.payloads import parse_payload
 from schemas.users import MembersPayload
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 SPEAKERS = 10
 SESSIONS = 5
-ABOUT_CHARS = 200
 
 
-@app.callback(
-    epilog="**Examples:** backscroll chats · backscroll chats show telegram:-100420 · backscroll chats list --json · "
-    "backscroll chats remove whatsapp:bookclub --dry-run",
-)
-def chats() -> None:
-    """List the chats, show one, change one, or remove one that is to be imported again."""
-
-
-@app.command("list", epilog="**Example:** backscroll chats list --json")
-@with_options
+@command(app, "backscroll chats list --json", name="list")
 def list_(call: Call) -> None:
     """List the chats, the latest active first, in their local time."""
     from pipeline.store import chats as store
@@ -57,8 +47,7 @@ def list_(call: Call) -> None:
     call.answer({"chats": found}, rendering.rows(headings, cells, right=numbers) if found else nothing)
 
 
-@app.command(epilog="**Example:** backscroll chats show telegram:-100420")
-@with_options
+@command(app, "backscroll chats show telegram:-100420")
 def show(call: Call, chat: ChatArgument) -> None:
     """Show a chat: its settings, who speaks, its sessions by status, and the latest sessions."""
     from pipeline.operations import lookup
@@ -86,26 +75,11 @@ def show(call: Call, chat: ChatArgument) -> None:
             "speakers": ", ".join(f"{row.speaker} ({row.messages:,})" for row in speakers),
         }
     )
-    cells = [
-        (
-            str(row.id),
-            rendering.moment(row.started_at, found.time_zone),
-            row.message_count,
-            row.status,
-            rendering.preview(row.summary_text or ", ".join(row.topic_tags), ABOUT_CHARS),
-        )
-        for row in latest
-    ]
-    headings = ("session", "began", "messages", "status", "about")
-    table = rendering.rows(headings, cells, right=("session", "messages"), cut="about")
+    table = sessions_table(latest, {found.chat_id: found.time_zone})
+    same = ("chat_id", "title", "platform", "kind", "time_zone", "language")
     call.answer(
-        {
-            "chat_id": found.chat_id,
-            "title": found.title,
-            "platform": found.platform,
-            "kind": found.kind,
-            "time_zone": found.time_zone,
-            "language": found.language,
+        {name: getattr(found, name) for name in same}
+        | {
             "messages": found.message_count,
             "first_at": times.first_at,
             "last_at": times.last_at,
@@ -118,11 +92,7 @@ def show(call: Call, chat: ChatArgument) -> None:
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats remove whatsapp:bookclub --dry-run · "
-    "backscroll chats remove whatsapp:bookclub --yes"
-)
-@with_options
+@command(app, "backscroll chats remove whatsapp:bookclub --dry-run")
 def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: YesOption = False) -> None:
     """Remove a chat with everything that was made of it, so that it can be imported again.
 
@@ -130,11 +100,10 @@ def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: Y
     forgotten stays forgotten. Interrupted, it is finished by the workers; given up, it ends with 5.
     """
     from pipeline.erasure import forget
-    from pipeline.operations import lookup
 
-    with call.opened() as (settings, database):
-        with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
+    with call.opened() as opened:
+        settings, database = opened
+        found = opened.find_chat(chat)
         planned = forget.plan(database, settings.tenant, Subject(kind="chat", chat_id=found.chat_id))
         counts = ", ".join(f"{count:,} {name}" for name, count in planned.items() if name != "chats")
         if dry_run:
@@ -148,14 +117,11 @@ def remove(call: Call, chat: ChatArgument, dry_run: DryRunOption = False, yes: Y
     receipts.answer(call, receipt, f"{found.chat_id} is removed")
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats memory telegram:-100420 off · backscroll chats memory telegram:-100420 on"
-)
-@with_options
+@command(app, "backscroll chats memory telegram:-100420 off")
 def memory(
     call: Call,
     chat: ChatArgument,
-    state: Annotated[Literal["on", "off"], typer.Argument(help="Whether the chat is remembered.")],
+    state: Annotated[Literal["on", "off"], "Whether the chat is remembered."],
 ) -> None:
     """Switch a chat's memory on or off.
 
@@ -172,24 +138,15 @@ def memory(
     call.answer(
         {"chat_id": found.chat_id, "memory": state == "on"},
         f"The memory of {found.chat_id} is {state}.",
-        *(
-            f"Make up for the time without:  backscroll backfills start {kind} --chat {chat}"
-            for kind in kinds
-        ),
+        *(f"Make up for the time:  backscroll backfills start {kind} --chat {chat}" for kind in kinds),
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats members telegram:-100420 · "
-    "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12"
-)
-@with_options
+@command(app, "backscroll chats members telegram:-100420 --set telegram:11 --set telegram:12")
 def members(
     call: Call,
     chat: ChatArgument,
-    named: Annotated[
-        list[str] | None, typer.Option("--set", help="A member; repeat it for all but the bots.")
-    ] = None,
+    named: Annotated[list[str] | None, typer.Option("--set", help="A member; repeatable.")] = None,
     unseen: UnseenOption = False,
 ) -> None:
     """Show or set who is in a chat: by default everybody who has spoken there.
@@ -197,19 +154,17 @@ def members(
     What was learned in other chats is shown in this one only if everybody here was there, too. An id that was never
     seen ends the command with 3, before anything changes.
     """
-    from pipeline.operations import lookup
-    from pipeline.people import membership as pipeline_members
+    from pipeline.people import membership
 
-    with call.opened() as (settings, database):
-        with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
+    with call.opened() as opened:
+        found = opened.find_chat(chat)
+        where = (opened.database, opened.settings.tenant, found.chat_id)
         if named:
             payload = parse_payload(MembersPayload, {"members": named})
-            for each in payload.members:
-                require_seen(partial(lookup.require_user, database, settings.tenant, each), unseen=unseen)
-            listed = pipeline_members.set_members(database, settings.tenant, found.chat_id, payload.members)
+            opened.require_user(*payload.members, unseen=unseen)
+            listed = membership.set_members(*where, payload.members)
         else:
-            listed = pipeline_members.show(database, settings.tenant, found.chat_id)
+            listed = membership.show(*where)
     call.answer(listed, *listed.members)
     if listed.unnamed and not call.as_json:
         rendering.warn(
@@ -217,36 +172,28 @@ def members(
         )
 
 
-@app.command(
-    epilog="**Examples:** backscroll chats language whatsapp:Familie german · "
-    "backscroll chats language app:1 simple"
-)
-@with_options
+@command(app, "backscroll chats language whatsapp:Familie german")
 def language(
     call: Call,
     chat: ChatArgument,
-    to: Annotated[
-        str, typer.Argument(metavar="LANGUAGE", help="One of Postgres's text search configurations.")
-    ],
+    to: Annotated[str, typer.Argument(metavar="LANGUAGE", help="A text search configuration of Postgres.")],
 ) -> None:
     """Set the language of a chat, and rebuild its keyword search.
 
     Meanwhile everything is found, what is not rebuilt yet by its old words. Run it again if it was interrupted.
     """
     from pipeline.ingest import languages
-    from pipeline.operations import lookup
 
     if to not in LANGUAGES:
         raise InvalidInput(f"LANGUAGE {to!r} is not one of {', '.join(LANGUAGES)}", field="language")
-    with call.opened() as (settings, database):
-        with database.tenant(settings.tenant) as connection:
-            found = lookup.find_chat(connection, chat)
-        changed = languages.change(database, settings.tenant, found.chat_id, to)
+    with call.opened() as opened:
+        found = opened.find_chat(chat)
+        changed = languages.change(opened.database, opened.settings.tenant, found.chat_id, to)
     call.answer(
         {"chat_id": found.chat_id, "language": to, "messages_changed": changed},
         f"{found.chat_id} is searched as {to} now; {changed:,} messages were not.",
     )
 
 
-app.command(epilog=chat_moves.RENAME_EXAMPLE)(chat_moves.rename)
-app.command(epilog=chat_moves.MERGE_EXAMPLE)(chat_moves.merge)
+command(app, "backscroll chats rename telegram:-4711 telegram:-1004711 --yes")(chat_moves.rename)
+command(app, "backscroll chats merge whatsapp:bc whatsapp:bookclub --yes")(chat_moves.merge)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ops.console import questions, rendering
 from ops.console.backend import backend
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.options import ChatOption, LocalOption, SessionKeyOption
 from pipeline.retrieval.profiles import PURPOSES
 from schemas.context import Context, Dropped, Explanation
@@ -25,48 +25,26 @@ LINES_EXPLAINED = 10
 SPANS = 2000
 
 
-@app.command(
-    epilog="**Examples:** backscroll context 'who fixed the boiler?' --chat telegram:-100420 · "
-    "backscroll context 'what did we decide?' --explain · backscroll context 'why?' --html why.html · "
-    "backscroll context 'and now?' --budget 800 --json\n\n"
-    "**Profiles:**\n\n" + "\n\n".join(f"{name}: {purpose}" for name, purpose in PURPOSES.items())
+@command(
+    app,
+    "backscroll context 'who fixed the boiler?' --chat telegram:-100420 --explain",
+    epilog="**Profiles:**\n\n" + "\n\n".join(f"{name}: {purpose}" for name, purpose in PURPOSES.items()),
 )
-@with_options
 def context(
     call: Call,
-    question: Annotated[
-        str, typer.Argument(help="The question to the bot, or what it is about to react to.")
-    ],
+    question: Annotated[str, "The question to the bot, or what it is about to react to."],
     chat: ChatOption = None,
-    profile: Annotated[
-        str | None, typer.Option(help="Named set of parameters, listed below (default: balanced).")
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="Tokens at most (default: BACKSCROLL_CONTEXT_BUDGET_TOKENS).")
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help="The model that will read it, as in gpt-4.1-mini: counts by its tokenizer."),
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="The user who asks, as in telegram:11.")] = None,
-    agent: Annotated[str | None, typer.Option(help="The agent that answers.")] = None,
+    profile: Annotated[str | None, "Named set of parameters, listed below (default: balanced)."] = None,
+    budget: Annotated[int | None, "Tokens at most (default: BACKSCROLL_CONTEXT_BUDGET_TOKENS)."] = None,
+    model: Annotated[str | None, "Count by this model's tokenizer, as in gpt-4.1-mini."] = None,
+    user: Annotated[str | None, "The user who asks, as in telegram:11."] = None,
+    agent: Annotated[str | None, "The agent that answers."] = None,
     session_key: SessionKeyOption = None,
-    thread: Annotated[
-        str | None, typer.Option(help="The forum topic that the bot answers in, for recent messages.")
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Explain the best lines, what was left out, and times.")
-    ] = False,
-    explain_all: Annotated[
-        bool, typer.Option("--explain-all", help="Explain every line, and every hit with its score.")
-    ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write what --explain-all tells to a page for a browser."),
-    ] = None,
-    no_history: Annotated[
-        bool, typer.Option("--no-history", help="Without the chat's latest messages.")
-    ] = False,
+    thread: Annotated[str | None, "The forum topic that the bot answers in, for recent messages."] = None,
+    explain: Annotated[bool, "Explain the best lines, what was left out, and times."] = False,
+    explain_all: Annotated[bool, "Explain every line, and every hit with its score."] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page for a browser.")] = None,
+    no_history: Annotated[bool, "Without the chat's latest messages."] = False,
     local: LocalOption = False,
 ) -> None:
     """Print the context for a question. The HTTP API answers the same to `POST /v1/context`.

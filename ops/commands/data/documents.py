@@ -1,4 +1,4 @@
-"""`backscroll documents`: documents of the whole organization, cut into chunks that contexts cite."""
+"""Keep documents of the organization, for every chat: a context cites them as `Doc ID/Chunk N`."""
 
 import sys
 from pathlib import Path
@@ -8,42 +8,28 @@ import typer
 
 from ops.console import rendering
 from ops.console.backend import backend
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.options import AfterOption, LocalOption
 from schemas.documents import MAX_DOCUMENT_BYTES, MAX_PAGE, DocumentFilter, DocumentIn
 from schemas.errors import InvalidInput
 from schemas.messages import DEFAULT_LANGUAGE
 from schemas.payloads import parse_payload
 
-app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
 STDIN = "-"
 DocumentArgument = Annotated[str, typer.Argument(metavar="ID", help="The document's id.")]
 
 
-@app.callback(
-    epilog="**Examples:** backscroll documents add handbook.md --id handbook · backscroll documents list · "
-    "backscroll documents remove handbook"
-)
-def documents() -> None:
-    """Keep documents of the organization, for every chat: a context cites them as `Doc ID/Chunk N`."""
-
-
-@app.command(
-    epilog="**Examples:** backscroll documents add handbook.md · backscroll documents add rules.txt --id rules "
-    "--language german · pdftotext lease.pdf - | backscroll documents add - --id lease"
-)
-@with_options
+@command(app, "backscroll documents add handbook.md")
 def add(
     call: Call,
-    file: Annotated[Path, typer.Argument(help="Plain text or Markdown in UTF-8; - for standard input.")],
+    file: Annotated[Path, "Plain text or Markdown in UTF-8; - for standard input."],
     document_id: Annotated[
-        str | None, typer.Option("--id", help="Id to cite and replace it by (default: the file's name).")
+        str | None, typer.Option("--id", help="Id to cite and replace it by (default: file name).")
     ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Where it comes from, such as a URL (default: the file's path).")
-    ] = None,
-    language: Annotated[str, typer.Option(help="Language of its keyword search.")] = DEFAULT_LANGUAGE,
+    source: Annotated[str | None, "Where it comes from, such as a URL (default: the file's path)."] = None,
+    language: Annotated[str, "Language of its keyword search."] = DEFAULT_LANGUAGE,
     local: LocalOption = False,
 ) -> None:
     """Add a document, or replace the one with this id by a new version.
@@ -74,8 +60,7 @@ def add(
     )
 
 
-@app.command("list", epilog="**Example:** backscroll documents list --json")
-@with_options
+@command(app, "backscroll documents list --json", name="list")
 def list_(
     call: Call,
     after: AfterOption = None,
@@ -96,8 +81,7 @@ def list_(
     call.answer({"documents": found}, rendering.rows(headings, cells, right=("chunks",)), *next_page)
 
 
-@app.command(epilog="**Example:** backscroll documents show handbook")
-@with_options
+@command(app, "backscroll documents show handbook")
 def show(call: Call, document_id: DocumentArgument) -> None:
     """Show a document's chunks as they are found and cited."""
     from pipeline.memories import documents as pipeline_documents
@@ -110,8 +94,7 @@ def show(call: Call, document_id: DocumentArgument) -> None:
     )
 
 
-@app.command(epilog="**Example:** backscroll documents remove handbook")
-@with_options
+@command(app, "backscroll documents remove handbook")
 def remove(call: Call, document_id: DocumentArgument) -> None:
     """Remove a document with its chunks and their vectors; it may be added again."""
     from pipeline.memories import documents as pipeline_documents

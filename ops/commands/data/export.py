@@ -4,6 +4,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
+from ops.console.command import command
 from ops.console.options import DataDirOption, SenderArgument, TenantOption
 from schemas.payloads import parse_payload
 from schemas.users import UserAddress
@@ -11,12 +12,12 @@ from schemas.users import UserAddress
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
 
 
-@app.callback(epilog="**Example:** backscroll export user telegram:11 > telegram-11.jsonl")
+@app.callback()
 def export() -> None:
     """Export everything that is known of a user."""
 
 
-@app.command(epilog="**Example:** backscroll export user telegram:11 > telegram-11.jsonl")
+@command(app, "backscroll export user telegram:11 > telegram-11.jsonl")
 def user(sender: SenderArgument, tenant: TenantOption = None, data_dir: DataDirOption = None) -> None:
     """Write a user's messages, memories, and the sessions they took part in: one JSON object on each line.
 

@@ -1,4 +1,9 @@
-"""`backscroll forget`: remove a message, a user, a chat or a tenant for good, and show the receipt."""
+"""Remove messages for good, with their vectors and memories, and summarize the remaining ones again.
+
+What was sent until now does not come back, however often it is sent or imported again. An id that was never
+seen ends the command with 3, before anything is forgotten; `--unseen` forgets it all the same. Interrupted, it is
+finished by the workers or the next run; given up, it ends with 5.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ops.connection import require_seen
 from ops.console import receipts as console_receipts
 from ops.console import rendering
-from ops.console.command import Call, require_seen, with_options
+from ops.console.command import Call, command
 from ops.console.options import ChatArgument, DryRunOption, SenderArgument, UnseenOption, YesOption
 from schemas.forgetting import Subject
 from schemas.payloads import parse_payload
@@ -17,7 +23,7 @@ from schemas.payloads import parse_payload
 if TYPE_CHECKING:
     from pipeline.store.database import Database
 
-app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
 LISTED = 50
 
@@ -31,25 +37,11 @@ class ForgetOptions:
     unseen: UnseenOption = False
 
 
-@app.callback(
-    epilog="**Examples:** backscroll forget user telegram:11 --dry-run · backscroll forget chat telegram:-100420 "
-    "--yes · backscroll forget receipts"
-)
-def forget() -> None:
-    """Remove messages for good, with their vectors and memories, and summarize the remaining ones again.
-
-    What was sent until now does not come back, however often it is sent or imported again. An id that was never
-    seen ends the command with 3, before anything is forgotten; `--unseen` forgets it all the same. Interrupted, it is
-    finished by the workers or the next run; given up, it ends with 5.
-    """
-
-
-@app.command(epilog="**Example:** backscroll forget message telegram:-100420 1041 --yes")
-@with_options
+@command(app, "backscroll forget message telegram:-100420 1041 --yes")
 def message(
     call: Call,
     chat: ChatArgument,
-    external_id: Annotated[str, typer.Argument(help="The platform's id.")],
+    external_id: Annotated[str, "The platform's id."],
     options: ForgetOptions,
 ) -> None:
     """Forget one message."""
@@ -57,27 +49,24 @@ def message(
     _forget(call, given, options)
 
 
-@app.command(epilog="**Example:** backscroll forget user telegram:11 --yes")
-@with_options
+@command(app, "backscroll forget user telegram:11 --yes")
 def user(call: Call, sender: SenderArgument, options: ForgetOptions) -> None:
     """Forget all that a user has said until now, in every chat, and what is known of them."""
     _forget(call, {"kind": "user", "sender_id": sender}, options)
 
 
-@app.command(epilog="**Example:** backscroll forget chat telegram:-100420 --dry-run")
-@with_options
+@command(app, "backscroll forget chat telegram:-100420 --dry-run")
 def chat(call: Call, chat: ChatArgument, options: ForgetOptions) -> None:
     """Forget a chat with all that was said in it until now."""
     _forget(call, {"kind": "chat", "chat_id": chat}, options)
 
 
-@app.command("tenant", epilog="**Example:** backscroll forget tenant --tenant acme --confirm acme")
-@with_options
+@command(app, "backscroll forget tenant --tenant acme --confirm acme", name="tenant")
 def tenant_(
     call: Call,
     dry_run: DryRunOption = False,
     confirm: Annotated[
-        str | None, typer.Option(help="The tenant's name, instead of asking for it.", metavar="NAME")
+        str | None, typer.Option(help="The tenant's name, not asked for then.", metavar="NAME")
     ] = None,
 ) -> None:
     """Forget everything of a tenant, whose name must be confirmed; receipts and the suppression list are kept."""
@@ -85,8 +74,7 @@ def tenant_(
     _forget(call, given, ForgetOptions(dry_run=dry_run, unseen=True))
 
 
-@app.command(epilog="**Example:** backscroll forget receipts --json")
-@with_options
+@command(app, "backscroll forget receipts --json")
 def receipts(call: Call) -> None:
     """List the newest receipts: how much was forgotten and when, not whom."""
     from pipeline.store import receipts as store

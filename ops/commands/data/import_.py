@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from ops import connection
 from ops.console import import_report, rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.waiting import await_memory
 from ops.exit_codes import INTERRUPTED, NOT_AS_IT_SHOULD_BE
 from ops.sources.exports import SeveralExports
@@ -28,44 +28,28 @@ from schemas.messages import ChatKind
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.ingest.import_tally import Event, Tally
+    from pipeline.ingest.import_tally import Stored, Tally
     from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll import 'WhatsApp Chat with Harbour House.zip' --tz Europe/Lisbon · "
-    "backscroll import result.json · backscroll import slack-export/ --wait · "
-    "backscroll import history.jsonl --strict --json"
-)
-@with_options
+@command(app, "backscroll import 'WhatsApp Chat with Harbour House.zip' --tz Europe/Lisbon")
 def import_(
     call: Call,
     ctx: typer.Context,
     path: Annotated[Path, typer.Argument(metavar="FILE|FOLDER|ZIP", help="Export to import.")],
     format: Annotated[  # noqa: A002 - the option's name
-        Format | None, typer.Option(help="Format (default: detected).")
+        Format | None, "Format (default: detected)."
     ] = None,
-    chat: Annotated[str | None, typer.Option(help="The chat's id, if the file does not hold it.")] = None,
-    title: Annotated[str | None, typer.Option(help="The chat's title.")] = None,
-    tz: Annotated[
-        str | None,
-        typer.Option(
-            help="Zone of times without one, and of the chat, as in Europe/Lisbon (default: the chat's, else UTC)."
-        ),
-    ] = None,
-    date_order: Annotated[
-        DateOrder | None, typer.Option(help="Order of WhatsApp's dates (default: detected).")
-    ] = None,
-    kind: Annotated[ChatKind | None, typer.Option(help="Kind of the chats (default: from the file).")] = None,
-    language: Annotated[str | None, typer.Option(help="Language of keyword search, as in english.")] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Write nothing if a line is broken (reads the file twice).")
-    ] = False,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until everything is summarized and embedded.")
-    ] = False,
+    chat: Annotated[str | None, "The chat's id, if the file does not hold it."] = None,
+    title: Annotated[str | None, "The chat's title."] = None,
+    tz: Annotated[str | None, "Zone of times without one, as in Europe/Lisbon (default: the chat's)."] = None,
+    date_order: Annotated[DateOrder | None, "Order of WhatsApp's dates (default: detected)."] = None,
+    kind: Annotated[ChatKind | None, "Kind of the chats (default: from the file)."] = None,
+    language: Annotated[str | None, "Language of keyword search, as in english."] = None,
+    strict: Annotated[bool, "Write nothing if a line is broken (reads the file twice)."] = False,
+    wait: Annotated[bool, "Wait until everything is summarized and embedded."] = False,
 ) -> None:
     """Import a history: WhatsApp, Telegram Desktop, Slack, Discord (DiscordChatExporter) or our JSON Lines.
 
@@ -177,10 +161,9 @@ def _check(source: Source, report: import_report.ImportReport, shown: bool) -> N
             report.show(source.name, item)
             move(0)
     if report.broken:
-        one = report.broken == 1
         raise InvalidInput(
-            f"{source.name} has {report.broken:,} broken {'line' if one else 'lines'}, so nothing was written "
-            f"(--strict); correct {'it' if one else 'them'}, or leave --strict out to skip {'it' if one else 'them'}",
+            f"{source.name} has broken lines ({report.broken:,}), so nothing was written (--strict); correct them, or "
+            "leave --strict out to skip them",
             field="file",
         )
 
@@ -192,9 +175,7 @@ def _import(
     from pipeline.ingest.import_tally import Stored, Tally
     from pipeline.ingest.policy import SessionPolicy
 
-    tally = Tally()
-    settle = timedelta(seconds=settings.settle_seconds)
-    rules = SessionPolicy.of(settings)
+    tally, rules, settle = Tally(), SessionPolicy.of(settings), timedelta(seconds=settings.settle_seconds)
     events = history.store(database, settings.tenant, source.records(), rules, settle=settle)
     try:
         with (
@@ -204,9 +185,9 @@ def _import(
             for event in events:
                 report.show(source.name, event)
                 tally.add(event)
-                _warn_of_times(event, report)
                 move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
                 if isinstance(event, Stored) and event.new:
+                    _warn_of_times(event, report)
                     wake_up("ingest")
                 if isinstance(event, Stored) and event.moved:
                     wake_up("summarize")
@@ -221,11 +202,7 @@ def _import(
     return tally
 
 
-def _warn_of_times(event: Event, report: import_report.ImportReport) -> None:
-    from pipeline.ingest.import_tally import Stored
-
-    if not isinstance(event, Stored) or not event.new:
-        return
+def _warn_of_times(event: Stored, report: import_report.ImportReport) -> None:
     if event.ahead:
         report.notice(
             f"{event.chat.chat_id} has messages of the future, which count as sent now: is the zone right? "

@@ -1,6 +1,5 @@
-"""`backscroll memories`: statements written by hand, listed and removed."""
+"""Keep statements about the organization, an agent, a user or a session, which contexts show as known facts."""
 
-from functools import partial
 from typing import Annotated, get_args
 from uuid import UUID
 
@@ -8,7 +7,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, require_seen, with_options
+from ops.console.command import Call, command
 from ops.console.options import AfterOption, UnseenOption
 from schemas.memories import (
     MANUAL_IMPORTANCE,
@@ -22,47 +21,26 @@ from schemas.memories import (
 )
 from schemas.payloads import parse_payload
 
-app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
+app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
 
 PREVIEW_CHARS = 200
 SCOPES = ", ".join(get_args(MemoryScope))
 TYPES = ", ".join(get_args(MemoryType))
 
 
-@app.callback(
-    epilog="**Examples:** backscroll memories add 'Prefers tea.' --user telegram:11 · "
-    "backscroll memories list --user telegram:11 · backscroll memories remove 0199b2c4-…"
-)
-def memories() -> None:
-    """Keep statements about the organization, an agent, a user or a session, which contexts show as known facts."""
-
-
-@app.command(
-    epilog="**Examples:** backscroll memories add 'We meet on Mondays.' --chat telegram:-100420 · "
-    "backscroll memories add 'Answers briefly.' --agent helper --type persona · "
-    "backscroll memories add 'The form is missing.' --session 30 --expires 2026-06-01T00:00:00Z"
-)
-@with_options
+@command(app, "backscroll memories add 'We meet on Mondays.' --chat telegram:-100420")
 def add(
     call: Call,
-    content: Annotated[str, typer.Argument(help="The statement.")],
-    user: Annotated[str | None, typer.Option(help="About this user, as in telegram:11.")] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="About this agent; with --user, what it knows of the user.")
-    ] = None,
-    session: Annotated[int | None, typer.Option(help="Only about this session.")] = None,
-    chat: Annotated[
-        str | None,
-        typer.Option(
-            help="Learned in this chat: shown only to those who were there (default: to everybody)."
-        ),
-    ] = None,
+    content: Annotated[str, "The statement."],
+    user: Annotated[str | None, "About this user, as in telegram:11."] = None,
+    agent: Annotated[str | None, "About this agent; with --user, what it knows of the user."] = None,
+    session: Annotated[int | None, "Only about this session."] = None,
+    chat: Annotated[str | None, "Learned in this chat: shown only to those who were there."] = None,
     kind: Annotated[str, typer.Option("--type", help=f"One of {TYPES}.")] = "manual",
     importance: Annotated[
-        float | None,
-        typer.Option(help=f"From 0 to 10 (default: {MANUAL_IMPORTANCE:g} for the type manual, else 1)."),
+        float | None, f"0 to 10 (default: {MANUAL_IMPORTANCE:g} if manual, else 1)."
     ] = None,
-    expires: Annotated[str | None, typer.Option(help="Expires then, as in 2026-06-01T00:00:00Z.")] = None,
+    expires: Annotated[str | None, "Expires then, as in 2026-06-01T00:00:00Z."] = None,
     unseen: UnseenOption = False,
 ) -> None:
     """Remember a statement: about a session, a user or an agent if one is named, else about the organization.
@@ -70,8 +48,7 @@ def add(
     The same words in the same scope are the same memory. It is found by keyword at once, and by meaning when workers
     have embedded it. A user who was never seen ends the command with 3.
     """
-    from pipeline.memories import statements as pipeline_memories
-    from pipeline.operations import lookup
+    from pipeline.memories import statements
 
     scope = "session" if session is not None else "user" if user else "agent" if agent else "organization"
     fields = {
@@ -86,14 +63,13 @@ def add(
         "expires_at": expires,
     }
     given = parse_payload(MemoryPayload, {name: value for name, value in fields.items() if value is not None})
-    with call.opened() as (settings, database):
+    with call.opened() as opened:
+        settings = opened.settings
         if given.user_id is not None:
-            require_seen(
-                partial(lookup.require_user, database, settings.tenant, given.user_id), unseen=unseen
-            )
-        written = pipeline_memories.Written(outcome="kept_out")
+            opened.require_user(given.user_id, unseen=unseen)
+        written = statements.Written(outcome="kept_out")
         if settings.session_memory_enabled:
-            written = pipeline_memories.remember(database, settings.tenant, given)
+            written = statements.remember(opened.database, settings.tenant, given)
         if written.outcome == "new":
             connection.wake(settings, "embed")
     outcomes = {
@@ -104,16 +80,13 @@ def add(
     call.answer(vars(written), outcomes[written.outcome])
 
 
-@app.command(
-    "list", epilog="**Examples:** backscroll memories list --scope user · backscroll memories list --json"
-)
-@with_options
+@command(app, "backscroll memories list --scope user", name="list")
 def list_(
     call: Call,
-    scope: Annotated[str | None, typer.Option(help=f"One of {SCOPES}.")] = None,
-    user: Annotated[str | None, typer.Option(help="About this user, by any of their ids.")] = None,
-    agent: Annotated[str | None, typer.Option(help="About this agent.")] = None,
-    chat: Annotated[str | None, typer.Option(help="Only those that may be shown in this chat.")] = None,
+    scope: Annotated[str | None, f"One of {SCOPES}."] = None,
+    user: Annotated[str | None, "About this user, by any of their ids."] = None,
+    agent: Annotated[str | None, "About this agent."] = None,
+    chat: Annotated[str | None, "Only those that may be shown in this chat."] = None,
     after: AfterOption = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_PAGE, help="Memories at most.")] = PAGE,
 ) -> None:
@@ -121,7 +94,7 @@ def list_(
 
     A user or chat that was never seen ends the command with 3.
     """
-    from pipeline.memories import statements as pipeline_memories
+    from pipeline.memories import statements
     from pipeline.operations import lookup
 
     given = parse_payload(
@@ -133,7 +106,7 @@ def list_(
             lookup.require_user(database, settings.tenant, given.user_id)
         if given.chat_id is not None:
             lookup.require_chat(database, settings.tenant, given.chat_id)
-        found = pipeline_memories.listing(database, settings.tenant, given)
+        found = statements.listing(database, settings.tenant, given)
     cells = [
         (
             each.id,
@@ -148,17 +121,16 @@ def list_(
     call.answer({"memories": found}, table, *rendering.more_after([each.id for each in found], limit))
 
 
-@app.command(epilog="**Example:** backscroll memories remove 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d")
-@with_options
+@command(app, "backscroll memories remove 0199b2c4-6a7e-7c31-9d54-1f2e3a4b5c6d")
 def remove(
     call: Call,
     memory_id: Annotated[UUID, typer.Argument(metavar="ID", help="The memory's id.")],
 ) -> None:
     """Remove a memory; it may be added again. What must not come back is removed by `backscroll forget`."""
-    from pipeline.memories import statements as pipeline_memories
+    from pipeline.memories import statements
 
     with call.opened() as (settings, database):
-        pipeline_memories.delete(database, settings.tenant, memory_id)
+        statements.delete(database, settings.tenant, memory_id)
     call.answer({"id": memory_id, "outcome": "deleted"}, f"{memory_id}: removed")
 
 

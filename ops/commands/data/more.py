@@ -5,26 +5,18 @@ from typing import Annotated
 import typer
 
 from ops.console import questions, rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from schemas.search import MAX_LIMIT, MoreQuery
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll more 30 · backscroll more 30 --shown 812 --shown 815 --limit 20 · "
-    "backscroll more 30 --chat telegram:-100420 --json"
-)
-@with_options
+@command(app, "backscroll more 30 --shown 812 --shown 815")
 def more(
     call: Call,
-    session: Annotated[int, typer.Argument(help="The session's number, as answers show it.")],
-    chat: Annotated[
-        str | None, typer.Option(help="The session's chat (default: found by its number).")
-    ] = None,
-    shown: Annotated[
-        list[int] | None, typer.Option(help="Number of a message already shown; repeatable.")
-    ] = None,
+    session: Annotated[int, "The session's number, as answers show it."],
+    chat: Annotated[str | None, "The session's chat (default: found by its number)."] = None,
+    shown: Annotated[list[int] | None, "Number of a message already shown; repeatable."] = None,
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Messages at most.")] = 10,
 ) -> None:
     """Print more of a session: messages around those already shown, none twice.

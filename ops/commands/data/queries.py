@@ -1,4 +1,4 @@
-"""`backscroll queries`: what was asked, shown and answered, and the answer to a context."""
+"""List questions and answers, or report an answer."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import InChatOption
+from schemas.context import AnswerIn
 from schemas.payloads import parse_payload
-from schemas.querylog import AnswerIn
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 LISTED = 20
 OUTCOMES = {
@@ -21,16 +21,7 @@ OUTCOMES = {
 }
 
 
-@app.callback(
-    epilog="**Examples:** backscroll queries · backscroll queries list --chat telegram:-100420 --json · "
-    "backscroll queries answer ctx_1f2e 'On 4 May.' --remember",
-)
-def queries() -> None:
-    """List questions and answers, or report an answer."""
-
-
-@app.command("list", epilog="**Example:** backscroll queries list --chat telegram:-100420 --limit 5")
-@with_options
+@command(app, "backscroll queries list --chat telegram:-100420 --limit 5", name="list")
 def list_(
     call: Call,
     chat: InChatOption = None,
@@ -65,26 +56,13 @@ def list_(
     call.answer({"queries": found}, rendering.rows(headings, cells, right=("ms", "tokens")))
 
 
-@app.command(
-    epilog="**Examples:** backscroll queries answer ctx_1f2e 'On 4 May.' · "
-    "backscroll queries answer ctx_1f2e 'On 4 May.' --used message:812 --remember"
-)
-@with_options
+@command(app, "backscroll queries answer ctx_1f2e 'On 4 May.' --used message:812 --remember")
 def answer(
     call: Call,
-    context_id: Annotated[str, typer.Argument(help="The context's id.")],
-    text: Annotated[str, typer.Argument(help="What was answered.")],
-    used: Annotated[
-        list[str] | None,
-        typer.Option(help="An item that the answer is based on, as in message:812; repeatable."),
-    ] = None,
-    remember: Annotated[
-        bool | None,
-        typer.Option(
-            "--remember/--no-remember",
-            help="Keep question and answer as a memory of who asked (default: BACKSCROLL_REMEMBER_ANSWERS).",
-        ),
-    ] = None,
+    context_id: Annotated[str, "The context's id."],
+    text: Annotated[str, "What was answered."],
+    used: Annotated[list[str] | None, "What it is based on, as in message:812; repeatable."] = None,
+    remember: Annotated[bool | None, "Keep both as a memory (default: BACKSCROLL_REMEMBER_ANSWERS)."] = None,
 ) -> None:
     """Report the answer to a context; the first answer is kept."""
     from pipeline.context import query_log

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from ops.console import questions, rendering
 from ops.console.backend import backend
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.options import ChatOption, LocalOption, SessionKeyOption
 from schemas.errors import InvalidInput
 from schemas.search import MAX_LIMIT, SearchQuery, SearchResult, SessionHit
@@ -17,49 +17,31 @@ app = typer.Typer(rich_markup_mode="markdown")
 TEXT_CHARS = 400
 
 
-@app.command(
-    epilog="**Examples:** backscroll search 'boiler repair' --chat telegram:-100420 · "
-    "backscroll search 'E41' --mode exact · "
-    "backscroll search boiler --mode topic --since 2026-01-01 --limit 100 · "
-    "backscroll search 'who pays?' --mode contextual --role user --json"
-)
-@with_options
+@command(app, "backscroll search 'boiler repair' --chat telegram:-100420")
 def search(
     call: Call,
-    words: Annotated[str, typer.Argument(help="What to look for.")],
+    words: Annotated[str, "What to look for."],
     chat: ChatOption = None,
     mode: Annotated[
         str,
-        typer.Option(
-            help="`hybrid`: by words and meaning. `similar`: by meaning. `exact`: exactly these characters. "
+        (
+            "`hybrid`: by words and meaning. `similar`: by meaning. `exact`: exactly these characters. "
             "`contextual`: sessions with their best messages. `topic`: sessions on a theme."
         ),
     ] = "hybrid",
     limit: Annotated[int, typer.Option(min=1, max=MAX_LIMIT, help="Hits at most.")] = 10,
-    user: Annotated[str | None, typer.Option(help="Only messages of this user.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Only messages of this agent, or to it.")] = None,
-    session: Annotated[int | None, typer.Option(help="Only this session, by its number.")] = None,
+    user: Annotated[str | None, "Only messages of this user."] = None,
+    agent: Annotated[str | None, "Only messages of this agent, or to it."] = None,
+    session: Annotated[int | None, "Only this session, by its number."] = None,
     session_key: SessionKeyOption = None,
-    role: Annotated[
-        list[str] | None, typer.Option(help="`user`, `assistant`, `system` or `tool`; repeatable.")
-    ] = None,
-    sender: Annotated[
-        list[str] | None, typer.Option(help="Only this sender, as in telegram:11; repeatable.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            help="From this time on, as in 2026-01-31; the chat's time zone unless it has an offset."
-        ),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Before this time.")] = None,
+    role: Annotated[list[str] | None, "`user`, `assistant`, `system` or `tool`; repeatable."] = None,
+    sender: Annotated[list[str] | None, "Only this sender, as in telegram:11; repeatable."] = None,
+    since: Annotated[str | None, "From this time on, as in 2026-01-31, in the chat's zone."] = None,
+    until: Annotated[str | None, "Before this time."] = None,
     metadata: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=TEXT", help="Only messages with this metadata; repeatable."),
+        list[str] | None, typer.Option(metavar="NAME=TEXT", help="With this metadata; repeatable.")
     ] = None,
-    min_similarity: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Leave out what is less similar.")
-    ] = None,
+    min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="At least this similar.")] = None,
     local: LocalOption = False,
 ) -> None:
     """Find messages or sessions of a chat. The HTTP API answers the same to `POST /v1/search`.

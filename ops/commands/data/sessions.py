@@ -1,21 +1,23 @@
-"""`backscroll sessions`: what was talked about, and the transcript of it."""
+"""List the sessions, or show one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import InChatOption
 from schemas.sessions import Message
 
 if TYPE_CHECKING:
     from sqlalchemy import Row
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 Status = Literal["open", "closed", "summarized", "skipped", "failed"]
 MAX_TRANSCRIPT = 2000
@@ -29,22 +31,11 @@ _LISTS = {
 }
 
 
-@app.callback(
-    epilog="**Examples:** backscroll sessions · backscroll sessions list --chat telegram:-100420 --limit 50 · "
-    "backscroll sessions show 12",
-)
-def sessions() -> None:
-    """List the sessions, or show one."""
-
-
-@app.command(
-    "list", epilog="**Example:** backscroll sessions list --chat telegram:-100420 --status summarized"
-)
-@with_options
+@command(app, "backscroll sessions list --chat telegram:-100420 --status summarized", name="list")
 def list_(
     call: Call,
     chat: InChatOption = None,
-    status: Annotated[Status | None, typer.Option(help="Only this status (default: any).")] = None,
+    status: Annotated[Status | None, "Only this status (default: any)."] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sessions at most, the latest.")] = 20,
 ) -> None:
     """List the latest sessions, in their chat's local time."""
@@ -56,6 +47,13 @@ def list_(
         only = lookup.find_chat(connection, chat).chat_id if chat is not None else None
         found = store.listing(connection, only, limit=limit, status=status)
         zones = {row.chat_id: row.time_zone for row in chats.overview(connection)}
+    nothing = "There is no such session (yet): see `backscroll chats` and `backscroll status`."
+    answered = {"sessions": [dict(row._mapping) for row in found]}
+    call.answer(answered, table_of(found, zones) if found else nothing)
+
+
+def table_of(found: Sequence[Row[Any]], zones: Mapping[str, str]) -> Table:
+    """Make a table of sessions, in the time zone of their chat."""
     cells = [
         (
             str(row.id),
@@ -69,15 +67,10 @@ def list_(
         for row in found
     ]
     headings = ("session", "chat", "began", "lasted", "messages", "status", "about")
-    table = rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
-    nothing = "There is no such session (yet): see `backscroll chats` and `backscroll status`."
-    call.answer({"sessions": [dict(row._mapping) for row in found]}, table if found else nothing)
+    return rendering.rows(headings, cells, right=("session", "lasted", "messages"), cut="about")
 
 
-@app.command(
-    epilog="**Examples:** backscroll sessions show 12 · backscroll sessions show 12 --no-messages --json"
-)
-@with_options
+@command(app, "backscroll sessions show 12")
 def show(
     call: Call,
     session: Annotated[int, typer.Argument(metavar="ID", help="The session's number.")],

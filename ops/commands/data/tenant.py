@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from schemas.memories import VisibilityPolicy
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
@@ -16,13 +16,12 @@ MEANING: dict[VisibilityPolicy, str] = {
 }
 
 
-@app.callback(epilog="**Examples:** backscroll tenant audience · backscroll tenant audience chat")
+@app.callback()
 def tenant_() -> None:
     """Change the settings of all chats of a tenant."""
 
 
-@app.command(epilog="**Examples:** backscroll tenant audience · backscroll tenant audience chat")
-@with_options
+@command(app, "backscroll tenant audience chat")
 def audience(
     call: Call,
     policy: Annotated[VisibilityPolicy | None, typer.Argument(help="Default: show it.")] = None,

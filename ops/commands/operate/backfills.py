@@ -1,4 +1,8 @@
-"""`backscroll backfills`: do embedding, summarizing or cutting into sessions again over what is stored."""
+"""Start, list, watch, pause, resume and cancel backfills.
+
+A backfill makes jobs due again and leaves them to the workers; interrupted at any point, it continues where it
+was.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from rich.text import Text
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, ListByDefault, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import DryRunOption, InChatOption, read_time
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.backfills import Backfill, BackfillKind, BackfillRequest
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.operations import backfill
     from pipeline.store.database import Database
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 LISTED = 50
 BAR_WIDTH = 40
@@ -30,40 +34,19 @@ BAR_WIDTH = 40
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The backfill's number.")]
 
 
-@app.callback(
-    epilog="**Examples:** backscroll backfills start embed --wait · backscroll backfills start summarize --all "
-    "--chat telegram:-100420 · backscroll backfills pause 3",
-)
-def backfills() -> None:
-    """Start, list, watch, pause, resume and cancel backfills.
-
-    A backfill makes jobs due again and leaves them to the workers; interrupted at any point, it continues where it
-    was.
-    """
-
-
-@app.command(
-    epilog="**Examples:** backscroll backfills start embed --dry-run · backscroll backfills start summarize "
-    "--since 2026-01-01 --rate 5 · backscroll backfills start sessionize --chat telegram:-100420 --wait"
-)
-@with_options
+@command(app, "backscroll backfills start embed --wait")
 def start(
     call: Call,
-    kind: Annotated[BackfillKind, typer.Argument(help="What to do again.")],
+    kind: Annotated[BackfillKind, "What to do again."],
     chat: InChatOption = None,
-    since: Annotated[
-        str | None,
-        typer.Option(help="Sent or ended from this time on, as in 2026-01-31; UTC unless it has an offset."),
-    ] = None,
-    until: Annotated[str | None, typer.Option(help="Sent or ended before this time.")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Redo what exists, too, not only what is missing.")
-    ] = False,
+    since: Annotated[str | None, "Sent or ended from this time on, as in 2026-01-31; UTC."] = None,
+    until: Annotated[str | None, "Sent or ended before this time."] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Redo what exists, too.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows at most (default: all).")] = None,
     batch_size: Annotated[int, typer.Option(min=1, max=10_000, help="Rows in each step.")] = 100,
-    rate: Annotated[float | None, typer.Option(help="Rows per second at most (default: no limit).")] = None,
+    rate: Annotated[float | None, "Rows per second at most (default: no limit)."] = None,
     dry_run: DryRunOption = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, with progress.")] = False,
+    wait: Annotated[bool, "Wait until it has ended, with progress."] = False,
 ) -> None:
     """Start a backfill and return at once (or with `--wait` at its end, with 5 if it has failed).
 
@@ -71,25 +54,15 @@ def start(
     - **summarize** summarizes sessions without a summary of the current version
     - **sessionize** cuts chats into sessions again, after the gap has changed
     """
-    from pipeline.operations import backfill, lookup
+    from pipeline.operations import backfill
 
-    request = parse_payload(
-        BackfillRequest,
-        {
-            "kind": kind,
-            "chat_id": chat,
-            "since": read_time(since, "since"),
-            "until": read_time(until, "until"),
-            "missing_only": not everything,
-            "limit": limit,
-            "batch_size": batch_size,
-            "rate_per_second": rate,
-        },
-    )
-    with call.opened() as (settings, database):
+    given: dict[str, Any] = {"kind": kind, "chat_id": chat, "missing_only": not everything, "limit": limit}
+    given |= {"since": read_time(since, "since"), "until": read_time(until, "until")}
+    request = parse_payload(BackfillRequest, given | {"batch_size": batch_size, "rate_per_second": rate})
+    with call.opened() as opened:
+        settings, database = opened
         if chat is not None:
-            with database.tenant(settings.tenant) as as_tenant:
-                lookup.find_chat(as_tenant, chat)
+            opened.find_chat(chat)
         current = _current(settings)
         if dry_run:
             planned = backfill.plan(database, settings.tenant, request, current)
@@ -105,8 +78,7 @@ def start(
         _answer(call, database, settings.tenant, made, wait=wait)
 
 
-@app.command("list", epilog="**Example:** backscroll backfills list --json")
-@with_options
+@command(app, "backscroll backfills list --json", name="list")
 def list_(call: Call) -> None:
     """List the newest backfills."""
     from pipeline.store import backfills as store
@@ -126,8 +98,7 @@ def list_(call: Call) -> None:
     call.answer({"backfills": [_as_dict(each) for each in found]}, table if found else nothing)
 
 
-@app.command(epilog="**Examples:** backscroll backfills status 3 · backscroll backfills status 3 --watch")
-@with_options
+@command(app, "backscroll backfills status 3 --watch")
 def status(
     call: Call,
     backfill_id: IdArgument,
@@ -139,32 +110,20 @@ def status(
         _answer(call, database, settings.tenant, found, wait=watching)
 
 
-@app.command(epilog="**Example:** backscroll backfills pause 3")
-@with_options
-def pause(
-    call: Call,
-    backfill_id: IdArgument,
-) -> None:
+@command(app, "backscroll backfills pause 3")
+def pause(call: Call, backfill_id: IdArgument) -> None:
     """Pause a backfill; jobs that it has made due are still done."""
     _change(call, "paused", backfill_id)
 
 
-@app.command(epilog="**Example:** backscroll backfills resume 3")
-@with_options
-def resume(
-    call: Call,
-    backfill_id: IdArgument,
-) -> None:
+@command(app, "backscroll backfills resume 3")
+def resume(call: Call, backfill_id: IdArgument) -> None:
     """Resume a backfill that is paused or has failed, from where it was."""
     _change(call, "running", backfill_id)
 
 
-@app.command(epilog="**Example:** backscroll backfills cancel 3")
-@with_options
-def cancel(
-    call: Call,
-    backfill_id: IdArgument,
-) -> None:
+@command(app, "backscroll backfills cancel 3")
+def cancel(call: Call, backfill_id: IdArgument) -> None:
     """Cancel a backfill for good; jobs that it has made due are still done."""
     _change(call, "cancelled", backfill_id)
 
@@ -195,22 +154,16 @@ def _answer(call: Call, database: Database, tenant_id: str, found: Backfill, *, 
     if not wait:
         call.answer(_as_dict(found), _shown(found))
         return
-    latest = found
 
     def look() -> RenderableType:
-        nonlocal latest
-        latest = _get(database, tenant_id, found.id)
-        return _shown(latest)
+        nonlocal found
+        found = _get(database, tenant_id, found.id)
+        return _shown(found)
 
-    def ended() -> bool:
-        return latest.state != "running"
-
+    (rendering.poll if call.as_json else rendering.watch)(look, lambda: found.state != "running")
     if call.as_json:
-        rendering.poll(look, ended)
-        rendering.print_json(_as_dict(latest))
-    else:
-        rendering.watch(look, until=ended)
-    if latest.state == "failed":
+        rendering.print_json(_as_dict(found))
+    if found.state == "failed":
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
 

@@ -1,5 +1,6 @@
-"""`backscroll backup`: the whole database in one file, while it is in use."""
+"""`backscroll backup` and `restore`: the whole database in one file."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -8,19 +9,18 @@ import typer
 
 from ops import connection
 from ops.console import rendering
+from ops.console.command import command
 from ops.console.options import DataDirOption, JsonOption
 from schemas.errors import InvalidInput
 
-app = typer.Typer(rich_markup_mode="markdown")
+backup_app = typer.Typer(rich_markup_mode="markdown")
+restore_app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll backup backscroll.dump · backscroll backup /mnt/nas/$(date +%F).dump · "
-    "backscroll backup latest.dump --overwrite"
-)
+@command(backup_app, "backscroll backup backscroll.dump")
 def backup(
-    file: Annotated[Path, typer.Argument(help="File to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    file: Annotated[Path, "File to write."],
+    overwrite: Annotated[bool, "Replace an existing file."] = False,
     as_json: JsonOption = False,
     data_dir: DataDirOption = None,
 ) -> None:
@@ -49,3 +49,37 @@ def backup(
         print(
             f"{file}: {rendering.size(size)} in {seconds:.1f} s. Restore it with: backscroll restore {file}"
         )
+
+
+@command(restore_app, "backscroll restore backscroll.dump --data-dir ~/restored")
+def restore(
+    file: Annotated[Path, "File that `backscroll backup` wrote."],
+    replace: Annotated[bool, "Replace a database that has messages: they are deleted."] = False,
+    as_json: JsonOption = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Replace the database of the data folder by a backup. `backscroll up` must not run meanwhile.
+
+    A wrong or damaged file, and one of a newer version, is refused before anything changes; tables of an older
+    version are migrated. The former database is deleted when the backup has been read back; until then there must be
+    space for both. What was forgotten since the backup is there again: forget it again.
+    """
+    from ops.local import backup as local_backup
+
+    began = time.monotonic()
+    with rendering.patience("Restoring", shown=not as_json) as tell:
+        found = local_backup.restore(
+            connection.configured(data_dir), file.absolute(), replace=replace, tell=tell
+        )
+    seconds = time.monotonic() - began
+    if as_json:
+        rendering.print_json({**vars(found), "seconds": round(seconds, 1)})
+        return
+    start = ["backscroll", "up"]
+    if data_dir is not None:
+        start += ["--data-dir", str(data_dir.absolute())]
+    print(
+        f"Restored and read back in {seconds:.1f} s: {found.messages:,} messages and {found.sessions:,} sessions in "
+        f"{found.chats:,} chats of {found.tenants:,} tenants, at migration {found.migration}. "
+        f"Start it with: {shlex.join(start)}"
+    )

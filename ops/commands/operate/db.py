@@ -1,4 +1,4 @@
-"""`backscroll db`: the database's tables and roles."""
+"""Create, migrate, show and empty the database's tables, and create its roles."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from ops import connection
 from ops.console import rendering
+from ops.console.command import command
 from ops.console.options import DataDirOption, JsonOption, YesOption
 from schemas.errors import InvalidInput, SettingsError
 from schemas.settings import Settings
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from ops.local.embedded.roles import LoginRole
     from ops.local.migrate import DatabaseState
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, no_args_is_help=True, rich_markup_mode="markdown")
+SUPERUSER_HELP = "URL of a superuser, or of a role with CREATEROLE, CREATEDB and BYPASSRLS."
 # The setting of each role's URL.
 SETTING_OF: dict[LoginRole, str] = {
     "app": "",
@@ -32,12 +34,7 @@ SETTING_OF: dict[LoginRole, str] = {
 }
 
 
-@app.callback(epilog="**Examples:** backscroll db status · backscroll db upgrade")
-def db() -> None:
-    """Create, migrate, show and empty the database's tables, and create its roles."""
-
-
-@app.command(epilog="**Example:** BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
+@command(app, "BACKSCROLL_OWNER_DATABASE_URL=postgresql://… backscroll db upgrade")
 def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Apply the missing migrations, and register the embedding space.
 
@@ -50,7 +47,7 @@ def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
     _show(migrate.upgrade(_owner_url(settings), migrate.configured_space(settings)), as_json)
 
 
-@app.command(epilog="**Example:** backscroll db reset --yes")
+@command(app, "backscroll db reset --yes")
 def reset(
     yes: YesOption = False,
     data_dir: DataDirOption = None,
@@ -68,7 +65,7 @@ def reset(
     _show(migrate.reset(url, migrate.configured_space(settings)), as_json)
 
 
-@app.command(epilog="**Example:** backscroll db status --json")
+@command(app, "backscroll db status --json")
 def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     """Show the migration of the database, and whether it can store vectors."""
     from ops.local import migrate
@@ -77,24 +74,11 @@ def status(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
     _show(migrate.state(_owner_url(settings)), as_json)
 
 
-@app.command(
-    epilog="**Example:** backscroll db roles postgresql://postgres:secret@db.example.org/postgres > .env"
-)
+@command(app, "backscroll db roles postgresql://postgres:secret@db.example.org/postgres > .env")
 def roles(
-    superuser_url: Annotated[
-        str,
-        typer.Argument(
-            help="URL of a superuser, or of a role with CREATEROLE, CREATEDB and BYPASSRLS.",
-            envvar="BACKSCROLL_SUPERUSER_URL",
-        ),
-    ],
-    database: Annotated[str, typer.Option(help="Database to create.")] = "backscroll",
-    passwords_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON with a password for each of owner, app, maintenance, backup (default: random ones)."
-        ),
-    ] = None,
+    superuser_url: Annotated[str, typer.Argument(help=SUPERUSER_HELP, envvar="BACKSCROLL_SUPERUSER_URL")],
+    database: Annotated[str, "Database to create."] = "backscroll",
+    passwords_file: Annotated[Path | None, "JSON with each role's password (default: random)."] = None,
 ) -> None:
     """Create database, roles and extension on a Postgres of your own, and print the settings to use them.
 
@@ -105,9 +89,8 @@ def roles(
 
     from ops.local.embedded.roles import LOGIN_ROLES, provision, role_name
 
-    if passwords_file is None:
-        passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
-    else:
+    passwords = {role: secrets.token_urlsafe(24) for role in LOGIN_ROLES}
+    if passwords_file is not None:
         try:
             passwords = json.loads(passwords_file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -126,9 +109,7 @@ def roles(
     for role, setting in SETTING_OF.items():
         url = role_url(server, role_name(role), passwords[role], database)
         print(f"BACKSCROLL_{setting}DATABASE_URL={url}")
-    vectors = (
-        f"pgvector {made.vector_version}" if made.vector_version else "without pgvector: only keyword search"
-    )
+    vectors = f"pgvector {made.vector_version}" if made.vector_version else "only keyword search"
     rendering.err().print(f"Postgres {made.server_version}, {vectors}. Next: backscroll db upgrade")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ops import connection
 from ops.console import broker, rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
 from pipeline.clients.factory import default_provider, make_embedder, space_by_name
 from pipeline.operations.doctor.broker import Broker
@@ -35,29 +35,20 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="markdown")
 
 EXIT_CODES: dict[Severity | None, int] = {None: 0, "warning": NOT_AS_IT_SHOULD_BE, "error": ERRORS_FOUND}
+URLS = ("database_url", "maintenance_database_url", "owner_database_url")
 _REDIS_SECONDS = 2.0
 
 
-@app.command(
-    epilog="**Exit codes:** 0 nothing found · 5 warnings · 6 errors; with `--fix` of what is left. "
-    "**Examples:** backscroll doctor · backscroll doctor --fix · backscroll doctor --model --json"
-)
-@with_options
+@command(app, "backscroll doctor --fix")
 def doctor(
     call: Call,
     fix: Annotated[
         bool,
-        typer.Option(
-            "--fix",
-            help="Recount drifted counters, cut differing chats into sessions again, make missing jobs due, delete "
-            "vectors without a row, and as owner rebuild invalid indexes, build the one that a large chat needs and "
-            "drop it if no chat does. Nothing else.",
-        ),
+        "Recount drifted counters, cut differing chats into sessions again, make missing jobs due, delete "
+        "vectors without a row, and as owner mend indexes. Nothing else.",
     ] = False,
-    model: Annotated[bool, typer.Option("--model", help="Load the embedding model and try it.")] = False,
-    chats: Annotated[
-        int, typer.Option(min=0, help="Chats of each tenant to check closely, chosen at random.")
-    ] = 100,
+    model: Annotated[bool, "Load the embedding model and try it."] = False,
+    chats: Annotated[int, typer.Option(min=0, help="Chats of each tenant to check closely.")] = 100,
 ) -> None:
     """Find what is wrong: what it is, why it matters, and what to do.
 
@@ -73,16 +64,15 @@ def doctor(
     except DatabaseUnavailable as error:
         _end(call, [not_running(str(error))], [])
         return
-    database = Database.from_settings(settings)
     done: list[str] = []
-    try:
-        with rendering.patience("Checking everything", shown=not call.as_json):
-            facts, sample = examine(database, settings, call.tenant, model=model, chats=chats)
-            if fix:
-                done = list(_fix(database, settings, facts))
-                facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    finally:
-        database.close()
+    with (
+        closing(Database.from_settings(settings)) as database,
+        rendering.patience("Checking everything", shown=not call.as_json),
+    ):
+        facts, sample = examine(database, settings, call.tenant, model=model, chats=chats)
+        if fix:
+            done = list(_fix(database, settings, facts))
+            facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
     _end(call, diagnose(facts), done)
 
 
@@ -99,17 +89,20 @@ def examine(
     from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations.doctor import collect
 
-    logins = {name: _login(name, url) for name, url in _urls(settings)}
+    urls = {name: getattr(settings, name) for name in URLS}
+    logins = {
+        name: _login(f"BACKSCROLL_{name.upper()}", url) for name, url in urls.items() if url is not None
+    }
     asked = _ask_redis(settings)
     tried = list(logins.values())
-    if logins["BACKSCROLL_DATABASE_URL"].problem:
+    if logins["database_url"].problem:
         return Facts(logins=tried, broker=asked), sample
     server = collect.server(database)
     skew = collect.skew_seconds(database)
     if (server.migration or "") < REVISION or any(login.unbound for login in tried):
         # the other checks read tables that may be missing, or that a login may not read
         return Facts(logins=tried, server=server, broker=asked, skew_seconds=skew), sample
-    maintenance = logins.get("BACKSCROLL_MAINTENANCE_DATABASE_URL")
+    maintenance = logins.get("maintenance_database_url")
     everybody = tenant is None and maintenance is not None and not maintenance.problem
     scope = None if everybody else settings.tenant
     rules = SessionPolicy.of(settings)
@@ -127,13 +120,6 @@ def examine(
         work=collect.owed(database, scope),
         tenants=list(collect.stored(database, sample, rules)),
     ), sample
-
-
-def _urls(settings: Settings) -> Iterator[tuple[str, SecretStr]]:
-    for name in ("database_url", "maintenance_database_url", "owner_database_url"):
-        url = getattr(settings, name)
-        if url is not None:
-            yield f"BACKSCROLL_{name.upper()}", url
 
 
 def _login(setting: str, url: SecretStr) -> Login:
@@ -200,18 +186,13 @@ def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[Emb
     try:
         return space_by_name(settings, stored), None
     except SettingsError as error:
-        provider = settings.embedding_provider or default_provider()
-        return EmbeddingSpace(provider=provider, model=settings.embedding_model or "", dimensions=0), str(
-            error
-        )
+        provider, model = settings.embedding_provider or default_provider(), settings.embedding_model or ""
+        return EmbeddingSpace(provider=provider, model=model, dimensions=0), str(error)
 
 
 def _try_model(settings: Settings) -> str | None:
-    """Say why the embedding model cannot be used; None if it made a vector of the right size.
-
-    Uses no network: a model that is not on this machine is reported at once.
-    """
-    # the libraries read these when they are imported
+    """Say why the embedding model cannot be used; None if it made a vector of the right size."""
+    # no network is used; the libraries read these when they are imported
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     try:
         client = make_embedder(settings)

@@ -1,50 +1,51 @@
-"""`backscroll jobs`: list pending and dead jobs, replay them, or drop them for good."""
+"""List, show, replay and drop jobs.
+
+A job that fails is retried with growing delays and then given up: it is **dead**, with its error. Messages that
+cannot be placed are set aside as jobs of the kind **arrival**, and their chat continues without them; what bots
+have queued and cannot be accepted is of the kind **payload**. Without `--tenant` these are the jobs of all tenants
+where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ops import connection
+from ops.connection import Opened
 from ops.console import rendering
-from ops.console.backlog import JobBacklog, opened_backlog
-from ops.console.command import Call, ListByDefault, with_options
+from ops.console.command import Call, ListByDefault, command
 from ops.console.options import YesOption, read_seconds
-from schemas.errors import InvalidInput
+from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
 
 if TYPE_CHECKING:
     from pipeline.jobs.dead_letters import ChangedJobs, JobFilter, ListedJob
 
-app = typer.Typer(cls=ListByDefault, rich_markup_mode="markdown")
+app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
 JobState = Literal["dead", "pending", "running", "retrying"]
 NAMED_AT_MOST = 5
 
-MaybeKindArgument = Annotated[
-    str | None, typer.Argument(metavar="KIND", help="Kind of the job, or KIND:KEY as one word.")
-]
-MaybeKeyArgument = Annotated[str | None, typer.Argument(metavar="KEY", help="Key of the job.")]
-KindOption = Annotated[
-    str | None, typer.Option("--kind", help=f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}.")
-]
+KindArgument = Annotated[str | None, typer.Argument(metavar="KIND", help="Kind, or KIND:KEY as one word.")]
+KeyArgument = Annotated[str | None, typer.Argument(metavar="KEY", help="Key of the job.")]
+KIND_HELP = f"{', '.join(KINDS)}, {ARRIVAL} or {PAYLOAD}."
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilterOptions:
     """The options that select jobs."""
 
-    state: Annotated[JobState, typer.Option("--state", help="Only jobs in this state.")] = "dead"
-    of_kind: KindOption = None
-    error: Annotated[str | None, typer.Option("--error", help="Only jobs whose error contains this.")] = None
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", help="Only jobs in that state for longer: 90s, 30min, 2h, 7d."),
-    ] = None
+    state: Annotated[JobState, "Only jobs in this state."] = "dead"
+    of_kind: Annotated[str | None, typer.Option("--kind", help=KIND_HELP)] = None
+    error: Annotated[str | None, "Only jobs whose error contains this."] = None
+    older_than: Annotated[str | None, "Only jobs in that state for longer: 90s, 30min, 2h, 7d."] = None
 
     def filter(self) -> JobFilter:
         """Make the filter of jobs. Raises `InvalidInput` for what is no duration."""
@@ -58,12 +59,12 @@ class FilterOptions:
 class ChangeOptions(FilterOptions):
     """The arguments and options of a command that changes jobs."""
 
-    kind: MaybeKindArgument = None
-    key: MaybeKeyArgument = None
+    kind: KindArgument = None
+    key: KeyArgument = None
     everything: Annotated[bool, typer.Option("--all", help="All jobs that the other options select.")] = False
     yes: YesOption = False
 
-    def select(self, backlog: JobBacklog) -> tuple[str | None, list[ListedJob]]:
+    def select(self, call: Call, opened: Opened) -> tuple[str | None, list[ListedJob]]:
         """Find the one job named, and its kind, or with `--all` those that the options select."""
         kind, key = _named(self.kind, self.key)
         if self.everything == (kind is not None) or (kind is None) != (key is None):
@@ -71,30 +72,11 @@ class ChangeOptions(FilterOptions):
                 "say which job: KIND and KEY of one, or --all with --state, --kind, --error, …"
             )
         if kind is not None and key is not None:
-            return kind, [backlog.find(kind, key)]
-        return None, backlog.listing(self.filter())[0]
+            return kind, [_find(call, opened, kind, key)]
+        return None, _listed(call, opened, self.filter())[0]
 
 
-@app.callback(
-    epilog='**Examples:** backscroll jobs list · backscroll jobs replay --all --error "timed out" · '
-    "backscroll jobs drop summarize session:42"
-)
-def jobs() -> None:
-    """List, show, replay and drop jobs.
-
-    A job that fails is retried with growing delays and then given up: it is **dead**, with its error. Messages that
-    cannot be placed are set aside as jobs of the kind **arrival**, and their chat continues without them; what bots
-    have queued and cannot be accepted is of the kind **payload**. Without `--tenant` these are the jobs of all tenants
-    where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set.
-    """
-
-
-@app.command(
-    "list",
-    epilog="**Examples:** backscroll jobs list --kind embed --older-than 2h · backscroll jobs list --state "
-    "retrying --json",
-)
-@with_options
+@command(app, "backscroll jobs list --kind embed --older-than 2h", name="list")
 def list_(
     call: Call,
     options: FilterOptions,
@@ -102,8 +84,8 @@ def list_(
 ) -> None:
     """List jobs, the longest in their state first; by default the dead ones."""
     state, kind = options.state, options.of_kind
-    with opened_backlog(call.data_dir, call.tenant) as backlog:
-        items, total = backlog.listing(options.filter(), limit)
+    with call.opened() as opened:
+        items, total = _listed(call, opened, options.filter(), limit)
     cells = [
         (
             *(item.tenant_id, item.kind, item.key, "–" if item.attempts is None else item.attempts),
@@ -122,18 +104,21 @@ def list_(
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll jobs show summarize session:42 --json · backscroll jobs show payload:3f9a2c11d0e4"
-)
-@with_options
-def show(call: Call, kind: MaybeKindArgument, key: MaybeKeyArgument = None) -> None:
+@command(app, "backscroll jobs show summarize session:42 --json")
+def show(call: Call, kind: KindArgument, key: KeyArgument = None) -> None:
     """Show everything about one job; for a payload its text, too, which no other command shows."""
     name, of = _named(kind, key)
     if name is None or of is None:
         raise InvalidInput("say which job: KIND and KEY, as `backscroll jobs list` shows them")
-    with opened_backlog(call.data_dir, call.tenant) as backlog:
-        item = backlog.find(name, of)
-        chat, text = backlog.chat_of(item), backlog.text_of(item)
+    from pipeline.jobs import dead_letters
+
+    with call.opened() as opened:
+        item = _find(call, opened, name, of)
+        chat = dead_letters.chat_of(opened.database, item)
+        stored = dead_letters.payload_of(opened.database, item)
+    # JSON may hold half of a surrogate pair, which no terminal takes
+    text = json.dumps(json.loads(stored or "null"), ensure_ascii=False, indent=2)
+    text = text.encode(errors="replace").decode()
     age = (datetime.now(UTC) - item.since).total_seconds()
     facts = {
         "tenant": item.tenant_id,
@@ -147,37 +132,39 @@ def show(call: Call, kind: MaybeKindArgument, key: MaybeKeyArgument = None) -> N
         "error": item.error or "–",
     }
     call.answer(
-        asdict(item) | {"chat_id": chat} | ({} if text is None else {"payload": json.loads(text)}),
+        asdict(item) | {"chat_id": chat} | ({} if stored is None else {"payload": json.loads(text)}),
         rendering.facts(facts),
-        *([] if text is None else [f"\n{text}"]),
+        *([] if stored is None else [f"\n{text}"]),
         *([f"\nReplay it:  backscroll jobs replay {item.kind} {item.key}"] if item.state == "dead" else []),
     )
 
 
-@app.command(
-    epilog="**Examples:** backscroll jobs replay ingest telegram:-100420 · backscroll jobs replay --all "
-    "--kind summarize --older-than 2h --yes"
-)
-@with_options
+@command(app, "backscroll jobs replay ingest telegram:-100420")
 def replay(call: Call, options: ChangeOptions) -> None:
     """Make jobs due at once, with all their attempts; messages that were set aside are placed again.
 
     Select one job by KIND and KEY, or with `--all` those that the options select. Nothing is done twice. A chat whose
     placing was given up continues only after this; a payload is queued again as it came.
     """
-    with opened_backlog(call.data_dir, call.tenant) as backlog:
-        kind, items = options.select(backlog)
+    from pipeline.jobs import dead_letters
+    from workers import queues
+
+    with call.opened() as opened:
+        kind, items = options.select(call, opened)
         if kind is None and items:
             call.confirm(f"Replay {len(items):,} jobs?", yes=options.yes)
-        changed = backlog.replay(items)
+
+        def enqueue(payload: str, trace_id: str | None) -> None:
+            with closing(connection.open_queue(opened.settings)) as queue:
+                queues.enqueue_payload(queue, payload, trace_id)
+
+        changed = dead_letters.replay(opened.database, items, enqueue)
+        kinds = {"ingest" if item.kind == ARRIVAL else item.kind for item in changed.items}
+        connection.wake(opened.settings, *sorted(kinds & set(KINDS)))
     _answer(call, changed, "replayed", "due now")
 
 
-@app.command(
-    epilog="**Examples:** backscroll jobs drop summarize session:42 · backscroll jobs drop --all --kind embed "
-    '--error "rejected"'
-)
-@with_options
+@command(app, "backscroll jobs drop summarize session:42")
 def drop(call: Call, options: ChangeOptions) -> None:
     """Drop jobs for good: no summary, no vector, until a change or a backfill makes them due again.
 
@@ -185,20 +172,52 @@ def drop(call: Call, options: ChangeOptions) -> None:
     dropped: replay it, or forget the messages. A payload's messages are stored nowhere else: `--all` drops none
     without `--kind payload`.
     """
-    from pipeline.jobs.dead_letters import DROPPABLE
+    from pipeline.jobs import dead_letters
 
-    with opened_backlog(call.data_dir, call.tenant) as backlog:
-        kind, items = options.select(backlog)
-        if kind is not None and kind not in DROPPABLE:
+    with call.opened() as opened:
+        kind, items = options.select(call, opened)
+        if kind is not None and kind not in dead_letters.DROPPABLE:
+            droppable = ", ".join(sorted(dead_letters.DROPPABLE))
             raise InvalidInput(
-                f"jobs of the kind {kind} cannot be dropped, only {', '.join(sorted(DROPPABLE))}: replay the job, "
+                f"jobs of the kind {kind} cannot be dropped, only {droppable}: replay the job, "
                 "or forget what it is about",
                 field="kind",
             )
         if items:
             call.confirm(f"Drop {len(items):,} jobs for good?", yes=options.yes)
-        changed = backlog.drop(items, payloads_too=PAYLOAD in {kind, options.of_kind})
+        # a payload's messages are stored nowhere else
+        kept = [] if PAYLOAD in {kind, options.of_kind} else [item for item in items if item.kind == PAYLOAD]
+        changed = dead_letters.drop(opened.database, [item for item in items if item not in kept])
+    changed = dead_letters.ChangedJobs(items=changed.items, left=changed.left + kept)
     _answer(call, changed, "dropped", "dropped for good")
+
+
+def _listed(
+    call: Call, opened: Opened, wanted: JobFilter, limit: int | None = None
+) -> tuple[list[ListedJob], int]:
+    """List jobs of one tenant, or of all if there is a maintenance role and no `--tenant`, and count them."""
+    from pipeline.jobs import dead_letters
+
+    everybody = call.tenant is None and opened.settings.maintenance_database_url is not None
+    scope = None if everybody else opened.settings.tenant
+    return dead_letters.listing(opened.database, scope, wanted, limit)
+
+
+def _find(call: Call, opened: Opened, kind: str, key: str) -> ListedJob:
+    """Find one job. Raises `NotFound`, and `InvalidInput` if several tenants have it."""
+    from pipeline.jobs.dead_letters import JobFilter
+
+    items, _ = _listed(call, opened, JobFilter(kind=kind, key=key))
+    if not items:
+        raise NotFound(
+            f"no job {kind} {key} is pending or dead: see `backscroll jobs list` (and its --state)"
+        )
+    if len(items) > 1:
+        tenants = ", ".join(item.tenant_id for item in items[:5])
+        raise InvalidInput(
+            f"{len(items)} tenants have a job {kind} {key}, say whose: --tenant ({tenants})", field="tenant"
+        )
+    return items[0]
 
 
 def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:

@@ -3,16 +3,13 @@
 import typer
 
 from ops.console import rendering
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.console.options import DryRunOption
 
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll prune --dry-run · BACKSCROLL_RETENTION_DAYS=365 backscroll prune"
-)
-@with_options
+@command(app, "backscroll prune --dry-run")
 def prune(call: Call, dry_run: DryRunOption = False) -> None:
     """Delete what has expired: messages by age and number (off by default), memories, old pointers.
 

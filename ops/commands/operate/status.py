@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ops.console import broker, rendering
 from ops.console.broker import QueueStatus
-from ops.console.command import Call, with_options
+from ops.console.command import Call, command
 from ops.local import stack
 from schemas.errors import DatabaseUnavailable, NotFound
 from schemas.settings import Settings
@@ -24,20 +24,12 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="markdown")
 
 
-@app.command(
-    epilog="**Examples:** backscroll status · backscroll status --watch · backscroll status --workers --json · "
-    "backscroll status --memory"
-)
-@with_options
+@command(app, "backscroll status --watch")
 def status(
     call: Call,
     watching: Annotated[bool, typer.Option("--watch", help="Refresh every 2 s until Ctrl-C.")] = False,
-    workers: Annotated[
-        bool, typer.Option("--workers", help="Ask the workers of each queue, too (takes a second).")
-    ] = False,
-    memory: Annotated[
-        bool, typer.Option("--memory", help="Show the memory of `backscroll up` and its processes (Linux).")
-    ] = False,
+    workers: Annotated[bool, "Ask the workers of each queue, too (takes a second)."] = False,
+    memory: Annotated[bool, "Show the memory of `backscroll up` (Linux)."] = False,
 ) -> None:
     """Show jobs by kind and state, lags, counts, counters, queues and dead jobs.
 
@@ -47,8 +39,10 @@ def status(
     from pipeline.operations import status as pipeline_status
 
     with call.opened() as (settings, database):
-        sizes = _memory(settings) if memory else None
-
+        sizes = _memory(settings) if memory else {}
+        sized = [
+            (kind, rendering.size(count)) for kind, count in (sizes | {"all": sum(sizes.values())}).items()
+        ]
         everybody = settings.maintenance_database_url is not None
 
         def look() -> tuple[Status, QueueStatus]:
@@ -66,11 +60,12 @@ def status(
             return
         while True:
             found, queues = look()
-            sized = {} if sizes is None else {"memory_bytes": sizes}
             call.answer(
-                asdict(found) | {"backfills": found.backfills, "redis": queues} | sized,
+                asdict(found)
+                | {"backfills": found.backfills, "redis": queues}
+                | ({"memory_bytes": sizes} if memory else {}),
                 Group(*_parts(found, queues)),
-                *([] if sizes is None else [_sizes(sizes)]),
+                *([rendering.rows(("process", "memory"), sized, right=("memory",))] if memory else []),
             )
             if not watching:
                 return
@@ -89,12 +84,6 @@ def _memory(settings: Settings) -> dict[str, int]:
             "the user who has started it"
         )
     return sizes
-
-
-def _sizes(sizes: dict[str, int]) -> RenderableType:
-    every = sizes | {"all": sum(sizes.values())}
-    cells = [(kind, rendering.size(count)) for kind, count in every.items()]
-    return rendering.rows(("process", "memory"), cells, title="\nMemory", right=("memory",))
 
 
 def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
@@ -159,16 +148,13 @@ def _jobs(found: Status) -> Iterator[RenderableType]:
 def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
     if queues.problem:
         return
-    serving = queues.workers
-    headings = ("queue", "tasks", *(("workers",) if serving is not None else ()))
-    table = rendering.table(*headings, title="\nQueues", right=("tasks",))
-    for name, waiting in queues.queues.items():
-        if serving is None:
-            rendering.row(table, name, waiting)
-        else:
-            answered = Text(", ".join(serving[name])) if serving[name] else Text("none answers", style="red")
-            rendering.row(table, name, waiting, answered)
-    yield table
+    answers = {
+        name: [Text(", ".join(its)) if its else Text("none answers", style="red")]
+        for name, its in (queues.workers or {}).items()
+    }
+    headings = ("queue", "tasks", *(("workers",) if answers else ()))
+    cells = [(name, waiting, *answers.get(name, ())) for name, waiting in queues.queues.items()]
+    yield rendering.rows(headings, cells, title="\nQueues", right=("tasks",))
 
 
 def _counters(found: Status) -> Iterator[RenderableType]:

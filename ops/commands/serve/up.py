@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from ops import connection
+from ops.console.command import command
 from ops.console.options import DataDirOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.settings import Settings
@@ -27,36 +28,25 @@ app = typer.Typer(rich_markup_mode="markdown")
 DEMO_SECONDS = {"sweep_seconds": 1.0, "summarize_debounce_seconds": 1.0}
 
 
-@app.command(
-    epilog="**Examples:** backscroll up · backscroll up --demo · backscroll up --demo --light --exit · "
-    "backscroll up --port 9000 --data-dir ~/memory"
-)
+@command(app, "backscroll up")
 def up(
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Import a sample conversation and answer three questions about it.")
-    ] = False,
-    light: Annotated[
-        bool,
-        typer.Option("--light", help="Embed without a model (deterministic), even where one is installed."),
-    ] = False,
+    demo: Annotated[bool, "Import a sample conversation and answer three questions about it."] = False,
+    light: Annotated[bool, "Embed without a model (deterministic), even where one is installed."] = False,
     leave: Annotated[
-        bool, typer.Option("--exit", help="Stop when everything has started (and the demo is done).")
+        bool, typer.Option("--exit", help="Stop when all has started (and the demo is done).")
     ] = False,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="HTTP port (default 8420; 0 picks a free one).")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="HTTP port (0: a free one).")] = None,
     flower_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Flower's port (default 8421; 0 picks a free one).")
+        int | None, typer.Option(min=0, max=65535, help="Flower's port (0: a free one).")
     ] = None,
-    flower: Annotated[bool, typer.Option("--flower/--no-flower", help="Start Flower to watch tasks.")] = True,
+    flower: Annotated[bool, "Start Flower to watch tasks."] = True,
     data_dir: DataDirOption = None,
 ) -> None:
     """Start Postgres, Redis, the workers of every queue, the clock, the HTTP API and Flower.
 
     Runs until Ctrl-C, which stops everything; started again, it continues with its data. Everything that it keeps is
-    in the data folder: databases, logs, passwords, the API key. Postgres or Redis is not started if
-    `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names one of your own. All of it listens only on this machine,
-    and nothing leaves it.
+    in the data folder. Postgres or Redis is not started if `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names
+    one of your own. All of it listens only on this machine, and nothing leaves it.
 
     With `--demo --exit` the exit code is 0 only if every step worked, and 5 if an answer is not what it should be.
     """
@@ -114,26 +104,16 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _print_usage(launched: "Launched", console: Console) -> None:
     """Print where everything is and how to use it, in lines that can be copied."""
     running = launched.running
-
-    def line(text: str = "") -> None:
-        console.print(text, soft_wrap=True, markup=False)
-
-    line()
-    line(f"HTTP API     {running.api_url}")
-    line(f"API key      {running.api_key}")
-    line(f"Data folder  {launched.settings.data_dir}")
+    lines = [
+        f"\nHTTP API     {running.api_url}",
+        f"API key      {running.api_key}",
+        f"Data folder  {launched.settings.data_dir}",
+    ]
     if running.flower_url:
-        line(f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}")
-    line()
-    line("In another terminal:")
-    line()
-    for command in shell_lines(launched.settings.data_dir):
-        line(command)
-    line()
-    line("Or over HTTP:")
-    line()
-    for command in curl_lines(running.api_url, running.api_key, datetime.now(UTC)):
-        line(command)
+        lines += [f"Flower       {running.flower_url}  user backscroll, password {running.flower_password}"]
+    lines += ["\nIn another terminal:\n", *shell_lines(launched.settings.data_dir)]
+    lines += ["\nOr over HTTP:\n", *curl_lines(running.api_url, running.api_key, datetime.now(UTC))]
+    console.print("\n".join(lines), soft_wrap=True, markup=False)
 
 
 def shell_lines(data_dir: Path) -> list[str]:

@@ -4,7 +4,6 @@ The server does not wait for the disk, which would hide in every claim alike wha
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from statistics import median
 
 import psycopg
@@ -72,25 +71,14 @@ class ClaimedDatabase:
         """Bytes of the write-ahead log so far."""
         return count(self._superuser, "SELECT pg_current_wal_insert_lsn() - '0/0'")
 
-    @contextmanager
-    def claiming(self, batch: int = BATCH) -> Iterator[Rows]:
-        """Claim a batch, committed at the end."""
+    def claim(self, batch: int = BATCH) -> Rows:
+        """Claim a full batch. Raises `RuntimeError` when it is not full."""
         with self._database.maintenance() as connection:
             found = claim(connection, KIND, batch=batch, lease_seconds=600, max_attempts=5, after=self._turn)
-            yield found.rows
+        if len(found.rows) < batch:
+            raise RuntimeError(f"a claim took {len(found.rows)} of {batch} rows")
         self._turn = found.turn
-
-    def claim(self, batch: int = BATCH) -> Rows:
-        """Claim a batch."""
-        with self.claiming(batch) as rows:
-            return rows
-
-    def claim_timed(self, batch: int = BATCH) -> tuple[float, Rows]:
-        """Claim a full batch: `(milliseconds, rows)`. Raises `RuntimeError` when it is not full."""
-        ms, rows = timed(self.claim, batch)
-        if len(rows) < batch:
-            raise RuntimeError(f"a claim took {len(rows)} of {batch} rows")
-        return ms, rows
+        return found.rows
 
     def finish(self, rows: Rows) -> None:
         """Finish claimed rows of one tenant."""
@@ -100,10 +88,9 @@ class ClaimedDatabase:
 
     def add(self, tenant: str, chats: Mapping[str, str]) -> None:
         """Let keys, each of a chat, become due as the pipeline does it."""
+        added = (Job(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
         with self._database.tenant(tenant) as connection:
-            jobs.raise_all(
-                connection, tenant, (Job(kind=KIND, key=key, lane=chat) for key, chat in chats.items())
-            )
+            jobs.raise_all(connection, tenant, added)
 
 
 def measure(say: Say) -> Sequence[Figure]:
@@ -116,11 +103,11 @@ def measure(say: Say) -> Sequence[Figure]:
 def _backlogs(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
     """Claim a full batch with nothing else due, and with more and more."""
     alone = _median_claim(due, 1)
-    yield Figure(f"a claim of {BATCH} rows, nothing else owed", round(alone, 2), "ms")
+    yield Figure(f"a claim of {BATCH} rows, nothing else due", round(alone, 2), "ms")
     for rows in BACKLOGS:
-        say(f"{rows:,} rows owed")
+        say(f"{rows:,} rows due")
         found = _median_claim(due, rows)
-        case = f"a claim of {BATCH} rows, {rows:,} owed in {CHATS_OF_A_BACKLOG} chats of one tenant"
+        case = f"a claim of {BATCH} rows, {rows:,} due in {CHATS_OF_A_BACKLOG} chats of one tenant"
         yield Figure(case, round(found, 2), "ms", ratio=round(found / alone, 2), limit=MOST_TIMES)
 
 
@@ -131,14 +118,14 @@ def _median_claim(due: ClaimedDatabase, backlog: int) -> float:
     taken = []
     for number in range(ROUNDS):
         due.add("one1", {f"message:new-{number}-{n}": f"chat {n % CHATS_OF_A_BACKLOG}" for n in range(BATCH)})
-        ms, rows = due.claim_timed()
+        ms, rows = timed(due.claim)
         due.finish(rows)
         taken.append(ms)
     return median(taken[ROUNDS // 4 :])
 
 
 def _tenants(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
-    """Claim among many tenants, and a second time at the same moment."""
+    """Claim among many tenants, with what a claim writes to the log."""
     say(f"{TENANTS:,} tenants with {ROWS_OF_EACH} rows each")
     due.refill("tenant", tenants=TENANTS, rows=ROWS_OF_EACH, chats=10)
     among = f"among {TENANTS:,} tenants with {ROWS_OF_EACH} due rows each"
@@ -146,7 +133,7 @@ def _tenants(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
         taken, written = [], []
         for _ in range(20):
             before = due.written()
-            taken.append(due.claim_timed(batch)[0])
+            taken.append(timed(due.claim, batch)[0])
             written.append((due.written() - before) / 1024)
         yield Figure(f"a claim of {batch} rows {among}", round(median(taken), 2), "ms")
         yield Figure(
@@ -155,22 +142,16 @@ def _tenants(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
             "KiB",
             limit=MOST_WAL_KIB if batch == LOGGED else None,
         )
-    with due.claiming() as first, due.claiming() as second:
-        pass
-    if {row.token for row in first} & {row.token for row in second}:
-        raise RuntimeError("two claims took the same row")
-    case = f"rows of a second claim beside one that is not committed, {among}"
-    yield Figure(case, len(second), "rows", ratio=len(second) / BATCH, limit=1, more_is_better=True)
 
 
 def _live(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
     """Count the batches until a message of another chat is claimed, beside an import and beside a flood."""
     for what, priority in (("imported", jobs.LATER), ("live", jobs.LIVE)):
         say(f"a live message beside {IMPORTED:,} {what} ones")
-        due.refill("door", rows=IMPORTED, chats=1, priority=priority)
+        due.refill("import", rows=IMPORTED, chats=1, priority=priority)
         batches = []
         for number in range(5):
-            due.add("door1", {f"message:live-{number}": f"chat {number}"})
+            due.add("import1", {f"message:live-{number}": f"chat {number}"})
             batches.append(_batches_until(due, f"message:live-{number}"))
         case = f"batches until a live message is claimed beside {IMPORTED:,} {what} ones of another chat"
         yield Figure(case, max(batches), "batches", limit=MOST_BATCHES)

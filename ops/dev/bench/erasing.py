@@ -1,40 +1,39 @@
-"""Editing and forgetting in a chat with many logged questions: how long that takes, and how long the chat is locked.
+"""Editing and forgetting: in a chat with many logged questions, and one user of many.
 
 The query log, memories and sessions are made up by SQL, and the same is measured beside an empty log. While a message
 is edited or a user forgotten, another connection asks again and again for the lock that accepting a message takes: its
 longest wait is how long the chat was locked.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from statistics import median
 
 import psycopg
 
 from ops.dev import shipped
 from ops.dev.bench.figures import Figure
-from ops.dev.bench.talk import START, VOCABULARY, WEIGHTS
+from ops.dev.bench.talk import VOCABULARY, conversation, numbered
 from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.erasure import edits as changes
 from pipeline.erasure import forget
 from schemas.forgetting import Subject
-from schemas.messages import ChatIn, MessageIn
+from schemas.messages import ChatIn
 from schemas.settings import Settings
 
 SETTINGS = Settings(_env_file=None, embedding_provider="deterministic", tenant="bench")
 CHAT = "bench:1"
-MESSAGES, MESSAGES_PER_SESSION = 20_000, 20
+MESSAGES = 20_000
 QUESTIONS, MEMORIES, SESSIONS = 50_000, 200_000, 20_000
 PEOPLE = 200
 """So that one person has a hundred messages in a hundred sessions, one batch of forgetting."""
 EDITS = 9
-RECORDED = 1_000
 LOCKED_MS = 300.0
+USERS, CHATS, MESSAGES_PER_CHAT, IN_SESSION = 50, 10, 5_000, 5
+"""For forgetting one of many; `IN_SESSION` of them talk in one session."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,58 +45,46 @@ class LockTimes:
 
 
 def measure(say: Say) -> list[Figure]:
-    """Edit and forget beside an empty log and beside a full one, in some 60 s."""
+    """Edit and forget beside an empty log and beside a full one; then forget one user of many."""
     with shipped.temporary(SETTINGS, durable=True) as backscroll, backscroll.superuser() as superuser:
         say("filling a chat")
-        _talk(backscroll)
+        backscroll.accept(ChatIn(chat_id=CHAT), numbered(range(MESSAGES), people=PEOPLE))
+        backscroll.run_all("ingest")
         _add_memories_and_sessions(superuser)
-        superuser.execute("VACUUM ANALYZE")
         say("editing and forgetting beside an empty log")
         empty = _edited_and_forgotten(backscroll, 0)
         say("filling the query log")
         _add_questions(superuser)
-        superuser.execute("VACUUM ANALYZE")
         beside = f"{QUESTIONS:,} logged questions"
         say(f"editing and forgetting beside {beside}")
         full = _edited_and_forgotten(backscroll, 1)
-        figures: list[Figure] = []
-        for what, took in full.items():
-            alone = empty[what]
-            ratio = took.total / alone.total
-            figures += [
-                Figure(f"{what}, an empty log: in all", alone.total, "ms"),
-                Figure(f"{what}, an empty log: chat locked", alone.locked, "ms"),
-                Figure(f"{what}, {beside}: in all", took.total, "ms", ratio=ratio),
-                Figure(f"{what}, {beside}: chat locked", took.locked, "ms", limit=LOCKED_MS),
-            ]
-        say("recording contexts")
-        with_index = _record(superuser, "a")
-        superuser.execute("DROP INDEX IF EXISTS query_log_keys")
-        without = _record(superuser, "b")
-        return [
-            *figures,
-            Figure("a row of the query log without its index", without, "ms"),
-            Figure("a row of the query log", with_index, "ms", ratio=with_index / without),
+    figures = []
+    for what, took in full.items():
+        ratio = took.total / empty[what].total
+        figures += [
+            Figure(f"{what}, an empty log: chat locked", empty[what].locked, "ms"),
+            Figure(f"{what}, {beside}: in all", took.total, "ms", ratio=ratio),
+            Figure(f"{what}, {beside}: chat locked", took.locked, "ms", limit=LOCKED_MS),
         ]
+    return figures + _one_of_many(say)
 
 
-def _talk(backscroll: Shipped) -> None:
-    """One chat with sessions of twenty messages, placed."""
-    rng = random.Random(1)  # noqa: S311
-    said = []
-    for number in range(MESSAGES):
-        session, place = divmod(number, MESSAGES_PER_SESSION)
-        said.append(
-            MessageIn(
-                external_id=f"m{number}",
-                sender_id=f"bench:{number % PEOPLE}",
-                sender_name=f"User{number % PEOPLE}",
-                content=" ".join(rng.choices(VOCABULARY, WEIGHTS, k=rng.randint(4, 30))),
-                sent_at=START + timedelta(hours=6 * session, minutes=place),
-            )
-        )
-    backscroll.accept(ChatIn(chat_id=CHAT), said)
-    backscroll.run_all("ingest")
+def _one_of_many(say: Say) -> list[Figure]:
+    """Forget one user of many, verified, and make again what then is missing."""
+    people = [f"User{number}" for number in range(USERS)]
+    with shipped.temporary(SETTINGS) as backscroll:
+        for chat in range(CHATS):
+            given = list(conversation(chat, MESSAGES_PER_CHAT, people, IN_SESSION))
+            backscroll.fill(ChatIn(chat_id=f"bench:{chat}"), given, say)
+        backscroll.vacuum()
+        say("forgetting one user")
+        forgotten_ms, messages = timed(_start_forgetting(backscroll, people[1]))
+        again_ms, _ = timed(backscroll.run_all, "summarize", "embed")
+    case = f"one user of {USERS} in {CHATS * MESSAGES_PER_CHAT:,} messages"
+    return [
+        Figure(f"{case}: {messages} messages forgotten and verified", forgotten_ms / 1000, "s"),
+        Figure(f"{case}: the rest summarized and embedded again", again_ms / 1000, "s"),
+    ]
 
 
 # A question is five to twelve words, or what a message said; it showed twelve messages in a row, two sessions and a
@@ -147,6 +134,7 @@ def _add_questions(superuser: psycopg.Connection) -> None:
         FROM ({asked(MEMORIES // 10)}) AS asked
         """  # noqa: S608
     )
+    superuser.execute("VACUUM ANALYZE")
 
 
 def _add_memories_and_sessions(superuser: psycopg.Connection) -> None:
@@ -165,22 +153,37 @@ def _add_memories_and_sessions(superuser: psycopg.Connection) -> None:
             FROM generate_series(1, {SESSIONS}) AS n) AS times
         """  # noqa: S608
     )
+    superuser.execute("VACUUM ANALYZE")
 
 
 def _edited_and_forgotten(backscroll: Shipped, turn: int) -> dict[str, LockTimes]:
     """The median of some edits with their longest lock, and one person's hundred messages."""
     edits = [
-        _probed(backscroll, lambda n=n: _edit(backscroll, f"m{11 + turn + 500 * n}"))  # type: ignore[misc]
+        _probed(backscroll, lambda n=n: _edit(backscroll, f"b{11 + turn + 500 * n}"))  # type: ignore[misc]
         for n in range(EDITS)
     ]
-    subject = Subject(kind="user", sender_id=f"bench:{7 + turn}")
-    receipt = forget.start(backscroll.database, backscroll.tenant, subject)
-    forgotten = _probed(backscroll, lambda: backscroll.run_all("forget"))
-    counts = forget.get(backscroll.database, backscroll.tenant, receipt.id).counts
-    if counts["messages"] != MESSAGES // PEOPLE or counts["found_again_texts"]:
-        raise AssertionError(counts)
+    forgetting = _start_forgetting(backscroll, str(7 + turn))
+    forgotten = _probed(backscroll, forgetting)
     total, locked = median(each.total for each in edits), max(each.locked for each in edits)
-    return {"an edit": LockTimes(total=total, locked=locked), "100 forgotten messages": forgotten}
+    return {
+        "an edit": LockTimes(total=total, locked=locked),
+        f"{MESSAGES // PEOPLE} forgotten messages": forgotten,
+    }
+
+
+def _start_forgetting(backscroll: Shipped, user: str) -> Callable[[], int]:
+    """Start to forget a user; call the result to do the rest, which returns how many messages they had."""
+    subject = Subject(kind="user", sender_id=f"bench:{user}")
+    receipt = forget.start(backscroll.database, backscroll.tenant, subject)
+
+    def finish() -> int:
+        backscroll.run_all("forget")
+        counts = forget.get(backscroll.database, backscroll.tenant, receipt.id).counts
+        if not counts["messages"] or counts["found_again_texts"]:
+            raise AssertionError(counts)
+        return counts["messages"]
+
+    return finish
 
 
 def _edit(backscroll: Shipped, external_id: str) -> None:
@@ -190,7 +193,7 @@ def _edit(backscroll: Shipped, external_id: str) -> None:
         raise AssertionError(changed)
 
 
-def _probed(backscroll: Shipped, act: Callable[[], None]) -> LockTimes:
+def _probed(backscroll: Shipped, act: Callable[[], object]) -> LockTimes:
     """Do something while another connection asks for the lock that accepting takes, again and again."""
     waits, over, ready = [0.0], threading.Event(), threading.Event()
 
@@ -213,24 +216,3 @@ def _probed(backscroll: Shipped, act: Callable[[], None]) -> LockTimes:
         over.set()
         thread.join()
     return LockTimes(total=total, locked=max(waits))
-
-
-def _record(superuser: psycopg.Connection, prefix: str) -> float:
-    """Milliseconds of an insert, one of many; rows as they were logged."""
-    rows = superuser.execute(
-        "SELECT context_id FROM query_log ORDER BY context_id LIMIT %s", [RECORDED]
-    ).fetchall()
-    began = time.monotonic()
-    with superuser.transaction():
-        for (context_id,) in rows:
-            superuser.execute(
-                """
-                INSERT INTO query_log (tenant_id, context_id, chat_id, profile, asked_at, query, shown, tokens, chars,
-                    used_tokens, budget, latency_ms, degraded)
-                SELECT tenant_id, %s || context_id, chat_id, profile, now(), query, shown, tokens, chars, used_tokens,
-                    budget, latency_ms, degraded
-                FROM query_log WHERE tenant_id = 'bench' AND context_id = %s
-                """,
-                [prefix, context_id],
-            )
-    return (time.monotonic() - began) * 1000 / len(rows)

@@ -1,5 +1,6 @@
 """Figures of a benchmark, each with its unit and the limit or the ratio that it is judged by."""
 
+import resource
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from statistics import median, quantiles
@@ -24,8 +25,6 @@ class Figure:
     # the most that is allowed, or the least where more is better; none: not judged
     limit: float | None = None
     more_is_better: bool = False
-    # what is counted, where the name does not say
-    counted: str = ""
 
     @property
     def kept(self) -> bool:
@@ -35,40 +34,33 @@ class Figure:
             return True
         return judged >= self.limit if self.more_is_better else judged <= self.limit
 
-    @property
-    def bound(self) -> str:
-        """Its limit in words."""
-        if self.limit is None:
-            return ""
-        return f"{'at least' if self.more_is_better else 'at most'} {self.limit:g}"
-
 
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Of at least two values the most that half of them are (`p50`), and that 95 of 100 are (`p95`)."""
     return {"p50": round(median(values), 1), "p95": round(quantiles(values, n=20)[18], 1)}
 
 
+def resident_mb() -> float:
+    """The most memory that this process has held so far, in units of 10**6 bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
 def as_dict(name: str, figures: Sequence[Figure]) -> dict[str, Any]:
     """A benchmark's result as one JSON object."""
-    results = [asdict(one) | {"kept": one.kept} for one in figures]
-    for result in results:
-        del result["counted"]
-    return {"name": name, "results": results}
+    return {"name": name, "results": [asdict(one) | {"kept": one.kept} for one in figures]}
 
 
 def as_table(name: str, figures: Sequence[Figure]) -> Table:
     """A benchmark's result for people."""
     table = Table("case", "measured", "ratio", "limit", "", title=name)
-    if any(one.counted for one in figures):
-        table.add_column("what is counted")
     for one in figures:
+        sign = "at least" if one.more_is_better else "at most"
         verdict = "[green]kept[/green]" if one.kept else "[red]not kept[/red]"
         table.add_row(
             one.case,
             f"{one.value:,.4g} {one.unit}",
             "" if one.ratio is None else f"{one.ratio:.2f}",
-            one.bound,
+            "" if one.limit is None else f"{sign} {one.limit:g}",
             "" if one.limit is None else verdict,
-            *([one.counted] if one.counted else []),
         )
     return table

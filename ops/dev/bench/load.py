@@ -1,22 +1,20 @@
 """How workers share themselves: a small tenant beside a flood, and ingest while the model provider is down.
 
-On a deployment of its own, with all its processes and models that cost nothing, as the sharing is measured. Figures
-are ratios of one run, as times are one machine's at one hour.
+On a deployment of its own, with all its processes and models that cost nothing, as the sharing is measured.
 """
 
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import psycopg
 from celery import Celery
-from rich.table import Table
 
-from ops.dev.bench.figures import spread
+from ops.dev.bench.figures import Figure
 from ops.dev.bench.talk import numbered
 from ops.dev.chaos import cast as casting
 from ops.dev.chaos import providers
@@ -31,50 +29,30 @@ from workers import queues
 from workers.app import make_app
 
 BIG, SMALL = "big", "small"
+PROBES, PROBE_SECONDS = 40, 1.0
+"""Messages of the small tenant, alone and again beside the flood, and how far apart they are."""
 FLOOD = 100
 """Messages of the big tenant for each of the small one's."""
-PROBE_SECONDS = 1.0
+MESSAGES, ROUNDS = 2000, 2
+"""Messages sent by each way with each provider, and rounds, of which the best counts."""
 PATIENCE_SECONDS = 600.0
 CHATS, BATCH = 20, 20
+WAYS = {"HTTP": API_TENANT, "payload tasks": PAYLOAD_TENANT}
 MOODS = {"healthy": providers.WELL, "failing": providers.FAIL, "hanging": providers.HANG}
 DUE = "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL"
 
 
-def measure(probes: int, messages: int, rounds: int, say: Say) -> dict[str, Any]:
-    """Measure both in turn; what `--json` prints.
-
-    `messages` are sent by each way with each provider, and the best of `rounds` counts. To be called by the
-    main thread. Raises what starting the deployment raises.
-    """
+def measure(say: Say) -> list[Figure]:
+    """Measure both in turn. To be called by the main thread. Raises what starting the deployment raises."""
     say("starting")
     with (
         tempfile.TemporaryDirectory(prefix="backscroll-load-", ignore_cleanup_errors=True) as folder,
-        casting.playing(Path(folder), lease_seconds=30) as cast,
+        casting.playing(Path(folder)) as cast,
     ):
-        fairness = _fairness(cast, probes, say)
-        rates = [_rates(cast, way, messages, rounds, say) for way in ("door", "payload")]
-        return {"fairness": fairness, "provider_down": rates}
+        return [*_fairness(cast, say), *(figure for way in WAYS for figure in _rates(cast, way, say))]
 
 
-def tables(found: Mapping[str, Any]) -> tuple[Table, Table]:
-    """Both for a terminal."""
-    fairness = found["fairness"]
-    title = f"{fairness['probes']} messages of a small tenant beside {fairness['flood']} of a big one"
-    lags = Table("milliseconds, p50 / p95", "alone", "beside the flood", title=title)
-    both = (fairness["alone"], fairness["flooded"])
-    for what in ("placed", "embedded"):
-        spreads = (f"{lag[f'{what}_p50']:.0f} / {lag[f'{what}_p95']:.0f}" for lag in both)
-        lags.add_row(f"until {what}", *spreads)
-    lags.add_row("times as long", "", f"{fairness['ratio']:.2f}")
-    title = "Messages a second until placed, by the model provider's state"
-    ways = Table("way", "well", "failing", "hanging", "worst part", title=title)
-    for rate in found["provider_down"]:
-        figures = (f"{rate[state]:.0f}" for state in MOODS)
-        ways.add_row(rate["way"], *figures, f"{rate['ratio']:.2f}")
-    return lags, ways
-
-
-def _fairness(cast: Cast, probes: int, say: Say) -> dict[str, Any]:
+def _fairness(cast: Cast, say: Say) -> Iterator[Figure]:
     """The small tenant's lag without and with the flood."""
     with (
         closing(Database.from_settings(cast.settings)) as database,
@@ -83,37 +61,30 @@ def _fairness(cast: Cast, probes: int, say: Say) -> dict[str, Any]:
     ):
         _probe(database, app, connection, "warm", 5)
         say("the small tenant alone")
-        alone = _probe(database, app, connection, "alone", probes)
+        alone = _probe(database, app, connection, "alone", PROBES)
         say(f"the small tenant beside {FLOOD} times its messages")
-        with _flood(database, app) as flood:
-            flooded = _probe(database, app, connection, "flooded", probes)
-        left = count(connection, f"{DUE} AND tenant_id = %s", [BIG])
+        with _flood(database, app):
+            flooded = _probe(database, app, connection, "flooded", PROBES)
         _await(lambda: not count(connection, DUE))
-    return {
-        "probes": probes,
-        # messages of the big tenant accepted meanwhile, and those that waited at the end
-        "flood": flood[0],
-        "left": left,
-        "alone": alone,
-        "flooded": flooded,
-        # of the median message until it is embedded, which comes last
-        "ratio": round(flooded["embedded_p50"] / alone["embedded_p50"], 2),
-    }
+    for what, ms in alone.items():
+        beside = f"until {what}, beside {FLOOD} times as many of another tenant"
+        yield Figure(f"until {what}, alone", ms, "ms")
+        yield Figure(beside, flooded[what], "ms", ratio=flooded[what] / ms)
 
 
 @contextmanager
-def _flood(database: Database, app: Celery) -> Iterator[list[int]]:
-    """Let the big tenant say a hundred times as much as the small one, at the same moments; yields `[said so far]`."""
-    sent, ending = [0], threading.Event()
+def _flood(database: Database, app: Celery) -> Iterator[None]:
+    """Let the big tenant say a hundred times as much as the small one, at the same moments."""
+    ending = threading.Event()
 
     def run() -> None:
-        due = time.monotonic()
+        sent, due = 0, time.monotonic()
         while not ending.is_set():
             for chat in range(FLOOD // BATCH):
-                number = (sent[0] // BATCH + chat) % CHATS
-                said = numbered(range(sent[0], sent[0] + BATCH))
+                number = (sent // BATCH + chat) % CHATS
+                said = numbered(range(sent, sent + BATCH))
                 accept.accept(database, BIG, ChatIn(chat_id=f"{BIG}:{number}"), said)
-                sent[0] += BATCH
+                sent += BATCH
             queues.hint(app, "ingest")
             due += PROBE_SECONDS
             ending.wait(max(0.0, due - time.monotonic()))
@@ -121,7 +92,7 @@ def _flood(database: Database, app: Celery) -> Iterator[list[int]]:
     thread = threading.Thread(target=run, name="flood", daemon=True)
     thread.start()
     try:
-        yield sent
+        yield
     finally:
         ending.set()
         thread.join()
@@ -142,7 +113,7 @@ _REACHED = {
 def _probe(
     database: Database, app: Celery, connection: psycopg.Connection, name: str, probes: int
 ) -> dict[str, float]:
-    """Say one thing after the other for the small tenant; how long each takes from being accepted, in milliseconds."""
+    """Say one thing after the other for the small tenant; the median ms from being accepted until each stage."""
     took: dict[str, list[float]] = {name: [] for name in _REACHED}
     chat = f"{SMALL}:{name}"
     for number in range(probes):
@@ -155,49 +126,46 @@ def _probe(
             _await(lambda s=statement, g=given: count(connection, s, g) > 0, pause=0.004)  # type: ignore[misc]
             took[what].append(1000 * (time.monotonic() - began))
         time.sleep(max(0.0, PROBE_SECONDS - (time.monotonic() - began)))
-    return {f"{what}_{name}": ms for what, times in took.items() for name, ms in spread(times).items()}
+    return {what: median(times) for what, times in took.items()}
 
 
-def _rates(cast: Cast, way: str, messages: int, rounds: int, say: Say) -> dict[str, Any]:
+def _rates(cast: Cast, way: str, say: Say) -> Iterator[Figure]:
     """Messages a second until all are accepted and placed, by what the provider does."""
     best = dict.fromkeys(MOODS, 0.0)
-    for number in range(rounds):
+    for number in range(ROUNDS):
         for state, mood in MOODS.items():
-            say(f"{messages} messages by {way}, provider: {mood}")
+            say(f"{MESSAGES} messages by {way}, provider: {mood}")
             cast.set_mood(mood)
-            best[state] = max(best[state], _rate(cast, way, messages, f"{number}-{mood}"))
+            best[state] = max(best[state], _rate(cast, WAYS[way], f"{number}-{mood}"))
             cast.set_mood(providers.WELL)
             with cast.connect() as connection:
                 connection.execute("UPDATE jobs SET due_at = now() WHERE due_at > now() AND claimed IS NULL")
                 _await(lambda: not count(connection, DUE))
-    rates = {state: round(rate, 1) for state, rate in best.items()}
-    # the worse of both, as a part of the rate with a healthy provider
-    ratio = min(rates["failing"], rates["hanging"]) / rates["healthy"]
-    return {"way": way, **rates, "ratio": round(ratio, 2)}
+    for state, rate in best.items():
+        ratio = None if state == "healthy" else rate / best["healthy"]
+        yield Figure(f"placed, by {way}, provider {state}", rate, "messages/s", ratio=ratio)
 
 
-def _rate(cast: Cast, way: str, messages: int, name: str) -> float:
-    tenant = API_TENANT if way == "door" else PAYLOAD_TENANT
+def _rate(cast: Cast, tenant: str, name: str) -> float:
     batches = [
         Batch(
             tenant=tenant,
             chat=f"rate:{name}:{number % CHATS}",
             messages=numbered(range(number * BATCH, (number + 1) * BATCH)),
         )
-        for number in range(messages // BATCH)
+        for number in range(MESSAGES // BATCH)
     ]
     driver = Driver(cast, Traffic(sendings=batches, originals={}, gone=(), duplicates=0))
     began = time.monotonic()
     driver.start()
-    driver.allow(messages)
+    driver.allow(MESSAGES)
     stored = "SELECT count(*) FROM messages WHERE tenant_id = %s AND chat_id LIKE %s"
-    given, total = [tenant, f"rate:{name}:%"], len(batches) * BATCH
     with cast.connect() as connection:
-        _await(lambda: driver.is_done() and count(connection, stored, given) == total)
+        _await(lambda: driver.is_done() and count(connection, stored, [tenant, f"rate:{name}:%"]) == MESSAGES)
         _await(lambda: not count(connection, "SELECT count(*) FROM arrivals"))
     spent = time.monotonic() - began
     driver.end()
-    return total / spent
+    return MESSAGES / spent
 
 
 def _await(condition: Callable[[], bool], pause: float = 0.02) -> None:

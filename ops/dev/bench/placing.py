@@ -1,4 +1,4 @@
-"""How fast accepted messages are placed: in many chats, under many session keys, by two workers, from a long queue.
+"""How fast accepted messages are placed: in many chats, and by two workers beside one.
 
 On a Postgres of its own that does not wait for the disk, as the work of placing is measured. The shipped handler does
 it with the shipped batch, in this process or, where two workers are compared with one, in processes.
@@ -7,11 +7,8 @@ it with the shipped batch, in this process or, where two workers are compared wi
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 from statistics import median
-
-from sqlalchemy import Engine, event
 
 from ops.dev import shipped
 from ops.dev.bench.figures import Figure
@@ -19,7 +16,7 @@ from ops.dev.bench.talk import numbered
 from ops.dev.observe import Say, count, timed, wait
 from ops.dev.shipped import Shipped
 from pipeline.jobs import runner
-from schemas.messages import MAX_BATCH, ChatIn, MessageIn
+from schemas.messages import ChatIn, MessageIn
 from schemas.settings import Settings
 from workers.logging import configure_logging
 from workers.resources import Resources
@@ -33,21 +30,12 @@ TWO_BESIDE_ONE = 1.6
 RACE_SECONDS = 20.0
 """After which a race of workers is called off; what they have placed by then counts."""
 
-BACKLOG = 100_000
-EDGE = 10
-"""Turns at either end of the queue that are compared."""
-
-MANY_KEYS = 500
-STATEMENTS_RATIO = 1.5
-
 
 def measure(say: Say) -> list[Figure]:
-    """Measure all of it, within some two minutes. Raises what starting Postgres raises."""
+    """Measure all of it. Raises what starting Postgres raises."""
     with shipped.temporary() as backscroll:
         return [
             _many_chats(backscroll, say),
-            _many_keys(backscroll, say),
-            *_backlog(backscroll, say),
             # last, as it leaves what the workers are called off from
             *_two_workers(backscroll, say),
         ]
@@ -134,53 +122,6 @@ def _work(settings: Settings, ready: Event, go: Event, end: Event) -> None:
         if not runner.run(resources.database, "ingest", resources.placer, policy).claimed:
             time.sleep(0.02)
     resources.database.close()
-
-
-def _many_keys(backscroll: Shipped, say: Say) -> Figure:
-    """As many messages under one session key and under a key each."""
-    say(f"{MANY_KEYS} session keys in one turn")
-    counted = {}
-    for keys in (1, MANY_KEYS):
-        _accept(backscroll, f"statements:{keys}", numbered(range(MANY_KEYS), keys))
-        with _statements() as statements:
-            backscroll.run_all("ingest")
-        counted[keys] = len(statements)
-    case = f"{MANY_KEYS} messages under {MANY_KEYS} session keys beside one key"
-    ratio = round(counted[MANY_KEYS] / counted[1], 2)
-    return Figure(case, counted[MANY_KEYS], "statements", ratio=ratio, limit=STATEMENTS_RATIO)
-
-
-@contextmanager
-def _statements() -> Iterator[Sequence[str]]:
-    """The statements that are sent meanwhile."""
-    seen: list[str] = []
-
-    def see(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        seen.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", see)
-    try:
-        yield seen
-    finally:
-        event.remove(Engine, "before_cursor_execute", see)
-
-
-def _backlog(backscroll: Shipped, say: Say) -> Iterator[Figure]:
-    """One chat with a long queue: a turn at its beginning and one at its end."""
-    for start in range(0, BACKLOG, MAX_BATCH):
-        say(f"{BACKLOG} messages into one chat: {start}")
-        _accept(backscroll, "backlog:1", numbered(range(start, start + MAX_BATCH)))
-    took: list[float] = []
-    while True:
-        ms, outcome = timed(backscroll.run, "ingest")
-        if not outcome.claimed:
-            break
-        took.append(ms)
-        say(f"turns of placing: {len(took)}")
-    first, last = median(took[:EDGE]), median(took[-EDGE - 1 : -1])
-    case = f"a turn while {BACKLOG} wait in its chat, beside the last turns"
-    yield Figure(case, round(first, 1), "ms", ratio=round(first / last, 2))
-    yield Figure(f"{BACKLOG} waiting in one chat", round(1000 * BACKLOG / sum(took)), "messages/s")
 
 
 def _accept(backscroll: Shipped, chat_id: str, said: Sequence[MessageIn]) -> None:

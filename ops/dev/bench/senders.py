@@ -1,13 +1,12 @@
 """Clients of the benchmark of accepting, each in a process of its own: light, so that they cost the machine little.
 
-Each gives how long its calls took, in seconds. `begin_at`: by `time.time`, so that clients begin together.
+Each returns how long its calls took, in seconds. `begin_at`: by `time.time`, so that clients begin together.
 """
 
 import http.client
 import itertools
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -21,33 +20,24 @@ INSERT = """
     ON CONFLICT (tenant_id, chat_id, external_id) DO NOTHING
 """
 _SAID = {"sender_id": "bench:ann", "sender_name": "Ann", "sent_at": "2026-03-02T18:00:00Z"}
-LARGE_MESSAGES, LARGE_BYTES = 125, 65_000
 TEXT = "Could somebody look at the boiler in flat {}? It has lost pressure again, 0.8 bar now."
+LARGE = (125, 690)
+"""Messages in a request of 8 MB, and the sentences of each."""
 
 Request = tuple[str, str, str | None]
 """Method, path, body."""
 
 
-def posts(chat: str, start: int, size: int = 1) -> Iterator[Request]:
+def posts(chat: str, start: int, size: int = 1, sentences: int = 1) -> Iterator[Request]:
     """Ever new messages, `size` in a request."""
     for first in itertools.count(start, size):
         said = [
-            {**_SAID, "external_id": f"{chat}-{number}", "content": TEXT.format(number)}
+            {
+                **_SAID,
+                "external_id": f"{chat}-{number}",
+                "content": " ".join(TEXT.format(number * 1000 + flat) for flat in range(sentences)),
+            }
             for number in range(first, first + size)
-        ]
-        yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": said})
-
-
-def large_posts(chat: str) -> Iterator[Request]:
-    """Ever new messages, 8 MB in a request."""
-    texts = [
-        " ".join(TEXT.format(number * 1000 + flat) for flat in range(LARGE_BYTES // len(TEXT)))[:LARGE_BYTES]
-        for number in range(LARGE_MESSAGES)
-    ]
-    for turn in itertools.count():
-        said = [
-            {**_SAID, "external_id": f"large-{turn}-{number}", "content": text}
-            for number, text in enumerate(texts)
         ]
         yield "POST", "/v1/messages", json.dumps({"chat": chat, "messages": said})
 
@@ -58,7 +48,7 @@ def deletions(chat: str) -> Iterator[Request]:
         yield "DELETE", f"/v1/messages/{chat}/{chat}-{number}", None
 
 
-def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float) -> list[float]:
+def send_all(port: int, key: str, requests: Sequence[Request], begin_at: float = 0) -> list[float]:
     """Send requests one after the other by new connections, whatever is answered."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
@@ -94,17 +84,15 @@ def send_for(
         client.close()
 
 
-def ask_health(port: int, begin_at: float, pause: float, while_exists: str) -> list[float]:
-    """Ask for `/healthz` by new connections while there is a file of this name."""
+def ask_health(port: int, begin_at: float, pause: float, goes_on: Callable[[], bool]) -> list[float]:
+    """Ask for `/healthz` by new connections, again and again."""
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
     def ask(_number: int) -> None:
-        client.request("GET", "/healthz")
-        client.getresponse().read()
+        _send(client, "", "GET", "/healthz", None)
         client.close()
 
-    # not by pathlib: every import costs
-    return _repeated(ask, begin_at, lambda _count: os.path.exists(while_exists), pause=pause)  # noqa: PTH110
+    return _repeated(ask, begin_at, lambda _count: goes_on(), pause=pause)
 
 
 def insert_for(dsn: str, tenant: str, chat: str, start: int, begin_at: float, seconds: float) -> list[float]:
@@ -131,7 +119,7 @@ def _send(
 
 def _repeated(
     call: Callable[[int], None],
-    begin_at: float,
+    begin_at: float = 0,
     goes_on: Callable[[int], bool] = lambda _count: True,
     *,
     seconds: float = math.inf,

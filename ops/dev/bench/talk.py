@@ -47,12 +47,12 @@ def conversation(
         )
 
 
-def numbered(numbers: range, keys: int = 0) -> list[MessageIn]:
+def numbered(numbers: range, keys: int = 0, people: int = 5) -> list[MessageIn]:
     """Short messages in sessions of some twenty, no two alike; with `keys` under as many session keys in turn."""
     return [
         MessageIn(
             external_id=f"b{n}",
-            sender_id=f"bench:{n % 5}",
+            sender_id=f"bench:{n % people}",
             content=f"Message {n} tells of the harbour, the lamp and {n * 7919 % 10007} other things.",
             sent_at=START + timedelta(minutes=n, hours=n // 20),
             session_key=f"key-{n % keys}" if keys else "",

@@ -6,13 +6,9 @@ the two cut for a while, under load. Each ends with the verdict of chaos runs.
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-from rich.table import Table
 
 from ops.dev.chaos import cast as casting
 from ops.dev.chaos import hosts as networks
@@ -22,7 +18,7 @@ from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.hosts import Hosts
 from ops.dev.chaos.report import JudgedRun
 from ops.dev.chaos.traffic import MessageChange
-from ops.dev.observe import Say, count, wait
+from ops.dev.observe import Say, count
 
 SEED = 1
 # Shares of the messages that are sent before the cut and until its end.
@@ -78,8 +74,6 @@ def _play(
         made = traffic.make(messages, SEED)
         total = messages + made.duplicates
         driver = Driver(cast, made)
-        if quiet.wait_ready(cast) is None:
-            play.violations.append("not everybody came up")
         try:
             if hosts is not None and cut_seconds:
                 _send_through_a_cut(cast, driver, hosts, cut_seconds, total, play, say)
@@ -105,11 +99,10 @@ def _send(cast: Cast, driver: Driver, total: int, play: Play, say: Say) -> None:
     began = time.monotonic()
     driver.start()
     driver.allow(total)
-    if not _await(cast, play, lambda: driver.is_done() and not _arrivals(cast)):
-        return
-    play.placed_per_second = round(total / (time.monotonic() - began), 1)
-    if _await(cast, play, lambda: not quiet.left_to_do(cast)):
-        play.done_per_second = round(total / (time.monotonic() - began), 1)
+    if play.settle(cast, lambda: driver.is_done() and not _arrivals(cast), QUIET_SECONDS):
+        play.placed_per_second = round(total / (time.monotonic() - began), 1)
+        if play.settle(cast, lambda: not quiet.left_to_do(cast), QUIET_SECONDS):
+            play.done_per_second = round(total / (time.monotonic() - began), 1)
 
 
 def _send_through_a_cut(
@@ -117,7 +110,7 @@ def _send_through_a_cut(
 ) -> None:
     driver.start()
     driver.allow(int(BEFORE * total))
-    _await(cast, play, lambda: driver.sent >= int(BEFORE * total))
+    play.settle(cast, lambda: driver.sent >= int(BEFORE * total), QUIET_SECONDS)
     say(f"{play.name}: cut")
     hosts.cut()
     try:
@@ -134,51 +127,10 @@ def _send_through_a_cut(
     took = quiet.wait_recovered(cast, mark, QUIET_SECONDS)
     if took is not None:
         play.taken_up, play.caught_up = (round(each, 1) for each in took)
-    if _await(cast, play, lambda: driver.is_done() and not quiet.left_to_do(cast)):
+    if play.settle(cast, lambda: driver.is_done() and not quiet.left_to_do(cast), QUIET_SECONDS):
         play.settled = round(time.monotonic() - restored, 1)
-
-
-def _await(cast: Cast, play: Play, condition: Callable[[], bool]) -> bool:
-    """Wait until it is so; whether it came to that in time."""
-
-    def tend() -> None:
-        play.ended_by_themselves += cast.tend()
-
-    if wait(condition, QUIET_SECONDS, meanwhile=tend) is None:
-        left = quiet.left_to_do(cast)
-        play.violations.append(f"not quiet within {QUIET_SECONDS:.0f} s: {left} left to do")
-        return False
-    return True
 
 
 def _arrivals(cast: Cast) -> int:
     with cast.connect() as connection:
         return count(connection, "SELECT 1 FROM arrivals LIMIT 1")
-
-
-def as_dict(plays: Sequence[Play]) -> dict[str, Any]:
-    """The plays as one JSON object."""
-    return {"plays": [asdict(play) for play in plays]}
-
-
-def as_table(plays: Sequence[Play]) -> Table:
-    """The plays for a terminal."""
-    table = Table("", *(play.name for play in plays), title="Workers on another host")
-    rows = {
-        "messages accepted by the HTTP API": "accepted",
-        "accepting, p50, ms": "accept_p50",
-        "placed, messages a second": "placed_per_second",
-        "all done, messages a second": "done_per_second",
-        "after the cut: seconds until taken up": "taken_up",
-        "  and done": "caught_up",
-        "  and all that came later": "settled",
-        "lost": "lost",
-        "doubled": "doubled",
-        "stuck": "stuck",
-        "payload tasks": "payloads",
-        "  lost on their way": "payloads_lost",
-    }
-    for told, name in rows.items():
-        values = (getattr(play, name) for play in plays)
-        table.add_row(told, *("–" if value is None else f"{value:,}" for value in values))
-    return table

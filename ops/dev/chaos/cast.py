@@ -8,8 +8,6 @@ import json
 import secrets
 import shutil
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +137,7 @@ def playing(
         for member in members.values():
             cleanup.callback(member.kill)
             member.start()
-        _await_api(cast)
+        _await_ready(cast)
         yield cast
 
 
@@ -212,17 +210,8 @@ def _skewed(command: list[str]) -> list[str]:
     return [skewed.__name__ if part == "workers" else part for part in command]
 
 
-def _await_api(cast: Cast) -> None:
-    said: list[str] = []
-
-    def answers() -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{cast.port}/readyz", timeout=5):
-                return True
-        except (urllib.error.URLError, OSError) as error:
-            said[:] = [str(error)]
-            return False
-
-    if wait(answers, READY_SECONDS, pause=0.1) is None:
-        log = cast.members["api"].log.read_text(errors="replace")[-1500:]
-        raise CastNotReady(f"The HTTP API does not answer ({said[0]}). The end of its log:\n{log}")
+def _await_ready(cast: Cast) -> None:
+    if wait(cast.is_ready, READY_SECONDS, pause=0.1) is None:
+        late = [member for member in cast.members.values() if not member.is_ready()]
+        logs = "\n".join(member.log.read_text(errors="replace")[-1500:] for member in late)
+        raise CastNotReady(f"Not every process came up. The end of what they logged:\n{logs}")

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +16,6 @@ from redis.exceptions import RedisError
 
 from ops.dev.chaos.cast import API_TENANT, VISIBILITY_SECONDS, Cast
 from ops.dev.chaos.traffic import Batch, MessageChange, Traffic
-from schemas.messages import MessageIn
 from workers.app import REDIS_TRANSPORT
 from workers.queues import ACCEPT
 
@@ -87,46 +86,47 @@ class Driver:
                     sending = self._sendings.get_nowait()
                 except queue.Empty:
                     return
-                if isinstance(sending, MessageChange):
-                    self._change(sending)
-                    continue
-                with self._turn:
-                    while self.sent >= self._allowed and not self._ending:
-                        self._turn.wait(1)
-                    self.sent += len(sending.messages)
-                self._hand_over(bot, sending)
+                if isinstance(sending, Batch):
+                    with self._turn:
+                        while self.sent >= self._allowed and not self._ending:
+                            self._turn.wait(1)
+                        self.sent += len(sending.messages)
+                while not self._ending and not self._is_taken(bot, sending):
+                    time.sleep(PAUSE_SECONDS)
 
-    def _persist(self, send: Callable[[], bool]) -> bool:
-        """Send until it is taken; False if the run ends before."""
-        while not self._ending:
-            if send():
-                return True
-            time.sleep(PAUSE_SECONDS)
-        return False
-
-    def _change(self, change: MessageChange) -> None:
-        path = f"/v1/messages/{quote(change.chat, safe='')}/{quote(change.external_id, safe='')}"
-        edit = {"content": change.content, "edited_at": change.edited_at.isoformat()}
-        if change.content is None:
-            self.changed += self._persist(lambda: self._ask("DELETE", path, None, 200))
-        else:
-            self.changed += self._persist(lambda: self._ask("PATCH", path, edit, 202))
-
-    def _hand_over(self, bot: Celery, batch: Batch) -> None:
-        keys = [(batch.tenant, batch.chat, message.external_id) for message in batch.messages]
-        if batch.tenant == API_TENANT:
-            if self._persist(lambda: self._post(batch)):
-                self.accepted.update(keys)
-        elif self._persist(lambda: self._enqueue(bot, batch)):
-            self.queued.update(dict.fromkeys(keys, time.monotonic()))
-
-    def _post(self, batch: Batch) -> bool:
-        said = {"chat": batch.chat, "messages": _as_json(batch.messages)}
+    def _is_taken(self, bot: Celery, sending: Batch | MessageChange) -> bool:
+        """Send it once; return whether it was taken."""
+        if isinstance(sending, MessageChange):
+            taken = self._change(sending)
+            self.changed += taken
+            return taken
+        keys = [(sending.tenant, sending.chat, message.external_id) for message in sending.messages]
+        messages = [message.model_dump(mode="json", exclude_defaults=True) for message in sending.messages]
         began = time.monotonic()
-        taken = self._ask("POST", "/v1/messages", said, 202)
-        if taken:
-            self.accept_seconds.append(time.monotonic() - began)
+        if sending.tenant == API_TENANT:
+            taken = self._ask("POST", "/v1/messages", {"chat": sending.chat, "messages": messages}, 202)
+            if taken:
+                self.accept_seconds.append(time.monotonic() - began)
+                self.accepted.update(keys)
+        elif taken := self._enqueue(bot, sending, messages):
+            self.queued.update(dict.fromkeys(keys, time.monotonic()))
         return taken
+
+    def _change(self, change: MessageChange) -> bool:
+        path = f"/v1/messages/{quote(change.chat, safe='')}/{quote(change.external_id, safe='')}"
+        if change.content is None:
+            return self._ask("DELETE", path, None, 200)
+        edit = {"content": change.content, "edited_at": change.edited_at.isoformat()}
+        return self._ask("PATCH", path, edit, 202)
+
+    def _enqueue(self, bot: Celery, batch: Batch, messages: Sequence[Any]) -> bool:
+        payload = {"v": 1, "tenant": batch.tenant, "chat": batch.chat, "messages": messages}
+        try:
+            bot.send_task("backscroll.ingest", kwargs=payload, queue=ACCEPT.full_name, retry=False)
+        except (OperationalError, RedisError) as error:
+            self.refusals[f"Redis: {type(error).__name__}"] += 1
+            return False
+        return True
 
     def _ask(self, method: str, path: str, said: dict[str, Any] | None, expected: int) -> bool:
         """Whether the HTTP API took it."""
@@ -148,16 +148,3 @@ class Driver:
             told = answer[:200].decode(errors="replace")
             self.unexpected.append(f"the HTTP API answered {response.status} to {method}: {told}")
         return False
-
-    def _enqueue(self, bot: Celery, batch: Batch) -> bool:
-        payload = {"v": 1, "tenant": batch.tenant, "chat": batch.chat, "messages": _as_json(batch.messages)}
-        try:
-            bot.send_task("backscroll.ingest", kwargs=payload, queue=ACCEPT.full_name, retry=False)
-        except (OperationalError, RedisError) as error:
-            self.refusals[f"Redis: {type(error).__name__}"] += 1
-            return False
-        return True
-
-
-def _as_json(messages: Sequence[MessageIn]) -> list[dict[str, Any]]:
-    return [message.model_dump(mode="json", exclude_defaults=True) for message in messages]

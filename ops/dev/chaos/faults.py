@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 from redis.exceptions import RedisError
 
-from ops.dev.chaos import disk, providers, skewed
+from ops.dev.chaos import namespaces, providers, skewed
 from ops.dev.chaos.cast import Cast
 from ops.dev.chaos.plan import LONGEST_SECONDS, SHORTEST_SECONDS, Fault
 from ops.dev.observe import count, wait
@@ -66,23 +66,22 @@ class Faults:
     def _kill_worker(self, fault: Fault) -> None:
         """SIGKILL a worker while a lock holds it in the middle of its transaction."""
         name = fault.kind.removeprefix("kill-")
-        member = self._cast.members[name]
-        with self._locked(IN_THE_WAY[name]) as stuck:
-            self.midway += _soon(stuck)
-            member.kill()
-        member.start()
+        table = IN_THE_WAY[name]
+        # sessions are locked against readers too: closing them begins with a look
+        mode = "ACCESS EXCLUSIVE" if table == "conversation_sessions" else "EXCLUSIVE"
+        with self._cast.connect() as holder, self._cast.connect() as watcher, holder.transaction():
+            holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
+            self.midway += _soon(lambda: count(watcher, WAITING, [table]) > 0)
+            self._cast.members[name].kill()
+        self._cast.members[name].start()
 
     def _kill_calling(self, fault: Fault) -> None:
         """SIGKILL a worker while it waits for a model, with rows claimed."""
         kind = fault.kind.removeprefix("kill-")
         member = self._cast.members[kind]
-        self._cast.set_mood(f"{providers.HANG} {kind}")
-        try:
-            with self._cast.connect() as connection:
-                self.midway += _soon(lambda: count(connection, CLAIMED, [kind]) > 0)
+        with self._mood(f"{providers.HANG} {kind}"), self._cast.connect() as connection:
+            self.midway += _soon(lambda: count(connection, CLAIMED, [kind]) > 0)
             member.kill()
-        finally:
-            self._cast.set_mood(providers.WELL)
         member.start()
 
     def _freeze_worker(self, fault: Fault) -> None:
@@ -109,7 +108,7 @@ class Faults:
 
     def _fill_disk(self, fault: Fault) -> None:
         """Fill the data folder for a while, of which Postgres may die."""
-        with disk.filled(self._cast.folder):
+        with namespaces.filled(self._cast.folder):
             time.sleep(fault.seconds)
         for server in (self._cast.postgres, self._cast.redis):
             if not server.is_running():
@@ -183,20 +182,16 @@ class Faults:
 
     def _trouble_provider(self, fault: Fault) -> None:
         """Put both models in a mood for a while."""
-        self._cast.set_mood(fault.kind.removeprefix("provider-"))
-        try:
+        with self._mood(fault.kind.removeprefix("provider-")):
             time.sleep(1 + fault.seconds)
-        finally:
-            self._cast.set_mood(providers.WELL)
 
     @contextlib.contextmanager
-    def _locked(self, table: str) -> Iterator[Callable[[], bool]]:
-        """Lock the table; yields whether another connection waits for it."""
-        with self._cast.connect() as holder, self._cast.connect() as watcher, holder.transaction():
-            # sessions are locked against readers too: closing them begins with a look
-            mode = "ACCESS EXCLUSIVE" if table == "conversation_sessions" else "EXCLUSIVE"
-            holder.execute(f"LOCK TABLE {table} IN {mode} MODE")
-            yield lambda: count(watcher, WAITING, [table]) > 0
+    def _mood(self, mood: str) -> Iterator[None]:
+        self._cast.set_mood(mood)
+        try:
+            yield
+        finally:
+            self._cast.set_mood(providers.WELL)
 
 
 def _soon(condition: Callable[[], bool]) -> bool:

@@ -90,7 +90,12 @@ def joined() -> Iterator[Hosts]:
     """Two hosts; this thread, and what it starts, stays on the near one afterwards. Raises `NoNamespace`."""
     require()
     namespaces.unshare(namespaces.NEW_NETWORK)
-    leave = namespaces.unshare_after(die_with_parent(signal.SIGKILL), namespaces.NEW_NETWORK)
+    die = die_with_parent(signal.SIGKILL)
+
+    def leave() -> None:
+        die()
+        namespaces.unshare(namespaces.NEW_NETWORK)
+
     keeper = subprocess.Popen(["sleep", "infinity"], preexec_fn=leave)
     hosts = Hosts(keeper=keeper.pid)
     try:

@@ -17,9 +17,8 @@ from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Summarizer
 from pipeline.enrich.summarize import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
-from schemas.sessions import Message
+from schemas.sessions import Message, Summary
 from schemas.settings import load_settings
-from schemas.summaries import Summary
 from schemas.vectors import Vector
 from workers import resources
 

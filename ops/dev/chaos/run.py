@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from ops.dev.chaos import cast as casting
-from ops.dev.chaos import disk, plan, quiet, traffic
+from ops.dev.chaos import namespaces, plan, quiet, traffic
 from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT, Cast
 from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.faults import Faults
@@ -57,7 +56,7 @@ class Errands:
     """An operator's errands, each with its turn among the faults: backfills, and a person and a chat to forget."""
 
     def __init__(self, cast: Cast, faults: int, report: ChaosReport) -> None:
-        self._cast = cast
+        self._settings = cast.settings
         self._report = report
         user = Subject(kind="user", sender_id=FORGOTTEN_SENDER)
         chat = Subject(kind="chat", chat_id=FORGOTTEN_CHAT)
@@ -71,25 +70,23 @@ class Errands:
 
     def run(self, fault: int) -> None:
         """Start what is due before this fault; tried until it is taken, as an operator would."""
-        while self._turns and self._turns[0][0] <= fault:
-            _, errand = self._turns.pop(0)
-            deadline = time.monotonic() + ERRAND_SECONDS
-            with closing(Database.from_settings(self._cast.settings)) as database:
-                while True:
-                    try:
-                        errand(database)
-                        break
-                    except Retryable:
-                        if time.monotonic() > deadline:
-                            raise
-                        time.sleep(0.2)
+        with closing(Database.from_settings(self._settings)) as database:
+            while self._turns and self._turns[0][0] <= fault:
+                if wait(lambda: self._is_taken(database), ERRAND_SECONDS, pause=0.2) is None:
+                    raise TimeoutError("an operator's errand was not taken")
+                self._turns.pop(0)
+
+    def _is_taken(self, database: Database) -> bool:
+        with suppress(Retryable):
+            self._turns[0][1](database)
+            return True
+        return False
 
     def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
-        settings = self._cast.settings
         current = backfill.Current(
-            rules=SessionPolicy.of(settings),
-            summary_version=settings.session_summary_version,
-            min_messages=settings.session_min_messages,
+            rules=SessionPolicy.of(self._settings),
+            summary_version=self._settings.session_summary_version,
+            min_messages=self._settings.session_min_messages,
         )
         request = BackfillRequest(kind=kind, missing_only=False, rate_per_second=ROWS_PER_SECOND)
         backfill.start(database, tenant_id, request, current)
@@ -108,7 +105,7 @@ def run(messages: int, kills: int, seed: int, lease_seconds: float, say: Say) ->
     """
     with tempfile.TemporaryDirectory(prefix="backscroll-chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        with disk.mounted(folder) as problem:
+        with namespaces.mounted(folder) as problem:
             skipped = {} if problem is None else {"disk-full": problem}
             say("starting Postgres, Redis, five workers, beat and the HTTP API")
             with casting.playing(folder, lease_seconds) as cast:
@@ -135,7 +132,8 @@ def _play(cast: Cast, faults: list[plan.Fault], report: ChaosReport, say: Say) -
     try:
         queue = _afflict(cast, driver, faults, total, report, say)
         driver.allow(total)
-        _settle(cast, driver, report, say)
+        say("waiting until all is done")
+        report.settle(cast, lambda: driver.is_done() and not quiet.left_to_do(cast), QUIET_SECONDS, looks=3)
     finally:
         driver.end()
     report.seconds = round(time.monotonic() - began, 1)
@@ -167,7 +165,7 @@ def _afflict(
         if fault.kind in plan.LOSES_QUEUE:
             history.emptied.append(time.monotonic())
         counted = report.kills if fault.kind in plan.KILLS else report.faults
-        counted[fault.kind] += 1
+        counted[fault.kind] = counted.get(fault.kind, 0) + 1
         report.ended_by_themselves += cast.tend()
         outage |= fault.kind.startswith("provider-")
         if fault.alone or number == len(faults) - 1:
@@ -195,24 +193,6 @@ def _recover(cast: Cast, kind: str, report: ChaosReport, *, outage: bool) -> Non
         report.violations.append(f"what {kind} interrupted was taken up after {taken} s, not {bound:.0f} s")
 
 
-def _settle(cast: Cast, driver: Driver, report: ChaosReport, say: Say) -> None:
-    """Wait until everything is sent and done, three looks in a row."""
-    deadline = time.monotonic() + QUIET_SECONDS
-    calm = 0
-    while calm < 3:
-        report.ended_by_themselves += cast.tend()
-        left = quiet.left_to_do(cast)
-        calm = calm + 1 if left == 0 and driver.is_done() else 0
-        say(f"{driver.sent} sent, {left} left to do")
-        if time.monotonic() > deadline:
-            report.violations.append(
-                f"not quiet within {QUIET_SECONDS:.0f} s of the last fault: {left} left to do, "
-                f"{'all' if driver.is_done() else 'not all'} messages were taken"
-            )
-            return
-        time.sleep(0.2)
-
-
 def _judge(
     cast: Cast, driver: Driver, made: traffic.Traffic, history: QueueHistory, report: ChaosReport
 ) -> None:
@@ -220,7 +200,7 @@ def _judge(
     report.gone = len(driver.accepted.intersection(made.gone))
     report.stored = sum(key[0] != PAYLOAD_TENANT for key in found.stored)
     report.dead, report.sessions = found.dead, found.sessions
-    report.refusals = Counter(driver.refusals)
+    report.refusals = dict(driver.refusals)
     report.changed = driver.changed
     missing = [at for key, at in driver.queued.items() if key not in found.stored]
     forgotten = sum(history.may_have_held(at) for at in missing)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from ops.dev.chaos.cast import API_TENANT, PAYLOAD_TENANT
+from ops.dev.observe import batches
 from schemas.messages import MessageIn
 
 START = datetime(2025, 1, 6, 8, 0, tzinfo=UTC)
@@ -78,7 +79,7 @@ def make(messages: int, seed: int) -> Traffic:
             for message in _conversation(rng, count, named=number % 4 == 1)
         ]
         originals |= {(tenant, chat, message.external_id): message for message in said}
-        cut = _cut(rng, _disordered(rng, said))
+        cut = list(batches(rng, _disordered(rng, said), LARGEST_BATCH))
         placed += [
             ((place + rng.random()) / len(cut), Batch(tenant=tenant, chat=chat, messages=batch))
             for place, batch in enumerate(cut)
@@ -168,12 +169,3 @@ def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn
     again = (each for each in numbered if rng.random() < DUPLICATES)
     placed += [(place + rng.uniform(0, 2 * DISORDER), message) for place, message in again]
     return [message for _, message in sorted(placed, key=lambda pair: pair[0])]
-
-
-def _cut(rng: random.Random, messages: Sequence[MessageIn]) -> list[Sequence[MessageIn]]:
-    batches = []
-    while messages:
-        size = rng.randint(1, LARGEST_BATCH)
-        batches.append(messages[:size])
-        messages = messages[size:]
-    return batches

@@ -17,7 +17,7 @@ from ops.dev.eval.gather import Gathered, measured
 from ops.dev.eval.measures import SESSION_KS, TURN_KS, QuestionShares, share_found, tables
 from ops.dev.observe import Say
 from pipeline.ranking.bm25 import session_words
-from pipeline.ranking.model import Weights
+from pipeline.ranking.model import Candidate, Weights
 from pipeline.ranking.rank import SECOND, SESSION_WORDS
 
 ROUNDS = 2
@@ -114,38 +114,34 @@ class Tried:
         # a tie goes to the candidate that comes first
         scores = parts.values @ factors
         order = np.argsort(-scores, kind="stable")
-        turns = [parts.turns[i] for i in order[: max(TURN_KS)]]
+        turns = [parts.candidates[i].external_id for i in order[: max(TURN_KS)]]
         best: dict[int, list[float]] = {}
         for i in order:
-            if parts.sessions[i] and len(two := best.setdefault(parts.sessions[i], [])) < 2:
+            session = parts.candidates[i].session
+            if session and len(two := best.setdefault(session, [])) < 2:
                 two.append(scores[i])
         whole = {
             session: two[0] + SECOND * sum(two[1:]) + SESSION_WORDS * parts.session_words[session]
             for session, two in best.items()
         }
         sessions = sorted(whole, key=lambda session: -whole[session])
-        shares = [share_found(parts.wanted_sessions, sessions, k) for k in SESSION_KS]
-        return fmean(shares + [share_found(parts.wanted_turns, turns, k) for k in TURN_KS])
+        evidence = parts.one.question.evidence
+        wanted = {parts.one.filled.session_of[turn] for turn in evidence}
+        shares = [share_found(wanted, sessions, k) for k in SESSION_KS]
+        return fmean(shares + [share_found(evidence, turns, k) for k in TURN_KS])
 
 
 class _Parts(NamedTuple):
-    """A question's candidates: what each is scored by, `(candidates, len(ADDED))`, and what is wanted."""
+    """A question's candidates and what each is scored by: `(candidates, len(ADDED))`."""
 
+    one: Gathered
     values: Matrix
-    turns: list[str]
-    sessions: list[int]
+    candidates: list[Candidate]
     session_words: Mapping[int, float]
-    wanted_turns: tuple[str, ...]
-    wanted_sessions: set[int]
 
 
 def _parts(one: Gathered, shape: Weights) -> _Parts:
     ranked = one.ranked(shape).ranked
-    return _Parts(
-        values=np.array([[hit.parts[name] for name in ADDED] for hit in ranked]),
-        turns=[hit.candidate.external_id for hit in ranked],
-        sessions=[hit.candidate.session for hit in ranked],
-        session_words=session_words([hit.candidate for hit in ranked]),
-        wanted_turns=one.question.evidence,
-        wanted_sessions={one.filled.session_of[turn] for turn in one.question.evidence},
-    )
+    candidates = [hit.candidate for hit in ranked]
+    values = np.array([[hit.parts[name] for name in ADDED] for hit in ranked])
+    return _Parts(one, values, candidates, session_words(candidates))

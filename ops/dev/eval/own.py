@@ -157,12 +157,9 @@ def _one(result: QuestionResult) -> dict[str, Any]:
 
 
 def _grouped(
-    results: Iterable[QuestionResult], key: Callable[[QuestionResult], str]
+    results: Sequence[QuestionResult], key: Callable[[QuestionResult], str]
 ) -> dict[str, list[QuestionResult]]:
-    groups: dict[str, list[QuestionResult]] = {}
-    for one in results:
-        groups.setdefault(key(one), []).append(one)
-    return groups
+    return {name: [one for one in results if key(one) == name] for name in dict.fromkeys(map(key, results))}
 
 
 def _by_kind(results: Sequence[QuestionResult]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The evaluation over LoCoMo: fill, gather, count; and what each part of retrieval is worth, turned off."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from ops.dev.eval.gather import Gathered, measured
 from ops.dev.eval.leave_one_out import leave_one_out
 from ops.dev.eval.locomo import Conversation, read
 from ops.dev.eval.measures import QuestionShares, table, tables
-from ops.dev.observe import Say
+from ops.dev.observe import Say, batches
 from ops.dev.shipped import Shipped
 from pipeline.ranking.model import Weights
 from schemas.errors import InvalidInput
@@ -85,17 +85,12 @@ def _gathered(
     return questions
 
 
-def _shuffled(messages: Sequence[MessageIn], seed: int) -> list[list[MessageIn]]:
+def _shuffled(messages: Sequence[MessageIn], seed: int) -> Iterator[Sequence[MessageIn]]:
     """The messages in an order of this seed's, in batches of one to sixty."""
     order = random.Random(seed)  # noqa: S311 - an order that can be had again, no secret
-    left = list(messages)
-    order.shuffle(left)
-    batches = []
-    while left:
-        size = order.randint(1, 60)
-        batches.append(left[:size])
-        left = left[size:]
-    return batches
+    shuffled = list(messages)
+    order.shuffle(shuffled)
+    return batches(order, shuffled, 60)
 
 
 def parts() -> dict[str, Part]:

@@ -1,13 +1,9 @@
 """The user that an embedded server runs as: ours, or an ordinary one if we are root.
 
-Postgres refuses to run as root, and Redis should not. For root a server runs as the owner of the data folder; if that
-is root, too, under a number without an account. Not under `nobody` or another existing account, whose other processes
-could read the files and end the server; and not under a new account, because starting a program should not edit the
-machine's users. The owner of the server's own folder remembers the choice.
-
-Such a user often cannot reach the data folder (`/root`, a private directory), and need not: we enter the folder as
-root and drop our rights after, and the server names every file relative to its working directory (`/proc/self/cwd`).
-Keeping `CAP_DAC_READ_SEARCH` instead would let it read every file of the machine, and containers do not grant it.
+For root a server runs as the owner of the data folder; if that is root, too, under a number without an account: other
+processes of an existing one could read the files and end the server. The owner of the server's own folder remembers
+the choice. Such a user need not reach the data folder: we enter it as root and drop our rights after, and the server
+names every file relative to its working directory (`/proc/self/cwd`).
 """
 
 import contextlib
@@ -73,10 +69,8 @@ def named_account(account: Account) -> Account:
 
 
 def give_away(tree: Path, account: Account) -> None:
-    """Make the account the owner of the folder and everything in it, unless it owns the folder already.
-
-    From then on it could place links there, so nothing in the folder is changed as root any more.
-    """
+    """Make the account the owner of the folder and everything in it, unless it owns the folder already."""
+    # its owner could place links in it, so nothing there is changed as root any more
     if tree.stat().st_uid == account.uid:
         return
     for folder, folders, files in os.walk(tree):

@@ -1,8 +1,4 @@
-"""Dump a database into one file and restore it, by the `pg_dump` and `pg_restore` of an installed Postgres.
-
-The file is in Postgres's custom format. It is written beside its place and moved there when complete, and restored
-into a database of its own, so that neither a broken file nor a broken restore ever replaces a good one.
-"""
+"""Dump a database into one file and restore it, by the `pg_dump` and `pg_restore` of an installed Postgres."""
 
 import contextlib
 import os
@@ -34,10 +30,7 @@ class ArchiveFailed(Retryable):
 
 
 def program(name: str, server_version: int | None = None) -> Path:
-    """Find the oldest `pg_dump` or `pg_restore` for a server of this major version, ours before the PATH's.
-
-    Without a version it is the newest, which can read every file. Raises `ProgramMissing`.
-    """
+    """Find the oldest program for a server of this major version, or the newest. Raises `ProgramMissing`."""
     candidates: dict[int, Path] = {}
     # without the `embedded` extra there are none
     with contextlib.suppress(ProgramMissing):
@@ -57,10 +50,9 @@ def program(name: str, server_version: int | None = None) -> Path:
 
 
 def dump(pg_dump: Path, dsn: str, target: Path, tell: OnStep) -> int:
-    """Dump the database into the file while it is in use; returns the bytes written.
+    """Dump the database in Postgres's custom format, and move the complete file to its place; returns its bytes.
 
-    An existing `target` is replaced when the new file is complete. Raises `ArchiveFailed`, and `InvalidInput` if it
-    cannot be written.
+    Raises `ArchiveFailed`, and `InvalidInput` if it cannot be written.
     """
     fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
@@ -138,8 +130,6 @@ def _run(command: Sequence[str | Path], dsn: str, tell: OnStep) -> None:
         except BaseException:
             process.terminate()
             raise
-    code = process.returncode
-    if code:
-        errors = [line for line in lines if "error" in line or "detail" in line.lower()]
-        shown = "\n".join(errors or lines)
+    if code := process.returncode:
+        shown = "\n".join(lines)
         raise ArchiveFailed(f"{Path(command[0]).name} failed with code {code}:\n{shown}")

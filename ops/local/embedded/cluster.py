@@ -84,29 +84,29 @@ def initialize(
     program = reachable_postgres(installation, maker) / "bin/initdb"
     # Text search takes letters from the locale: with plain C, "Äpfel" and "äpfel" are two words. The builtin C.UTF-8
     # of Postgres 17 and newer needs no locale of the machine.
-    locales = (
-        [["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]]
-        if version >= 17
-        else [["--locale=C.UTF-8"], ["--locale=C"]]
-    )
-    errors = ""
-    for number, locale in enumerate(locales):
-        fresh = staging / str(number)
-        fresh.mkdir(mode=0o700)
-        if maker:
-            give_away(fresh, maker)
-        command = [program, "-D", "/proc/self/cwd" if maker else fresh, "-U", SUPERUSER, *locale]
-        command += ["--encoding=UTF8", "--data-checksums", "--auth=scram-sha-256", "--pwfile=/dev/stdin"]
-        command += [] if durable else ["--no-sync"]
-        run = _run(command, fresh, maker, password)
-        if run.returncode == 0:
-            if account:
-                give_away(fresh, account)
-            fresh.rename(cluster)
-            shutil.rmtree(staging)
-            return
-        errors += run.stdout + run.stderr
-    raise ServerFailed(f"The embedded Postgres could not be set up in {cluster}:\n{errors[-3000:]}")
+    locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+    fresh = staging / "data"
+    fresh.mkdir(mode=0o700)
+    if maker:
+        give_away(fresh, maker)
+    command: list[str | Path] = [
+        program,
+        "-D",
+        "/proc/self/cwd" if maker else fresh,
+        "-U",
+        SUPERUSER,
+        "--encoding=UTF8",
+    ]
+    command += [*(locale if version >= 17 else ["--locale=C.UTF-8"]), *([] if durable else ["--no-sync"])]
+    command += ["--data-checksums", "--auth=scram-sha-256", "--pwfile=/dev/stdin"]
+    run = _run(command, fresh, maker, password)
+    if run.returncode:
+        said = (run.stdout + run.stderr)[-3000:]
+        raise ServerFailed(f"The embedded Postgres could not be set up in {cluster}:\n{said}")
+    if account:
+        give_away(fresh, account)
+    fresh.rename(cluster)
+    shutil.rmtree(staging)
 
 
 def _run(

@@ -1,16 +1,27 @@
-"""The folders and private files of the embedded servers; permissions of what we did not create never change."""
+"""The folders, private files, locks and logs of the embedded servers.
+
+Permissions of what we did not create never change. A lock shows whether a server runs: its processes inherit the
+descriptor of a locked file (`flock`), and the kernel releases the lock when the last of them has ended, however it
+ended. So no process number is mistaken for another's.
+"""
 
 import contextlib
+import fcntl
 import os
 import pwd
 import secrets
 import shlex
+import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from schemas.errors import Permanent
+
+LOG_BYTES = 10_000_000
+LOOK_SECONDS = 0.01
 
 
 class DataFolderError(Permanent):
@@ -18,10 +29,7 @@ class DataFolderError(Permanent):
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder, closed to others, or check that we, and not everybody, can write to an existing one.
-
-    Raises `DataFolderError`.
-    """
+    """Create the folder, closed to others, or check an existing one. Raises `DataFolderError`."""
     with explained(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -34,23 +42,17 @@ def make_folder(folder: Path) -> None:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open the file, created with mode 0600 if it is missing; links are not followed.
-
-    A file created by root belongs to the folder's owner, so that a data folder once used by root still works for
-    its user.
-    """
+    """Open the file, created with mode 0600 if it is missing; links are not followed."""
     descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     if os.geteuid() == 0:
+        # so that a folder once used by root still works for its user
         owner = path.parent.stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
     return descriptor
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write the text atomically into a file with mode 0600: readers, and a crash, see the old or the new text.
-
-    It is created under a fresh name and moved into place: a link planted there is replaced, not followed.
-    """
+    """Write the text atomically into a file with mode 0600; a link planted there is replaced, not followed."""
     folder = path.parent
     with explained(folder):
         fresh = folder / f".{path.name}.{secrets.token_hex(8)}"
@@ -67,7 +69,10 @@ def explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as error:
-        user = user_name()
+        try:
+            user = pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:
+            user = str(os.geteuid())
         message = (
             f"The data folder {folder} cannot be written to by {user} ({error.filename}: {error.strerror}). "
             "Name another with BACKSCROLL_DATA_DIR"
@@ -83,9 +88,55 @@ def explained(folder: Path) -> Iterator[None]:
         raise DataFolderError(message) from error
 
 
-def user_name() -> str:
-    """Return the name of our user, or the number if it has no name."""
+def open_lock(path: Path) -> int:
+    """Open the lock's file, without locking it."""
+    return open_private(path, os.O_RDONLY)
+
+
+def take(descriptor: int) -> bool:
+    """Lock the file for all who have or inherit this descriptor; returns False if another has locked it."""
+    if _flock(descriptor, fcntl.LOCK_EX):
+        return True
+    # `is_taken` holds it for a moment
+    time.sleep(LOOK_SECONDS)
+    return _flock(descriptor, fcntl.LOCK_EX)
+
+
+def is_taken(path: Path) -> bool:
+    """Return whether the lock is held."""
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _flock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _flock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def rotate(path: Path) -> None:
+    """Move the last `LOG_BYTES` of a log that is larger to `NAME.log.1`, while its process keeps it open.
+
+    Raises `OSError` if it cannot be copied, and truncates it all the same.
+    """
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return
+    if size <= LOG_BYTES:
+        return
+    try:
+        kept = os.open(path.with_suffix(".log.1"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(kept, "wb") as target, path.open("rb") as source:
+            source.seek(max(0, size - LOG_BYTES))
+            shutil.copyfileobj(source, target)
+    finally:
+        os.truncate(path, 0)

@@ -1,11 +1,7 @@
 """A Postgres with pgvector from an installed wheel, with its data in a folder.
 
-Every connection needs a password (SCRAM), over the socket as over TCP, and the superuser is refused over TCP. The
-passwords are random, in `postgres-passwords.json` (0600), which only its owner and root may read. The socket is in the
-cluster's own folder, which no other user may enter.
-
-The data folder holds `postgres-18/` (the cluster, by major version), `postgres.log`, `postgres.json` (where
-the server is reached), `postgres.lock` and the passwords.
+Every connection needs a password, which is random, in `postgres-passwords.json` (0600); the superuser is refused over
+TCP. The socket is in the cluster's own folder (`postgres-18/`), which no other user may enter.
 """
 
 import contextlib
@@ -66,10 +62,7 @@ class EmbeddedPostgres(EmbeddedServer):
         self._passwords_path = self.data_dir / "postgres-passwords.json"
 
     def dsn(self, role: LoginRole, *, database: str = DATABASE, tcp: bool = False) -> str:
-        """Make the URL for psycopg and SQLAlchemy to connect as the role: over the socket, or TCP.
-
-        Raises `DatabaseUnavailable` if the server was never started, or does not listen on TCP.
-        """
+        """Make the URL to connect as the role, over the socket or TCP. Raises `DatabaseUnavailable`."""
         return self._url(role, role_name(role), database, tcp=tcp)
 
     def superuser_dsn(self, database: str = "postgres") -> str:
@@ -149,7 +142,7 @@ class EmbeddedPostgres(EmbeddedServer):
         return version, installed[version]
 
     def _make_passwords(self) -> dict[str, str]:
-        if self._passwords_path.exists():  # of a cluster of another version, or of an interrupted start
+        if self._passwords_path.exists():  # of another version's cluster, or of an interrupted start
             return self._passwords()
         passwords = {name: secrets.token_urlsafe(24) for name in ("superuser", *LOGIN_ROLES)}
         write_private(self._passwords_path, json.dumps(passwords, indent=1))
@@ -167,10 +160,8 @@ class EmbeddedPostgres(EmbeddedServer):
         return passwords
 
     def _socket_folder(self, cluster: Path, account: Account | None) -> Path:
-        """Return the cluster's own folder, or a private one under /tmp if that path cannot be a socket's.
-
-        It is too long, or has a character that separates hosts in the URLs of libpq (`,`) or SQLAlchemy (`:`).
-        """
+        """Return the cluster's own folder, or a private one under /tmp if that path cannot be a socket's."""
+        # it is too long, or has what separates hosts in the URLs of libpq (,) or SQLAlchemy (:)
         name = f".s.PGSQL.{SOCKET_PORT:05}"
         if len(os.fsencode(cluster / name)) <= SOCKET_PATH_BYTES and not re.search("[,:]", str(cluster)):
             return cluster
@@ -192,20 +183,13 @@ class EmbeddedPostgres(EmbeddedServer):
 
 
 def _forget_last_run(folder: Path) -> None:
-    """Remove what a killed server left behind.
-
-    We hold the lock, so no server runs here. Postgres itself goes by the process number in these files, which may be
-    another process's by now, and refuses to start.
-    """
+    """Remove what a killed server left behind; Postgres would go by its process number, now perhaps another's."""
     for left in (folder / "postmaster.pid", *folder.glob(".s.PGSQL.*")):
         left.unlink(missing_ok=True)
 
 
 def _private_folder(remembered: Path | None, account: Account | None) -> Path:
-    """Create a folder under /tmp that only the server's user may enter; the last one, if possible.
-
-    Then programs that run while the server is restarted find it where it was.
-    """
+    """Create a folder under /tmp for the server's user alone; the last one, so that running programs find it."""
     owner = account or Account(os.geteuid(), os.getegid())
     sockets = None
     if remembered and remembered.parent == TEMPORARY:

@@ -34,9 +34,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a server in its directory as the account, with its configuration on standard input.
 
-    It writes to the descriptor `log` and inherits `keep_open`. When the calling process dies, however it does, the
-    server gets the `death_signal` (by `PR_SET_PDEATHSIG`, only on Linux). Raises `OSError` or
-    `subprocess.SubprocessError`.
+    It writes to the descriptor `log` and inherits `keep_open`. When the calling process dies, the server gets the
+    `death_signal` (Linux). Raises `OSError` or `subprocess.SubprocessError`.
     """
 
     def start() -> subprocess.Popen[bytes]:
@@ -91,7 +90,7 @@ def exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

@@ -1,8 +1,6 @@
 """A Redis from an installed wheel, or a newer one of the machine, with its data in a folder.
 
-It listens on the loopback address and needs the random password in `redis-password` (0600), which only its owner and
-root may read. The data folder also holds `redis/` (the append-only file), `redis.log`, `redis.json` (the port and the
-process) and `redis.lock`.
+It listens on the loopback address and needs the random password in `redis-password` (0600).
 """
 
 import secrets
@@ -41,11 +39,7 @@ loglevel notice
 
 
 class EmbeddedRedis(EmbeddedServer):
-    """A Redis server with its data in `data_dir`.
-
-    `port`: on the loopback address, by default a free one, kept from start to start if possible. `maxmemory`: in
-    Redis' notation (`"256mb"`), by default no limit.
-    """
+    """A Redis server with its data in `data_dir`, by default on a free port and without a limit (`"256mb"`)."""
 
     name = "redis"
     start_seconds = 60

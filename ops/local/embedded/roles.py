@@ -92,9 +92,8 @@ def provision(
 ) -> Provisioned:
     """Create or correct the database, the roles with these passwords, and their rights.
 
-    `superuser_dsn` may name any database of the server; `passwords` has one for each role that logs in, and replaces
-    its former one. Passwords are hashed here and never reach the server's log. Raises `DatabaseUnavailable` if the
-    server cannot be reached and `ProvisioningFailed` if it is unsuitable.
+    `superuser_dsn` may name any database of the server. Raises `DatabaseUnavailable` if the server cannot be reached
+    and `ProvisioningFailed` if it is unsuitable.
     """
     missing = [role for role in LOGIN_ROLES if not passwords.get(role)]
     if missing:
@@ -139,6 +138,7 @@ def _make_roles(server: psycopg.Connection, passwords: Mapping[LoginRole, str]) 
     plain = _plain(server)
     for role in LOGIN_ROLES:
         name = role_name(role)
+        # hashed here, so that it never reaches the server's log
         secret = server.pgconn.encrypt_password(passwords[role].encode(), name.encode(), b"scram-sha-256")
         bypass = "BYPASSRLS" if role == "backup" else "NOBYPASSRLS"
         alter = sql.SQL(f"ALTER ROLE {name} LOGIN {plain} {bypass} PASSWORD {{}}")

@@ -1,8 +1,4 @@
-"""What the embedded servers have in common.
-
-There is one of each in a data folder. While it runs, every process of the same user finds it by its data folder; it
-ends with the process that started it.
-"""
+"""What the embedded servers have in common: one in each data folder, which ends with the process that started it."""
 
 import contextlib
 import json
@@ -17,9 +13,16 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from ops.local.embedded.account import Account
-from ops.local.embedded.folder import explained, make_folder, open_private, write_private
-from ops.local.embedded.lock import is_taken, open_lock, take
-from ops.local.embedded.logfile import rotate
+from ops.local.embedded.folder import (
+    explained,
+    is_taken,
+    make_folder,
+    open_lock,
+    open_private,
+    rotate,
+    take,
+    write_private,
+)
 from ops.local.embedded.process import ENDS_WITH_STARTER, end, exists, kill_family, spawn
 from schemas.errors import Permanent
 
@@ -83,10 +86,7 @@ class EmbeddedServer(ABC):
         """Do what needs a running server, before it is published."""
 
     def start(self) -> None:
-        """Start the server with its data, and wait until it can be used; one that runs already is used as it is.
-
-        Raises `DataFolderError`, `ProgramMissing`, `PortTaken` or `ServerFailed`.
-        """
+        """Start the server, unless it runs. Raises `DataFolderError`, `ProgramMissing`, `PortTaken`, `ServerFailed`."""
         make_folder(self.data_dir)
         lock = self._lock()
         if lock is None:
@@ -98,7 +98,7 @@ class EmbeddedServer(ABC):
             os.close(lock)
 
     def stop(self) -> None:
-        """End the server cleanly, or by force if that takes too long; one that another process started stays."""
+        """End the server cleanly, or by force; one that another process started stays."""
         child, self._child = self._child, None
         if child is not None:
             end(child, self.stop_signals, self.stop_seconds)
@@ -117,10 +117,6 @@ class EmbeddedServer(ABC):
             if time.monotonic() > deadline:
                 raise ServerFailed(f"The embedded {self.name}, process {pid}, could not be killed.")
             time.sleep(POLL_SECONDS)
-
-    def rotate_log(self) -> None:
-        """Keep the log within its size while the server runs. Raises `OSError`."""
-        rotate(self.log_path)
 
     def is_running(self) -> bool:
         """Return whether the server runs, whoever started it."""
@@ -159,10 +155,7 @@ class EmbeddedServer(ABC):
         write_private(self._state_path, json.dumps(asdict(state)))
 
     def _lock(self) -> int | None:
-        """Lock the data for a start and return the descriptor; None if a server runs and answers.
-
-        Waits for a server that is starting or stopping.
-        """
+        """Lock the data for a start, once no server starts or stops; returns None if one runs and answers."""
         with explained(self.data_dir):
             descriptor = open_lock(self._lock_path)
         deadline = time.monotonic() + self.start_seconds
@@ -215,7 +208,7 @@ class EmbeddedServer(ABC):
 
     def _open_log(self) -> int:
         with explained(self.data_dir):
-            self.rotate_log()
+            rotate(self.log_path)
             log = open_private(self.log_path, os.O_WRONLY | os.O_APPEND)
         self._log_start = os.fstat(log).st_size
         return log

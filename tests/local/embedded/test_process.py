@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.local.embedded import logfile, process
-from ops.local.embedded.lock import is_taken, open_lock, take
+from ops.local.embedded import folder, process
+from ops.local.embedded.folder import is_taken, open_lock, take
 from ops.local.embedded.redis import EmbeddedRedis
 from ops.local.embedded.server import ServerFailed
 
@@ -79,7 +79,7 @@ def test_a_server_that_holds_the_lock_and_never_answers_is_named(
 def test_a_log_that_grew_long_begins_anew_and_the_old_one_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logfile, "LIMIT_BYTES", 100)
+    monkeypatch.setattr(folder, "LOG_BYTES", 100)
     for _ in range(2):
         with EmbeddedRedis(tmp_path) as running:
             assert "bye bye" not in running.log_path.read_text()

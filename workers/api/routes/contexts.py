@@ -3,16 +3,14 @@
 from fastapi import APIRouter, Response
 
 from pipeline.context import build_context, more, query_log, search
-from schemas.context import Context
+from schemas.context import AnswerIn, AnswerReceipt, Context
 from schemas.messages import Id
 from schemas.payloads import ContextQuery
-from schemas.querylog import AnswerIn, AnswerReceipt
 from schemas.search import MoreQuery, MoreResult, SearchQuery, SearchResult
 from workers.api.api_route import ApiRoute
-from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import responses
-from workers.api.state import Api
+from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["contexts"], route_class=ApiRoute)
 

@@ -6,14 +6,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 
 from pipeline.memories import documents
+from schemas.base import Frozen
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
-from schemas.limits import Frozen
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
-from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.state import Api
+from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["documents"], route_class=ApiRoute)
 

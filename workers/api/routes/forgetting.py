@@ -14,15 +14,14 @@ from pipeline.ingest import chat_moves
 from pipeline.operations import lookup
 from pipeline.people import suppression
 from pipeline.store import chats
+from schemas.base import Frozen
 from schemas.forgetting import Receipt, Subject
-from schemas.limits import Frozen
 from schemas.messages import ChatIn, Id
 from schemas.payloads import MemorySwitch, NewId
 from workers.api.api_route import ApiRoute
-from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.state import Api, ApiState
+from workers.api.state import Api, ApiState, Tenant
 
 router = APIRouter(tags=["forgetting"], route_class=ApiRoute)
 

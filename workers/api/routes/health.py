@@ -9,8 +9,8 @@ from fastapi import APIRouter, Response
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from schemas.base import Frozen
 from schemas.errors import Retryable, SchemaOutdated, SettingsError
-from schemas.limits import Frozen
 from schemas.settings import Settings
 from workers.api.api_route import ApiRoute
 from workers.api.state import Api

@@ -23,9 +23,8 @@ from schemas.listing import (
 )
 from schemas.messages import Id
 from workers.api.api_route import ApiRoute
-from workers.api.auth import Tenant
 from workers.api.errors import responses
-from workers.api.state import Api
+from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["overview"], route_class=ApiRoute)
 

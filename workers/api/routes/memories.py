@@ -6,13 +6,12 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Response
 
 from pipeline.memories import statements as memories
-from schemas.limits import Frozen
+from schemas.base import Frozen
 from schemas.memories import Memory, MemoryFilter, MemoryPayload
 from workers.api.api_route import ApiRoute
-from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.state import Api
+from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["memories"], route_class=ApiRoute)
 

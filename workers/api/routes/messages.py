@@ -9,16 +9,15 @@ from pipeline.erasure import edits
 from pipeline.erasure.edits import Changed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
+from schemas.base import Frozen
 from schemas.errors import InvalidInput
-from schemas.limits import Frozen
 from schemas.messages import Id
 from schemas.payloads import EditPayload, IngestPayload
 from workers.api.api_route import ApiRoute, DirectRoute
-from workers.api.auth import SECURED, Tenant, authorize
 from workers.api.bodies import Body, parse, read
 from workers.api.errors import request_id, responses
 from workers.api.openapi import body_of
-from workers.api.state import Api, ApiState, state_of
+from workers.api.state import SECURED, Api, ApiState, Tenant, authorize, state_of
 
 router = APIRouter(tags=["messages"], route_class=ApiRoute)
 

@@ -7,14 +7,13 @@ from fastapi import APIRouter
 from pipeline.operations import lookup
 from pipeline.people import identities, membership
 from pipeline.people.identities import Linked
-from schemas.limits import Frozen
+from schemas.base import Frozen
 from schemas.messages import Id
 from schemas.users import Members, MembersPayload, MergePayload, User
 from workers.api.api_route import ApiRoute
-from workers.api.auth import Tenant
 from workers.api.bodies import Body
 from workers.api.errors import request_id, responses
-from workers.api.state import Api
+from workers.api.state import Api, Tenant
 
 router = APIRouter(tags=["users"], route_class=ApiRoute)
 

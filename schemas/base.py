@@ -1,15 +1,58 @@
-"""Validation errors in words, with the names that the sender knows."""
+"""Base models; limits that are checked before what is inside; and validation errors in words."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, get_args
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
 
 MAX_NAMED = 5
 """Problems of one payload that are named each; of more only the number is given."""
 MIN_SIMILARITY = 0.6
 """The ratio of `difflib` from which a name is suggested."""
+MAX_UNKNOWN = 20
+"""Unknown fields of one object that are named each; of more only the number is given."""
+
+
+def at_most(items: int) -> BeforeValidator:
+    """Refuse a longer list with one error, whatever it holds; `Field(max_length=…)` beside it is for the schema."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) > items:
+            raise ValueError(f"has {len(value)} items; at most {items} are taken")
+        return value
+
+    return BeforeValidator(check)
+
+
+def at_most_bytes(size: int, remedy: str = "") -> AfterValidator:
+    """Refuse a text that is longer in UTF-8."""
+
+    def check(value: str) -> str:
+        if (found := len(value.encode())) > size:
+            raise ValueError(f"is {found} bytes long; at most {size} are taken{remedy}")
+        return value
+
+    return AfterValidator(check)
+
+
+class Frozen(BaseModel):
+    """A model that does not change; the docstrings of its fields are their descriptions in `/docs`."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+
+class Closed(Frozen):
+    """A model that refuses unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown(cls, value: Any) -> Any:
+        if isinstance(value, dict) and (unknown := len(value) - len(cls.model_fields)) > MAX_UNKNOWN:
+            raise ValueError(f"has {unknown} fields or more that are not known")
+        return value
 
 
 def in_words(errors: Sequence[Any], model: type[BaseModel] | None) -> tuple[str, str]:

@@ -12,15 +12,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
-from pathlib import Path
 
 from ops import connection
 from ops.dev import shipped
-from ops.dev.bench.figures import Figure
+from ops.dev.bench.figures import Figure, resident_mb
 from ops.dev.bench.talk import START
 from ops.dev.embedders import WrappedEmbedder
 from ops.dev.eval.samples import samples
-from ops.dev.observe import Say
+from ops.dev.observe import Say, timed
 from ops.dev.shipped import Shipped
 from pipeline.clients.protocols import Embedder
 from schemas.messages import ChatIn, MessageIn
@@ -30,8 +29,6 @@ from workers import queues
 CHATS, MESSAGES_PER_CHAT = 20, 600
 # Rounds and their rows, in turn with the bare model; as many without and with a busy process beside them.
 ROUNDS, ROWS = 4, 1024
-CLAIMS = (32, 128, 256)
-"""Sizes of claims that are tried beside the shipped one, half a round's rows each."""
 SECONDS = 40.0
 """After which no round begins, alone or beside the busy process: a slow machine counts fewer."""
 ALONE, BUSY = 0.80, 0.70
@@ -47,17 +44,13 @@ def measure(say: Say) -> list[Figure]:
             backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
         backscroll.run_all("ingest")
         backscroll.resources.embedder = model = NotingEmbedder(backscroll.resources.embedder)
-        _embed_rows(backscroll, 256, queues.EMBED.batch)
+        _embed_rows(backscroll, 256)
         found = []
         for name, limit, beside in (("alone", ALONE, nullcontext), ("beside a busy process", BUSY, _busy)):
             say(name)
             with beside():
                 found += _compare(backscroll, model, name, limit)
-        for size in CLAIMS:
-            say(f"claims of {size}")
-            done, seconds = _embed_rows(backscroll, ROWS // 2, size)
-            found.append(Figure(f"alone: rows to rows, claims of {size}", done / seconds, "/s"))
-        found.append(Figure("resident memory at the end", _resident_mb(), "MB"))
+        found.append(Figure("resident memory at most", resident_mb(), "MB"))
         return found
 
 
@@ -76,40 +69,32 @@ class NotingEmbedder(WrappedEmbedder):
 def _compare(backscroll: Shipped, model: NotingEmbedder, name: str, limit: float) -> list[Figure]:
     """Rows to rows and the bare model in turn."""
     deadline = time.monotonic() + SECONDS
-    count, rows_seconds, bare_seconds = 0, 0.0, 0.0
+    count, rows_ms, bare_ms = 0, 0.0, 0.0
     while not count or (count < ROUNDS * ROWS and time.monotonic() < deadline):
         model.texts.clear()
-        done, seconds = _embed_rows(backscroll, ROWS, queues.EMBED.batch)
+        ms, done = timed(_embed_rows, backscroll, ROWS)
         count += done
-        rows_seconds += seconds
+        rows_ms += ms
         # not in the order in which the handler has sorted them
         texts = random.Random(count).sample(model.texts, len(model.texts))  # noqa: S311
-        started = time.monotonic()
-        model.inner.embed_documents(texts)
-        bare_seconds += time.monotonic() - started
-    of_all = f"{name}: {count:,} texts"
+        bare_ms += timed(model.inner.embed_documents, texts)[0]
+    of_all, rate, ratio = f"{name}: {count:,} texts", 1000 * count / rows_ms, bare_ms / rows_ms
+    rows = f"{of_all}, rows to rows, claims of {queues.EMBED.batch}"
     return [
-        Figure(f"{of_all}, the bare model, {ROWS:,} at once", count / bare_seconds, "/s"),
-        Figure(
-            f"{of_all}, rows to rows, claims of {queues.EMBED.batch}",
-            count / rows_seconds,
-            "/s",
-            ratio=bare_seconds / rows_seconds,
-            limit=limit,
-            more_is_better=True,
-        ),
+        Figure(f"{of_all}, the bare model, {ROWS:,} at once", 1000 * count / bare_ms, "/s"),
+        Figure(rows, rate, "/s", ratio=ratio, limit=limit, more_is_better=True),
     ]
 
 
-def _embed_rows(backscroll: Shipped, wanted: int, claimed: int) -> tuple[int, float]:
-    """Let the shipped handler do `wanted` rows, `claimed` at a time: `(rows, seconds)`."""
-    done, started = 0, time.monotonic()
+def _embed_rows(backscroll: Shipped, wanted: int) -> int:
+    """Let the shipped handler do `wanted` rows or some more; how many."""
+    done = 0
     while done < wanted:
-        outcome = backscroll.run("embed", claimed)
+        outcome = backscroll.run("embed")
         if not outcome.finished:
             raise RuntimeError("nothing was embedded")
         done += outcome.finished
-    return done, time.monotonic() - started
+    return done
 
 
 def _messages(count: int) -> Iterator[MessageIn]:
@@ -136,8 +121,3 @@ def _busy() -> Iterator[None]:
     finally:
         loop.kill()
         loop.wait()
-
-
-def _resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096 / 10**6

@@ -1,0 +1,96 @@
+"""Run one of the processes in the foreground, for a service manager or a container."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ops import connection
+from ops.console.command import command
+from ops.console.options import DataDirOption
+from schemas.errors import InvalidInput, SettingsError
+from schemas.settings import Settings
+
+worker_app = typer.Typer(rich_markup_mode="markdown")
+beat_app = typer.Typer(rich_markup_mode="markdown")
+api_app = typer.Typer(rich_markup_mode="markdown")
+
+
+@command(worker_app, "backscroll worker embed")
+def worker(
+    queue: Annotated[list[str] | None, typer.Argument(help="Queues (default: all but embed).")] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Processes or threads.")] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run one worker in the foreground, on these queues, until TERM or Ctrl-C.
+
+    - **accept** accepts the messages of bots that use the queue: a process (prefork)
+    - **ingest** places messages into sessions: a process (prefork)
+    - **embed** holds an embedding model, which uses all cores by itself: a spawned process (prefork)
+    - **summarize** waits for a language model: 16 threads (threads)
+    - **backfill** prunes, forgets and backfills, rarely and long: a process (prefork)
+    - **sweep** closes idle sessions and makes up for lost wake-ups, every few seconds: a thread (threads)
+
+    A worker of several queues runs them in the pool that the first one needs. Each queue needs at least one worker,
+    and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish its jobs and hands the
+    rest back; give it more than that before you kill it.
+    """
+    from ops.local.processes import worker_command
+    from workers.queues import QUEUES
+
+    names = queue or [name for name in QUEUES if name != "embed"]
+    if unknown := [name for name in names if name not in QUEUES]:
+        raise InvalidInput(f"there is no queue {unknown[0]}; there are {', '.join(QUEUES)}", field="queue")
+    _run_instead(connection.open_stack(data_dir), worker_command(names, concurrency=concurrency))
+
+
+@command(beat_app, "BACKSCROLL_REDIS_URL=redis://… backscroll beat")
+def beat(data_dir: DataDirOption = None) -> None:
+    """Run the clock in the foreground: it asks a worker of **sweep** to sweep and one of **backfill** to prune.
+
+    One is enough for a whole deployment, and a second one does no harm. Without one, idle sessions are never closed
+    and lost wake-ups never made up for. Its schedule is in the data folder; without it everything is due at the start.
+    """
+    from ops.local.embedded.folder import explained
+    from ops.local.processes import beat_command
+
+    settings = connection.open_stack(data_dir)
+    with explained(settings.data_dir):
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _run_instead(settings, beat_command(settings.data_dir))
+
+
+@command(api_app, "BACKSCROLL_API_KEY=… BACKSCROLL_DATABASE_URL=… backscroll api --host 0.0.0.0")
+def api(
+    host: Annotated[str | None, "Address (default: BACKSCROLL_HOST)."] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port (default: BACKSCROLL_PORT).")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, max=16, help="Processes (default: BACKSCROLL_API_PROCESSES).")
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Run the HTTP API in the foreground: messages in, contexts out.
+
+    It needs the database as the role that sees one tenant at a time, and Redis to wake the workers. Put a proxy with
+    TLS in front of it if it listens on more than the loopback address.
+    """
+    from ops.local.processes import api_command
+
+    settings = connection.open_stack(data_dir)
+    if settings.api_key is None:
+        raise SettingsError("BACKSCROLL_API_KEY is not set: the HTTP API refuses requests without a key")
+    given = {"host": host, "port": port, "api_processes": processes}
+    chosen = settings.model_copy(update={name: value for name, value in given.items() if value})
+    _run_instead(chosen, api_command(chosen))
+
+
+def _run_instead(settings: Settings, words: list[str]) -> None:
+    """Replace this process by a command that finds these settings in its environment."""
+    from ops.local.processes import environment
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(words[0], words, environment(settings))  # noqa: S606 - our own Python, without a shell
