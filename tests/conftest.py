@@ -21,7 +21,7 @@ from sqlalchemy import create_engine
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store import vectors
 from pipeline.store.database import Database
@@ -209,9 +209,9 @@ def tenant() -> str:
 
 
 @pytest.fixture
-def rules(settings: Settings) -> Rules:
+def rules(settings: Settings) -> SessionPolicy:
     """How sessions are cut by default."""
-    return Rules.of(settings)
+    return SessionPolicy.of(settings)
 
 
 @pytest.fixture

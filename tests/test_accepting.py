@@ -14,7 +14,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.erasure import edits
 from pipeline.ingest import accept as ingest
 from pipeline.ingest.accept import Accepted
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import accepting as store
 from pipeline.store import counters, jobs
 from pipeline.store.database import Database
@@ -110,7 +110,7 @@ def test_what_an_import_brings_is_placed_after_what_people_say_now(database: Dat
 
 
 def test_a_message_with_nothing_in_its_way_is_stored_in_one_trip(
-    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch
+    database: Database, rules: SessionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a tenant in which something was deleted, and a chat that is known
     ingest.accept(database, TENANT, CHAT, [message(0)])
@@ -133,7 +133,7 @@ def test_a_message_with_nothing_in_its_way_is_stored_in_one_trip(
 
 @pytest.mark.parametrize("known", [None, bytes(32)])
 def test_what_was_forgotten_is_kept_out_whatever_key_a_process_remembers(
-    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch, known: bytes | None
+    database: Database, rules: SessionPolicy, monkeypatch: pytest.MonkeyPatch, known: bytes | None
 ) -> None:
     ingest.accept(database, TENANT, CHAT, [message(0)])
     edits.delete(database, TENANT, CHAT.chat_id, "m0", rules)
@@ -142,7 +142,7 @@ def test_what_was_forgotten_is_kept_out_whatever_key_a_process_remembers(
 
 
 def test_a_first_deletion_elsewhere_while_a_message_is_stored_takes_nothing_from_it(
-    database: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch
+    database: Database, rules: SessionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a tenant in which nothing was deleted so far, and a message of a new chat
     ingest.accept(database, TENANT, CHAT, [message(8)])

@@ -5,7 +5,7 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.people.visibility import Place, asked_in, may_show, visible
+from pipeline.people.visibility import Place, may_show, place_of_question, visible
 from schemas.memories import VisibilityPolicy
 
 PEOPLE = st.frozensets(st.sampled_from(["ann", "bob", "cy", "zoe"]))
@@ -77,7 +77,7 @@ def test_policies_show_everything_or_one_chat_alone(here: Place, others: list[Pl
 def test_where_nobody_knows_who_listens_nothing_of_other_chats_is_shown(
     kind: str, members: frozenset[str], unnamed: bool, asker: str | None
 ) -> None:
-    here = asked_in("here", kind, members, unnamed=unnamed, asker=asker)
+    here = place_of_question("here", kind, members, unnamed=unnamed, asker=asker)
     everybody = Place(chat_id="there", kind="group", persons=frozenset(["ann", "bob", "cy", "zoe"]))
     direct = kind == "direct" and len(members | {asker} - {None}) == 1
     unknown = not direct and (unnamed or not members)

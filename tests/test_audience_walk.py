@@ -15,8 +15,8 @@ from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.enrich import embed
-from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import accept, place
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
@@ -148,9 +148,9 @@ def plant(database: Database) -> None:
 @pytest.fixture(scope="module")
 def walked(shared: Database) -> Database:
     plant(shared)
-    rules, policy = Rules.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
+    rules, policy = SessionPolicy.of(DEFAULTS), Policy(batch=1000, lease_seconds=60, max_attempts=3)
     for kind, handler in {
-        "ingest": accept.placer(shared, rules),
+        "ingest": place.placer(shared, rules),
         "embed": embed.embedder(shared, EMBEDDER),
     }.items():
         while runner.run(shared, kind, handler, policy).claimed:
@@ -322,16 +322,22 @@ def test_a_bot_that_knows_who_is_there_may_say_so(walked: Database) -> None:
 
     try:
         # somebody who reads along and has never spoken
-        membership.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob", "telegram:cy"])
+        membership.set_members(
+            walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob", "telegram:cy"]
+        )
         assert shown_in("small") == {"small", "large"}
         # Dee has left; while she is there her name is not kept
-        assert membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:dee"]).unnamed
+        assert membership.set_members(
+            walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:dee"]
+        ).unnamed
         assert shown_in("with-dee") == {"with-dee"}
-        membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob"])
+        membership.set_members(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob"])
         assert shown_in("with-dee") == {"with-dee", "small", "small-at-work", "large"}
-        membership.tell(walked, TENANT, chat_id("silent"), ["telegram:bob", "slack:ann"])
+        membership.set_members(walked, TENANT, chat_id("silent"), ["telegram:bob", "slack:ann"])
         assert shown_in("silent") == {"silent", "small", "small-at-work", "large", "with-dee"}
     finally:
-        membership.tell(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob"])
-        membership.tell(walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob", "telegram:dee"])
-        membership.tell(walked, TENANT, chat_id("silent"), [])
+        membership.set_members(walked, TENANT, chat_id("small"), ["telegram:ann", "telegram:bob"])
+        membership.set_members(
+            walked, TENANT, chat_id("with-dee"), ["telegram:ann", "telegram:bob", "telegram:dee"]
+        )
+        membership.set_members(walked, TENANT, chat_id("silent"), [])

@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.erasure import edits
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import suppression
@@ -30,15 +30,15 @@ def at(minute: float) -> datetime:
     return EPOCH + timedelta(minutes=minute)
 
 
-def edit(database: Database, rules: Rules, id: str, content: str, minute: float) -> edits.Changed:  # noqa: A002
+def edit(database: Database, rules: SessionPolicy, id: str, content: str, minute: float) -> edits.Changed:  # noqa: A002
     return edits.edit(database, TENANT, CHAT.chat_id, id, content, at(minute), rules)
 
 
-def delete(database: Database, rules: Rules, id: str) -> edits.Changed:  # noqa: A002
+def delete(database: Database, rules: SessionPolicy, id: str) -> edits.Changed:  # noqa: A002
     return edits.delete(database, TENANT, CHAT.chat_id, id, rules)
 
 
-def work(database: Database, rules: Rules, policy: Policy) -> None:
+def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     """Let workers do everything that is owed."""
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
@@ -46,7 +46,7 @@ def work(database: Database, rules: Rules, policy: Policy) -> None:
 
 
 @pytest.fixture
-def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
+def remembered(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     """One session of nine messages, summarized and embedded; the plumber is in the middle of it."""
     said = [message(n, f"the boiler shows error E{40 + n} again", id=f"m{n}") for n in range(9)]
     said[4] = message(4, "the plumber is called Beatriz and costs 90 euros", id="m4")
@@ -60,7 +60,7 @@ def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
 
 
 def test_a_late_edit_is_searched_summarized_and_embedded_in_place_of_the_old_text(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     done = edit(remembered, rules, "m4", "the plumber is called Carlota and costs 70 euros", 60)
     assert (done.outcome, done.follows) == ("edited", {"embed", "summarize"})
@@ -80,7 +80,7 @@ def test_a_late_edit_is_searched_summarized_and_embedded_in_place_of_the_old_tex
     assert rows(remembered, "SELECT count(*) FROM session_vectors") == [(1,)]
 
 
-def test_an_edit_leaves_a_message_where_it_was(remembered: Database, rules: Rules) -> None:
+def test_an_edit_leaves_a_message_where_it_was(remembered: Database, rules: SessionPolicy) -> None:
     before = rows(remembered, "SELECT sent_at FROM messages WHERE external_id = 'm4'")
     edit(remembered, rules, "m4", "something else", 60)
     assert rows(remembered, "SELECT sent_at FROM messages WHERE external_id = 'm4'") == before
@@ -90,7 +90,7 @@ def test_an_edit_leaves_a_message_where_it_was(remembered: Database, rules: Rule
 
 
 def test_an_older_edit_of_the_same_text_does_not_make_the_newest_one_older(
-    remembered: Database, rules: Rules
+    remembered: Database, rules: SessionPolicy
 ) -> None:
     edit(remembered, rules, "m4", "the newest", 60)
     assert edit(remembered, rules, "m4", "the newest", 40).outcome == "unchanged"
@@ -99,7 +99,7 @@ def test_an_older_edit_of_the_same_text_does_not_make_the_newest_one_older(
 
 
 def test_an_edit_that_comes_before_its_message_waits_for_it(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     assert edit(database, rules, "m1", "the second version", 5).outcome == "pending"
     assert edit(database, rules, "m1", "the third version", 9).outcome == "pending"
@@ -113,7 +113,7 @@ def test_an_edit_that_comes_before_its_message_waits_for_it(
 
 
 def test_edits_and_the_message_give_the_same_in_every_order(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     for number, order in enumerate(itertools.permutations(["message", 10, 20, 30])):
         chat = ChatIn(chat_id=f"test:{number}")
@@ -134,7 +134,7 @@ def test_edits_and_the_message_give_the_same_in_every_order(
     ) == [(True, True, 1)]
 
 
-def test_an_edit_sent_again_does_nothing(remembered: Database, rules: Rules, policy: Policy) -> None:
+def test_an_edit_sent_again_does_nothing(remembered: Database, rules: SessionPolicy, policy: Policy) -> None:
     edit(remembered, rules, "m4", "Carlota it is", 60)
     work(remembered, rules, policy)
     revision = rows(remembered, "SELECT revision FROM conversation_sessions")
@@ -144,14 +144,16 @@ def test_an_edit_sent_again_does_nothing(remembered: Database, rules: Rules, pol
 
 
 def test_an_edit_from_a_clock_that_runs_ahead_does_not_win_for_ever(
-    remembered: Database, rules: Rules
+    remembered: Database, rules: SessionPolicy
 ) -> None:
     edit(remembered, rules, "m4", "from the future", 60 * 24 * 365 * 50)
     edits.edit(remembered, TENANT, CHAT.chat_id, "m4", "from now", None, rules)
     assert rows(remembered, "SELECT content FROM messages WHERE external_id = 'm4'") == [("from now",)]
 
 
-def test_an_edit_to_nothing_leaves_no_vector(remembered: Database, rules: Rules, policy: Policy) -> None:
+def test_an_edit_to_nothing_leaves_no_vector(
+    remembered: Database, rules: SessionPolicy, policy: Policy
+) -> None:
     assert edit(remembered, rules, "m4", "", 60).outcome == "edited"
     work(remembered, rules, policy)
     assert rows(remembered, "SELECT count(*) FROM message_vectors") == [(8,)]
@@ -160,7 +162,7 @@ def test_an_edit_to_nothing_leaves_no_vector(remembered: Database, rules: Rules,
 class Interrupted(DeterministicEmbedder):
     """While it works somebody changes a message."""
 
-    def __init__(self, database: Database, rules: Rules, change: object) -> None:
+    def __init__(self, database: Database, rules: SessionPolicy, change: object) -> None:
         super().__init__()
         self.change = change
 
@@ -172,7 +174,7 @@ class Interrupted(DeterministicEmbedder):
 
 
 def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, [message(0, "the old text", id="m")])
     place(database, rules, policy)
@@ -189,7 +191,7 @@ def test_a_vector_of_the_old_text_that_is_in_flight_is_thrown_away(
 class Deleting(ExtractiveSummarizer):
     """While it works a message is deleted."""
 
-    def __init__(self, database: Database, rules: Rules) -> None:
+    def __init__(self, database: Database, rules: SessionPolicy) -> None:
         self.between = (database, rules)
         self.calls = 0
 
@@ -203,7 +205,7 @@ class Deleting(ExtractiveSummarizer):
 
 
 def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     said = [message(n, f"the boiler shows error E{40 + n} again", id=f"m{n}") for n in range(8)]
     said[4] = message(4, "the plumber is called Beatriz", id="m4")
@@ -223,7 +225,7 @@ def test_a_summary_that_quotes_what_was_deleted_meanwhile_is_thrown_away(
 
 
 def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     assert delete(remembered, rules, "m4").outcome == "deleted"
     for _ in ("at once", "and for good"):
@@ -238,7 +240,7 @@ def test_a_deleted_message_is_gone_with_all_that_was_made_of_it(
     ) == [(8, True, 8, "summarized")]
 
 
-def test_deleting_twice_is_deleting_once(remembered: Database, rules: Rules, policy: Policy) -> None:
+def test_deleting_twice_is_deleting_once(remembered: Database, rules: SessionPolicy, policy: Policy) -> None:
     delete(remembered, rules, "m4")
     work(remembered, rules, policy)
     assert delete(remembered, rules, "m4").follows == frozenset()
@@ -246,7 +248,7 @@ def test_deleting_twice_is_deleting_once(remembered: Database, rules: Rules, pol
 
 
 def test_a_deletion_splits_the_session_that_the_message_held_together(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, [message(n, id=f"m{n}") for n in (0, 20, 40, 60)])
     place(database, rules, policy)
@@ -257,7 +259,7 @@ def test_a_deletion_splits_the_session_that_the_message_held_together(
 
 
 def test_a_session_whose_last_message_is_deleted_goes(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, [*talk(5), message(100, "alone", id="alone")])  # type: ignore[list-item]
     work(database, rules, policy)
@@ -267,7 +269,7 @@ def test_a_session_whose_last_message_is_deleted_goes(
 
 
 def test_a_message_deleted_before_it_comes_never_comes(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     edit(database, rules, "m1", "secret", 5)
     delete(database, rules, "m1")
@@ -279,7 +281,7 @@ def test_a_message_deleted_before_it_comes_never_comes(
 
 
 def test_a_message_that_waits_for_its_place_can_be_deleted(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, [message(0), message(1)])
     delete(database, rules, "m1")
@@ -289,7 +291,7 @@ def test_a_message_that_waits_for_its_place_can_be_deleted(
 
 
 def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     for seed in range(12):
         chance = random.Random(seed)
@@ -317,7 +319,7 @@ def test_deletions_in_any_order_leave_the_sessions_of_the_pure_function(
 
 
 def test_nothing_of_a_user_who_is_not_to_be_remembered_is_kept_until_they_are_again(
-    remembered: Database, rules: Rules
+    remembered: Database, rules: SessionPolicy
 ) -> None:
     suppression.remember_user(remembered, TENANT, "test:ann", remembered=False)
     assert not suppression.is_remembered(remembered, TENANT, "test:ann")
@@ -328,7 +330,7 @@ def test_nothing_of_a_user_who_is_not_to_be_remembered_is_kept_until_they_are_ag
     assert accept.accept(remembered, TENANT, CHAT, [message(50)]).new == 1
 
 
-def test_tombstones_name_nobody(database: Database, rules: Rules) -> None:
+def test_tombstones_name_nobody(database: Database, rules: SessionPolicy) -> None:
     suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     delete(database, rules, "m77")
     shown = str(rows(database, "SELECT kind, encode(hash, 'escape') FROM tombstones"))

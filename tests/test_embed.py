@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich import embed, embed_texts
 from pipeline.erasure import edits
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
-from pipeline.jobs.dead_letters import Filter, listing
+from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome, Policy
 from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
@@ -52,7 +52,7 @@ def raising(error: Exception) -> Callable[[list[Vector]], list[Vector]]:
     return fail
 
 
-def owe(database: Database, rules: Rules, policy: Policy, *contents: str) -> None:
+def owe(database: Database, rules: SessionPolicy, policy: Policy, *contents: str) -> None:
     """Messages of these contents that are placed and owed their vectors."""
     said = [message(n / 10, content, id=f"m{n}") for n, content in enumerate(contents)]
     accept.accept(database, TENANT, CHAT, said)
@@ -83,7 +83,7 @@ FAILURES = {
 @pytest.mark.parametrize("count", [32, 256])
 @pytest.mark.parametrize("how", FAILURES)
 def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vectors(
-    database: Database, rules: Rules, policy: Policy, how: str, count: int
+    database: Database, rules: SessionPolicy, policy: Policy, how: str, count: int
 ) -> None:
     # Given one poisonous text among many
     contents = [f"message number {n}" for n in range(count)]
@@ -94,7 +94,7 @@ def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vec
     embed_once(database, model, policy)
     # Then all others have their vectors, and it waits for an operator with its reason
     assert len(embedded(database)) == count - 1
-    [letter], _ = listing(database, TENANT, Filter(state="dead"))
+    [letter], _ = listing(database, TENANT, JobFilter(state="dead"))
     assert letter.kind == "embed"
     assert (letter.error or "").startswith("ProviderRejected: ")
     # and it took about log2 n calls to find it, beside one for each portion and the probes
@@ -104,7 +104,7 @@ def test_one_text_that_breaks_the_model_is_a_dead_letter_and_all_others_have_vec
 
 
 def test_a_text_that_is_too_long_for_the_model_is_embedded_by_its_beginning_and_the_others_whole(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     ending = "z" * 8
     long = f"{'word ' * 300}{ending}"
@@ -112,13 +112,13 @@ def test_a_text_that_is_too_long_for_the_model_is_embedded_by_its_beginning_and_
     model = Model(raising(ProviderFailed("too long")), word=ending)
     embed_once(database, model, policy)
     assert len(embedded(database)) == 8
-    assert [len(call[0]) for call in model.calls if len(call[0]) == embed.SHORTENED_CHARS] == [1000]
+    assert [len(call[0]) for call in model.calls if len(call[0]) == embed_texts.SHORTENED_CHARS] == [1000]
     assert rows(database, "SELECT count(*) FROM jobs WHERE dead_at IS NOT NULL") == [(0,)]
 
 
 @pytest.mark.parametrize("error", [ProviderUnavailable("no answer"), ProviderFailed("it answers 500")])
 def test_an_outage_costs_two_calls_and_no_attempts(
-    database: Database, rules: Rules, policy: Policy, error: Exception
+    database: Database, rules: SessionPolicy, policy: Policy, error: Exception
 ) -> None:
     owe(database, rules, policy, *(f"message number {n}" for n in range(40)))
     model = Model(raising(error), word="")
@@ -134,7 +134,7 @@ def test_an_outage_costs_two_calls_and_no_attempts(
 
 
 def test_an_outage_that_begins_while_a_bad_text_is_looked_for_condemns_nobody(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     owe(database, rules, policy, *(f"message number {n}" for n in range(8)), f"some {POISON}")
     model = Model(raising(ProviderFailed("it answers 500")))
@@ -150,7 +150,7 @@ def test_an_outage_that_begins_while_a_bad_text_is_looked_for_condemns_nobody(
 
 
 def test_texts_reach_the_model_in_full_batches_of_like_length(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given a claim of a few hundred messages, short and long ones mixed
     shuffled = [(n * 37) % EMBED.batch for n in range(EMBED.batch)]
@@ -166,7 +166,7 @@ def test_texts_reach_the_model_in_full_batches_of_like_length(
 
 
 def test_what_people_say_now_reaches_the_model_before_the_rest_of_a_claim(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given more imported messages than the model is given at once, each longer than the live one
     imported = [message(n / 10, f"imported message number {n}", id=f"i{n}") for n in range(embed.PORTION + 1)]
@@ -181,7 +181,7 @@ def test_what_people_say_now_reaches_the_model_before_the_rest_of_a_claim(
 
 
 def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is_lost(
-    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given a model that takes longer for a portion than a turn lasts
     monkeypatch.setattr(embed, "TURN_SECONDS", 0.0)
@@ -200,11 +200,13 @@ def test_a_claim_that_takes_too_long_is_handed_back_in_part_and_nothing_of_it_is
     assert rows(database, "SELECT count(*) FROM jobs WHERE kind = 'embed' AND due_at IS NOT NULL") == [(0,)]
 
 
-def test_messages_of_one_text_are_given_up_together(database: Database, rules: Rules, policy: Policy) -> None:
+def test_messages_of_one_text_are_given_up_together(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
     owe(database, rules, policy, f"some {POISON}", "hello", f"some {POISON}")
     embed_once(database, Model(raising(ProviderFailed("it answers 500"))), policy)
     assert embedded(database) == ["m1"]
-    assert listing(database, TENANT, Filter(state="dead"))[1] == 2
+    assert listing(database, TENANT, JobFilter(state="dead"))[1] == 2
     with database.tenant(TENANT) as connection:
         failed = "SELECT sum(value) FROM daily_counters WHERE name = 'embed_failures'"
         assert connection.scalar(text(failed)) == 2
@@ -224,7 +226,7 @@ class Meanwhile(DeterministicEmbedder):
 
 
 def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     owe(database, rules, policy, "one", "two", "three")
     client = Meanwhile(lambda: edits.delete(database, TENANT, CHAT.chat_id, "m1", rules))
@@ -239,7 +241,7 @@ def test_a_message_that_is_deleted_before_it_was_embedded_is_no_failure(
 
 
 def test_a_deletion_that_is_under_way_while_vectors_are_saved_is_waited_for(
-    database: Database, rules: Rules, policy: Policy, postgres: EmbeddedPostgres, database_name: str
+    database: Database, rules: SessionPolicy, policy: Policy, postgres: EmbeddedPostgres, database_name: str
 ) -> None:
     owe(database, rules, policy, "one", "two", "three")
     with psycopg.connect(postgres.superuser_dsn(database_name)) as rival:

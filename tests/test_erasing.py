@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, event, text
 
-from pipeline.erasure import derived, edits, export, forget, forget_job
+from pipeline.erasure import derived, edits, erase, export, forget, forget_job
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements as memories
@@ -35,7 +35,7 @@ OTHER = ChatIn(chat_id="test:other")
 
 
 @pytest.fixture
-def talked(database: Database, rules: Rules, policy: Policy) -> Database:
+def talked(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     """Two chats with ten messages each, placed; Ann and Zora in both."""
     for chat in (CHAT, OTHER):
         said = [message(n, f"the boiler shows error number {n} again", id=f"m{n}") for n in range(9)]
@@ -120,19 +120,19 @@ def log(database: Database, context_id: str, query: str, shown: list[str], chat:
 # Which locks
 
 
-IN_ONE_CHAT: dict[str, Callable[[Database, Rules], object]] = {
+IN_ONE_CHAT: dict[str, Callable[[Database, SessionPolicy], object]] = {
     "a deletion": lambda db, rules: edits.delete(db, TENANT, CHAT.chat_id, "m1", rules),
     "forgetting a message": lambda db, _: forget.start(
         db, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="m1")
     ),
     "forgetting a chat": lambda db, _: forget.start(db, TENANT, Subject(kind="chat", chat_id=CHAT.chat_id)),
-    "saying who is in a chat": lambda db, _: membership.tell(db, TENANT, CHAT.chat_id, ["test:ann"]),
+    "saying who is in a chat": lambda db, _: membership.set_members(db, TENANT, CHAT.chat_id, ["test:ann"]),
 }
 
 
 @pytest.mark.parametrize("what", IN_ONE_CHAT)
 def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_accept(
-    talked: Database, impatient: Database, rules: Rules, what: str
+    talked: Database, impatient: Database, rules: SessionPolicy, what: str
 ) -> None:
     # Given a large batch that is being accepted in the chat
     with talked.tenant(TENANT) as accepting:
@@ -146,7 +146,7 @@ def test_what_is_erased_in_one_chat_holds_up_no_other_while_it_waits_for_an_acce
     assert errors == []
 
 
-CHECKS_A_CHAT: dict[str, Callable[[Database, Rules, str], object]] = {
+CHECKS_A_CHAT: dict[str, Callable[[Database, SessionPolicy, str], object]] = {
     "an edit": lambda db, rules, chat: edits.edit(db, TENANT, chat, "m1", "something else", None, rules),
     "a memory learned there": lambda db, _, chat: memories.remember(
         db, TENANT, MemoryIn(scope="organization", content="old boiler", learned_in=chat)
@@ -157,7 +157,7 @@ CHECKS_A_CHAT: dict[str, Callable[[Database, Rules, str], object]] = {
 
 @pytest.mark.parametrize("what", CHECKS_A_CHAT)
 def test_whatever_is_stored_of_a_chat_waits_for_its_forgetting_and_for_that_of_no_other(
-    talked: Database, impatient: Database, rules: Rules, what: str
+    talked: Database, impatient: Database, rules: SessionPolicy, what: str
 ) -> None:
     with talked.tenant(TENANT) as forgetting_it:
         suppression_list.lock(forgetting_it, TENANT, CHAT.chat_id, alone=True)
@@ -167,7 +167,7 @@ def test_whatever_is_stored_of_a_chat_waits_for_its_forgetting_and_for_that_of_n
 
 
 def test_the_query_log_is_searched_and_written_before_the_chat_is_locked(
-    talked: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch
+    talked: Database, rules: SessionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Given contexts that showed a message, and one that quotes it
     (message_id,) = rows(talked, "SELECT id FROM messages WHERE external_id = 'm1' ORDER BY chat_id LIMIT 1")[
@@ -191,7 +191,7 @@ def test_the_query_log_is_searched_and_written_before_the_chat_is_locked(
 
 
 def test_what_is_asked_and_shown_between_the_search_and_the_lock_is_taken_back_too(
-    talked: Database, rules: Rules, monkeypatch: pytest.MonkeyPatch
+    talked: Database, rules: SessionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = derived.take_back_ahead
 
@@ -330,7 +330,9 @@ def test_whatever_somebody_writes_into_a_memory_can_be_indexed(talked: Database)
             learned_in=CHAT.chat_id,
         )
         assert memories.remember(talked, TENANT, memory).outcome == "new"
-    edits.edit(talked, TENANT, CHAT.chat_id, "m1", "something else", None, Rules.of(Settings(_env_file=None)))
+    edits.edit(
+        talked, TENANT, CHAT.chat_id, "m1", "something else", None, SessionPolicy.of(Settings(_env_file=None))
+    )
 
 
 def test_beginning_to_forget_somebody_reads_no_messages(talked: Database) -> None:
@@ -396,13 +398,13 @@ class Killed(BaseException):
 
 
 def test_a_deletion_whose_process_ends_half_way_is_finished_by_a_worker(
-    talked: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    talked: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_given: object, **_options: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(edits, "erase", killed)
+        patched.setattr(erase, "erase_messages", killed)
         with pytest.raises(Killed):
             edits.delete(talked, TENANT, CHAT.chat_id, "z", rules)
     with talked.tenant(TENANT) as connection:
@@ -411,7 +413,9 @@ def test_a_deletion_whose_process_ends_half_way_is_finished_by_a_worker(
     assert rows(talked, "SELECT chat_id FROM messages WHERE external_id = 'z'") == [(OTHER.chat_id,)]
 
 
-def test_a_deletion_that_is_done_leaves_nothing_owed_and_no_receipt(talked: Database, rules: Rules) -> None:
+def test_a_deletion_that_is_done_leaves_nothing_owed_and_no_receipt(
+    talked: Database, rules: SessionPolicy
+) -> None:
     for external in ("z", "z", "never came"):
         edits.delete(talked, TENANT, CHAT.chat_id, external, rules)
     assert rows(talked, "SELECT count(*) FROM forget_receipts") == [(0,)]
@@ -419,7 +423,7 @@ def test_a_deletion_that_is_done_leaves_nothing_owed_and_no_receipt(talked: Data
 
 
 def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
-    talked: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    talked: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ahead = derived.take_back_ahead
 
@@ -437,18 +441,18 @@ def test_a_deletion_that_a_worker_has_taken_over_meanwhile_is_done_once(
 
 
 def test_a_forgetting_commits_in_batches_of_few_words(
-    talked: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    talked: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forget_job, "CHARS_AT_ONCE", 80)
-    erase, sizes = edits.erase, []
+    erase_messages, sizes = erase.erase_messages, []
 
     def sized(
         connection: Connection, tenant: str, chat: chats.Chat, ids: list[int], *rest: object, **more: object
-    ) -> edits.Erased:
+    ) -> erase.Erased:
         sizes.append(len(ids))
-        return erase(connection, tenant, chat, ids, *rest, **more)  # type: ignore[arg-type]
+        return erase_messages(connection, tenant, chat, ids, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(edits, "erase", sized)
+    monkeypatch.setattr(erase, "erase_messages", sized)
     forget.start(talked, TENANT, Subject(kind="user", sender_id="test:ann"))
     run(talked, "forget", forget.forgetter(talked, rules), policy)
     assert max(sizes) == 2
@@ -456,7 +460,7 @@ def test_a_forgetting_commits_in_batches_of_few_words(
 
 
 def test_linking_somebody_while_a_tenant_is_forgotten_fails_nobody(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given a person whom a sender is being linked to, and a forgetting of the tenant that comes to the people
     identities.link(database, TENANT, "test:ann", "ann")

@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
-from pipeline.erasure import edits, forget, forget_job
+from pipeline.erasure import edits, erase, forget, forget_job
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
@@ -46,7 +46,7 @@ def conversation(hour: int) -> list[MessageIn]:
     return said
 
 
-def work(database: Database, rules: Rules, policy: Policy) -> None:
+def work(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     """Let workers do everything that is owed, forgetting aside."""
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
@@ -55,7 +55,7 @@ def work(database: Database, rules: Rules, policy: Policy) -> None:
 
 def fill(database: Database) -> None:
     """Twenty sessions of a group with Zora in all of them, a chat of hers alone, and memories of her."""
-    rules = Rules.of(Settings(_env_file=None, summarize_debounce_seconds=0))
+    rules = SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0))
     accept.accept(database, TENANT, GROUP, [m for hour in range(20) for m in conversation(2 * hour)])
     zora = [
         message(n, f"zebrafish diary, page {n}", id=f"d{n}", sender_id="test:zora", sender_name="Zora")
@@ -111,18 +111,18 @@ def everywhere(database: Database, words: str) -> list[str]:
     return found
 
 
-def finish(database: Database, rules: Rules, policy: Policy) -> None:
+def finish(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     run(database, "forget", forget.forgetter(database, rules), policy)
 
 
-def forgotten(database: Database, subject: Subject, rules: Rules, policy: Policy) -> Receipt:
+def forgotten(database: Database, subject: Subject, rules: SessionPolicy, policy: Policy) -> Receipt:
     receipt = forget.start(database, TENANT, subject)
     finish(database, rules, policy)
     return forget.get(database, TENANT, receipt.id)
 
 
 def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     assert forget.plan(remembered, TENANT, ZORA) == {"messages": 45, "chats": 2, "memories": 1, "queries": 0}
     receipt = forgotten(remembered, ZORA, rules, policy)
@@ -141,7 +141,7 @@ def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(
 
 
 def test_what_others_said_beside_a_forgotten_user_stays_and_is_summarized_anew(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     forgotten(remembered, ZORA, rules, policy)
     work(remembered, rules, policy)
@@ -160,7 +160,7 @@ def test_what_others_said_beside_a_forgotten_user_stays_and_is_summarized_anew(
 
 
 def test_what_a_forgotten_user_had_sent_never_comes_back_and_what_they_say_later_is_kept(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     forgotten(remembered, ZORA, rules, policy)
     again = accept.accept(remembered, TENANT, GROUP, conversation(0))
@@ -178,7 +178,7 @@ def test_what_a_forgotten_user_had_sent_never_comes_back_and_what_they_say_later
 
 
 def test_a_message_that_said_it_was_sent_in_the_future_stays_forgotten(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     ahead = message(60 * 24 * 365 * 50, "zebrafish of the future", id="f", sender_id="test:zora")
     accept.accept(database, TENANT, GROUP, [ahead])
@@ -192,20 +192,20 @@ class Killed(BaseException):
 
 
 def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
-    remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    remembered: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forget_job, "BATCH", 7)
-    erase, calls = edits.erase, 0
+    erase_messages, calls = erase.erase_messages, 0
 
-    def until_killed(*given: object, **options: object) -> edits.Erased:
+    def until_killed(*given: object, **options: object) -> erase.Erased:
         nonlocal calls
         calls += 1
         if calls == 4:
             raise Killed
-        return erase(*given, **options)  # type: ignore[arg-type]
+        return erase_messages(*given, **options)  # type: ignore[arg-type]
 
     receipt = forget.start(remembered, TENANT, ZORA)
-    monkeypatch.setattr(edits, "erase", until_killed)
+    monkeypatch.setattr(erase, "erase_messages", until_killed)
     with pytest.raises(Killed):
         finish(remembered, rules, policy)
     left = rows(remembered, "SELECT count(*) FROM messages WHERE sender_id = 'test:zora'")[0][0]
@@ -219,7 +219,7 @@ def test_a_forgetting_that_was_killed_is_finished_by_the_next_run(
 
 
 def test_a_forgetting_that_takes_long_goes_on_in_turns(
-    remembered: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    remembered: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forget_job, "BATCH", 20)
     monkeypatch.setattr(forget_job, "SECONDS_AT_ONCE", 0.0)
@@ -233,7 +233,7 @@ def test_a_forgetting_that_takes_long_goes_on_in_turns(
 class Forgetful(DeterministicEmbedder):
     """While it works a user is forgotten."""
 
-    def __init__(self, database: Database, rules: Rules, policy: Policy) -> None:
+    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
         super().__init__()
         self.between = (database, rules, policy)
         self.calls = 0
@@ -247,7 +247,7 @@ class Forgetful(DeterministicEmbedder):
 
 
 def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, GROUP, conversation(0))
     place(database, rules, policy)
@@ -258,7 +258,7 @@ def test_vectors_in_flight_of_a_forgotten_user_are_thrown_away(
 
 
 def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     keep = retention_of(Settings(_env_file=None, retention_days=1))
     place(remembered, rules, policy)
@@ -272,7 +272,7 @@ def test_summaries_of_pruned_messages_that_quote_a_forgotten_user_go_too(
 
 
 def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     edits.edit(remembered, TENANT, DIRECT.chat_id, "never comes", "secret", None, rules)
     remember(remembered, TENANT, MemoryIn(scope="organization", content="secret", learned_in=DIRECT.chat_id))
@@ -290,7 +290,7 @@ def test_a_forgotten_chat_leaves_no_trace_and_the_others_stay(
 
 
 def test_a_forgotten_tenant_keeps_its_receipts_alone(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(remembered, "other", GROUP, conversation(0))
     receipt = forgotten(remembered, Subject(kind="tenant"), rules, policy)
@@ -309,7 +309,7 @@ def test_a_forgotten_tenant_keeps_its_receipts_alone(
 
 
 def test_a_single_message_can_be_forgotten_with_a_receipt(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     subject = Subject(kind="message", chat_id=DIRECT.chat_id, external_id="d3")
     assert forget.plan(remembered, TENANT, subject) == {
@@ -325,7 +325,9 @@ def test_a_single_message_can_be_forgotten_with_a_receipt(
     assert forgotten(remembered, subject, rules, policy).counts.get("messages", 0) == 0
 
 
-def test_a_receipt_says_how_much_and_not_whom(remembered: Database, rules: Rules, policy: Policy) -> None:
+def test_a_receipt_says_how_much_and_not_whom(
+    remembered: Database, rules: SessionPolicy, policy: Policy
+) -> None:
     forgotten(remembered, ZORA, rules, policy)
     assert rows(remembered, "SELECT subject FROM forget_receipts") == [(None,)]
     first, second = (forgotten(remembered, ZORA, rules, policy) for _ in range(2))

@@ -8,7 +8,7 @@ from pipeline.context import build_context, query_log
 from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.store.database import Database
@@ -41,7 +41,7 @@ def ask(database: Database, settings: Settings, query: str, answer: str | None, 
 
 
 @pytest.fixture
-def asked(database: Database, settings: Settings, rules: Rules, policy: Policy) -> Database:
+def asked(database: Database, settings: Settings, rules: SessionPolicy, policy: Policy) -> Database:
     """A group where Zora told a secret; she, the bot for her, and Ann have asked about it."""
     talk = [message(n, f"the boiler shows E{40 + n}", id=f"g{n}") for n in range(6)]
     talk[3] = message(3, SECRET, id="g3", **BY_ZORA)
@@ -93,7 +93,7 @@ def asked(database: Database, settings: Settings, rules: Rules, policy: Policy) 
     ids=lambda subject: subject.kind,
 )
 def test_nothing_that_was_asked_or_answered_about_what_is_forgotten_stands_anywhere(
-    asked: Database, rules: Rules, policy: Policy, subject: Subject
+    asked: Database, rules: SessionPolicy, policy: Policy, subject: Subject
 ) -> None:
     assert {"query_log.query", "query_log.answer", "memories.content"} <= set(everywhere(asked, "zebrafish"))
     plan = forget.plan(asked, TENANT, subject)
@@ -109,7 +109,7 @@ def test_nothing_that_was_asked_or_answered_about_what_is_forgotten_stands_anywh
 
 
 def test_a_forgotten_message_takes_the_answers_that_rest_on_it_and_the_question_that_it_was(
-    asked: Database, settings: Settings, rules: Rules, policy: Policy
+    asked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g4"), rules, policy)
     forgotten(asked, Subject(kind="message", chat_id=GROUP.chat_id, external_id="g3"), rules, policy)
@@ -129,13 +129,15 @@ def test_a_forgotten_message_takes_the_answers_that_rest_on_it_and_the_question_
     ]
 
 
-def test_an_edit_takes_what_rests_on_the_old_text(asked: Database, rules: Rules, policy: Policy) -> None:
+def test_an_edit_takes_what_rests_on_the_old_text(
+    asked: Database, rules: SessionPolicy, policy: Policy
+) -> None:
     edits.edit(asked, TENANT, GROUP.chat_id, "g3", "I keep no animals", None, rules)
     assert everywhere(asked, "Rua Augusta") == []
 
 
 def test_a_forgetting_that_is_none_of_theirs_leaves_questions_and_answers_alone(
-    asked: Database, settings: Settings, rules: Rules, policy: Policy
+    asked: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(asked, TENANT, GROUP, [message(6000, "unheard", id="b", sender_id="test:bob")])
     work(asked, rules, policy)

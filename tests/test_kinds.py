@@ -6,7 +6,7 @@ import pytest
 from celery import Celery
 from sqlalchemy import text
 
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store import jobs
 from pipeline.store.database import Database
@@ -71,7 +71,7 @@ def template(templates: Templates) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forgetting_a_tenant_deletes_its_jobs_of_every_kind(
-    kind: str, database: Database, rules: Rules, policy: Policy
+    kind: str, database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     with database.tenant(TENANT) as connection:
         key = connection.scalar(text(f"SELECT {KEYS[kind]}"))

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.people import membership
@@ -51,7 +51,7 @@ def test_many_at_once_note_everybody_once(shared: Database, tenant: str) -> None
 
 
 def test_whoever_speaks_while_they_are_forgotten_is_a_member(
-    shared: Database, tenant: str, rules: Rules, policy: Policy
+    shared: Database, tenant: str, rules: SessionPolicy, policy: Policy
 ) -> None:
     accepted(shared, tenant, [message(0), message(1, sender_id="test:bob")])
     numbers = itertools.count(10)
@@ -71,7 +71,7 @@ def test_whoever_speaks_while_they_are_forgotten_is_a_member(
 
 
 def test_a_forgotten_chats_speakers_are_named_no_more_when_others_talk_on(
-    shared: Database, tenant: str, rules: Rules, policy: Policy
+    shared: Database, tenant: str, rules: SessionPolicy, policy: Policy
 ) -> None:
     accepted(shared, tenant, [message(0), message(1, sender_id="test:bob")])
     forget.start(shared, tenant, Subject(kind="chat", chat_id=CHAT.chat_id))

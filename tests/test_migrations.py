@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, text
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -52,7 +52,7 @@ def test_every_migration_can_be_reverted_and_applied_again_on_an_empty_database(
 
 
 def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
-    settings: Settings, database: Database, rules: Rules, policy: Policy
+    settings: Settings, database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(n) for n in range(5)])
     place(database, rules, policy)

@@ -17,8 +17,8 @@ from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.erasure.forget_job import Forgetting
 from pipeline.ingest import accept as ingest
-from pipeline.ingest import chat_moves
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import chat_moves, place
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
@@ -46,12 +46,12 @@ def accept(database: Database, chat: ChatIn, *said: MessageIn) -> ingest.Accepte
     return ingest.accept(database, TENANT, ChatIn(chat_id=chat.chat_id), said)
 
 
-def finish(database: Database, rules: Rules, policy: Policy) -> None:
+def finish(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
         pass
 
 
-def move(database: Database, rules: Rules, policy: Policy, chat: str, into: str) -> None:
+def move(database: Database, rules: SessionPolicy, policy: Policy, chat: str, into: str) -> None:
     chat_moves.start(database, TENANT, chat, into)
     finish(database, rules, policy)
 
@@ -63,7 +63,7 @@ def talk(start: float, count: int = 6) -> list[MessageIn]:
 
 
 @pytest.fixture
-def remembered(database: Database, rules: Rules, policy: Policy) -> Database:
+def remembered(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     """A chat with a summarized session, a memory that was learned there, and a context that was asked there."""
     ingest.accept(database, TENANT, OLD, talk(0))
     work(database, rules, policy)
@@ -101,7 +101,7 @@ NAMING = {
 
 
 def test_a_renamed_chat_keeps_everything_under_its_new_id(
-    remembered: Database, rules: Rules, policy: Policy, settings: Settings
+    remembered: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
     ask = ContextQuery(chat_id=OLD.chat_id, query="what does the boiler show?")
     context.build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
@@ -121,7 +121,7 @@ def test_a_renamed_chat_keeps_everything_under_its_new_id(
 
 
 def test_messages_of_one_second_keep_their_order_in_a_renamed_chat(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     for number in ("100", "9", "99"):
         accept(database, OLD, message(0, id=number))
@@ -132,7 +132,7 @@ def test_messages_of_one_second_keep_their_order_in_a_renamed_chat(
 
 
 def test_what_comes_under_the_former_id_goes_to_the_new_one(
-    remembered: Database, rules: Rules, policy: Policy
+    remembered: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
     # the new chat counts from 1 again
@@ -153,13 +153,15 @@ def test_what_comes_under_the_former_id_goes_to_the_new_one(
     assert [row[3] for row in stored_after(remembered, rules, policy, NEW.chat_id)] == [7, 1]
 
 
-def stored_after(database: Database, rules: Rules, policy: Policy, chat_id: str) -> list[tuple[object, ...]]:
+def stored_after(
+    database: Database, rules: SessionPolicy, policy: Policy, chat_id: str
+) -> list[tuple[object, ...]]:
     place_all(database, rules, policy)
     return stored(database, chat_id)
 
 
 def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
-    remembered: Database, rules: Rules, policy: Policy, settings: Settings
+    remembered: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
     move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
     asked = ContextQuery(chat_id=OLD.chat_id, query="what about E44?")
@@ -189,7 +191,7 @@ def test_questions_edits_and_deletions_under_the_former_id_are_of_the_new_one(
 
 
 def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept(database, OLD, message(0, id="1"))
     edits.delete(database, TENANT, OLD.chat_id, "2", rules)
@@ -204,7 +206,7 @@ def test_what_was_deleted_or_waits_to_be_edited_is_so_after_a_move(
     ]
 
 
-def test_a_rename_can_be_taken_back(database: Database, rules: Rules, policy: Policy) -> None:
+def test_a_rename_can_be_taken_back(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     accept(database, OLD, *talk(0))
     place_all(database, rules, policy)
     before = stored(database, OLD.chat_id)
@@ -243,7 +245,7 @@ def two_chats(draw: st.DrawFn) -> tuple[list[MessageIn], list[MessageIn]]:
 )
 def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
     database: Database,
-    rules: Rules,
+    rules: SessionPolicy,
     policy: Policy,
     chats: tuple[list[MessageIn], list[MessageIn]],
     *,
@@ -271,7 +273,7 @@ def test_two_chats_that_are_merged_have_the_sessions_of_all_their_messages(
 
 
 def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summaries(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept(
         database,
@@ -296,7 +298,7 @@ def test_joined_sessions_are_summarized_again_and_the_others_keep_their_summarie
 
 
 def test_messages_may_come_under_both_ids_while_a_chat_is_moved(
-    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_moves, "MESSAGES_AT_ONCE", 3)
     said = [message(n * 40, f"number {n}", id=str(n)) for n in range(40)]
@@ -322,7 +324,7 @@ def test_messages_may_come_under_both_ids_while_a_chat_is_moved(
 
 
 def test_edits_and_deletions_reach_a_message_wherever_it_is_on_its_way(
-    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept(database, OLD, *(message(n * 40, "one by one", id=str(n)) for n in range(4)))
     place_all(database, rules, policy)
@@ -345,7 +347,7 @@ def test_edits_and_deletions_reach_a_message_wherever_it_is_on_its_way(
 
 
 def test_forgetting_waits_until_a_chat_is_where_it_goes(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept(database, OLD, *talk(0))
     place_all(database, rules, policy)
@@ -382,7 +384,7 @@ def _claims(database: Database, policy: Policy) -> Sequence[runner.Claim]:
 
 
 def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept(database, OLD, *talk(0))
     move(database, rules, policy, OLD.chat_id, NEW.chat_id)
@@ -392,7 +394,7 @@ def test_a_chat_that_is_forgotten_does_not_come_back_under_an_id_that_it_had(
     assert accept(database, OLD, *talk(0)).kept_out == 6
 
 
-def test_what_leads_nowhere_is_refused(database: Database, rules: Rules, policy: Policy) -> None:
+def test_what_leads_nowhere_is_refused(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     with pytest.raises(NotFound):
         chat_moves.start(database, TENANT, "test:nowhere", NEW.chat_id)
     accept(database, OLD, message(0))
@@ -406,7 +408,7 @@ def test_what_leads_nowhere_is_refused(database: Database, rules: Rules, policy:
 
 
 def test_everything_else_goes_on_while_chats_are_merged(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     """Workers of every kind, in threads of their own, beside senders, editors and deletions under both ids."""
     said = {
@@ -427,7 +429,7 @@ def test_everything_else_goes_on_while_chats_are_merged(
     chat_moves.start(database, TENANT, OLD.chat_id, NEW.chat_id)
     over = threading.Event()
     handlers = {
-        "ingest": ingest.placer(database, rules),
+        "ingest": place.placer(database, rules),
         "summarize": summarizer(database),
         "embed": embed.embedder(database, DeterministicEmbedder()),
         "forget": forget.forgetter(database, rules),

@@ -8,9 +8,10 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest import accept, session_ranges
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.place import placer
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.operations import backfill
@@ -50,8 +51,8 @@ def run(database: Database, kind: str, handler: Handler, policy: Policy) -> int:
     return done
 
 
-def place(database: Database, rules: Rules, policy: Policy) -> None:
-    run(database, "ingest", accept.placer(database, rules), policy)
+def place(database: Database, rules: SessionPolicy, policy: Policy) -> None:
+    run(database, "ingest", placer(database, rules), policy)
 
 
 def summarizer(database: Database, version: int = 1, client: object = None) -> Handler:
@@ -68,7 +69,7 @@ def talk(count: int, start: float = 0) -> list[object]:
 
 
 @pytest.fixture
-def two_sessions(database: Database, rules: Rules, policy: Policy) -> Database:
+def two_sessions(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     """One of five messages, one of two."""
     accept.accept(database, TENANT, CHAT, [*talk(5), *talk(2, 100)])  # type: ignore[list-item]
     place(database, rules, policy)
@@ -97,7 +98,7 @@ def test_a_closed_session_is_summarized_once_and_a_small_one_skipped(
 
 
 def test_a_late_message_makes_its_session_summarized_again(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     run(two_sessions, "summarize", summarizer(two_sessions), policy)
     accept.accept(two_sessions, TENANT, CHAT, [message(2.5, "and the plumber is Beatriz", id="late")])
@@ -113,7 +114,7 @@ def test_a_late_message_makes_its_session_summarized_again(
 class Changing(ExtractiveSummarizer):
     """While it works somebody writes into the session."""
 
-    def __init__(self, database: Database, rules: Rules, policy: Policy) -> None:
+    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
         self.between = (database, rules, policy)
         self.calls = 0
 
@@ -129,7 +130,7 @@ class Changing(ExtractiveSummarizer):
 
 
 def test_a_summary_of_what_has_changed_meanwhile_is_not_saved(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     client = Changing(two_sessions, rules, policy)
     run(two_sessions, "summarize", summarizer(two_sessions, client=client), policy)
@@ -164,7 +165,7 @@ def test_a_session_that_cannot_be_summarized_says_why_and_is_left(
 
 
 def test_every_message_and_summary_gets_one_vector_and_equal_text_is_embedded_once(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     same = [message(n, "ok", id=f"same{n}") for n in range(4)]
     accept.accept(database, TENANT, CHAT, [*talk(4, 10), *same])  # type: ignore[list-item]
@@ -192,7 +193,7 @@ class Choosy(DeterministicEmbedder):
 
 
 def test_a_text_that_the_model_refuses_does_not_take_its_batch_with_it(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, [message(0, "short"), message(1, "long " * 1000)])
     place(database, rules, policy)
@@ -216,7 +217,7 @@ def test_a_provider_that_is_away_leaves_vectors_owed(two_sessions: Database, pol
 
 
 def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
     place(database, rules, policy)
@@ -230,7 +231,7 @@ def test_a_quiet_chats_last_session_is_closed_by_the_sweep(
 
 
 def test_arrivals_whose_hint_and_work_were_lost_are_owed_again_by_the_sweep(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, talk(5))  # type: ignore[arg-type]
     with database.maintenance() as connection:
@@ -241,11 +242,11 @@ def test_arrivals_whose_hint_and_work_were_lost_are_owed_again_by_the_sweep(
 # Backfills
 
 
-def current(rules: Rules, version: int = 1) -> Current:
+def current(rules: SessionPolicy, version: int = 1) -> Current:
     return Current(rules=rules, summary_version=version, min_messages=4)
 
 
-def finish(database: Database, rules: Rules, policy: Policy, version: int = 1) -> None:
+def finish(database: Database, rules: SessionPolicy, policy: Policy, version: int = 1) -> None:
     """Let workers do a backfill and what it raises, as long as anything happens."""
     for _ in range(60):
         with database.maintenance() as connection:
@@ -268,7 +269,7 @@ def state(database: Database) -> tuple[object, ...]:
 
 
 def test_a_backfill_embeds_what_has_no_vector_and_only_that(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     with two_sessions.tenant(TENANT) as connection:
@@ -284,7 +285,7 @@ def test_a_backfill_embeds_what_has_no_vector_and_only_that(
 
 
 def test_a_backfill_is_complete_when_nothing_is_missing_whoever_asked_for_it_last(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given a backfill whose rows somebody else has asked for since
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", batch_size=100), current(rules))
@@ -307,7 +308,7 @@ def test_a_backfill_is_complete_when_nothing_is_missing_whoever_asked_for_it_las
 
 
 def test_a_backfill_does_not_wait_for_what_came_after_it(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", missing_only=False), current(rules))
@@ -330,7 +331,7 @@ def test_a_backfill_does_not_wait_for_what_came_after_it(
 
 
 def test_what_a_backfill_asks_for_goes_behind_live_work_in_the_lane_of_its_chat(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     run(two_sessions, "embed", embed.embedder(two_sessions, DeterministicEmbedder()), policy)
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", missing_only=False), current(rules))
@@ -341,7 +342,7 @@ def test_what_a_backfill_asks_for_goes_behind_live_work_in_the_lane_of_its_chat(
 
 
 def test_a_new_summary_version_makes_the_old_ones_missing(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     run(two_sessions, "summarize", summarizer(two_sessions), policy)
     request = BackfillRequest(kind="summarize")
@@ -356,7 +357,7 @@ def test_a_new_summary_version_makes_the_old_ones_missing(
 
 
 def test_summaries_can_be_made_again_though_none_is_missing(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     run(two_sessions, "summarize", summarizer(two_sessions), policy)
     made = rows(
@@ -373,10 +374,10 @@ def test_summaries_can_be_made_again_though_none_is_missing(
 
 
 def test_after_the_gap_changed_sessions_are_cut_again_and_ids_kept(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     before = rows(two_sessions, "SELECT id FROM conversation_sessions ORDER BY id")
-    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="sessionize"), current(longer))
     finish(two_sessions, longer, policy)
     assert rows(
@@ -392,7 +393,7 @@ def test_after_the_gap_changed_sessions_are_cut_again_and_ids_kept(
 
 
 def test_a_backfill_is_paused_resumed_and_cancelled(
-    two_sessions: Database, rules: Rules, policy: Policy
+    two_sessions: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     made = backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", batch_size=1), current(rules))
     backfiller = backfill.backfiller(two_sessions, current(rules))
@@ -411,7 +412,7 @@ def test_a_backfill_is_paused_resumed_and_cancelled(
         backfill.change_state(two_sessions, TENANT, 999, "cancelled")
 
 
-def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: Rules, policy: Policy) -> None:
+def test_a_limit_ends_a_backfill_early(two_sessions: Database, rules: SessionPolicy, policy: Policy) -> None:
     with two_sessions.maintenance() as connection:
         connection.execute(text("UPDATE jobs SET due_at = NULL"))
     backfill.start(two_sessions, TENANT, BackfillRequest(kind="embed", limit=3, batch_size=2), current(rules))
@@ -480,7 +481,7 @@ def test_memories_go_when_their_time_is_up_and_the_least_important_above_the_cap
 
 
 def test_cutting_anew_keeps_the_sessions_whose_messages_retention_has_removed(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     given = [message(n) for n in (0, 1, 2, 3, 60, 61, 62, 63, 120, 121, 122, 123)]
     accept.accept(database, TENANT, CHAT, given)

@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import Connection, Engine, event, text
 
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.place import placer
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
@@ -77,15 +78,15 @@ def locked(settings: Settings, chat_id: str) -> Iterator[None]:
         yield
 
 
-def once(database: Database, rules: Rules, policy: Policy) -> runner.Outcome:
-    return runner.run(database, "ingest", accept.placer(database, rules), policy)
+def once(database: Database, rules: SessionPolicy, policy: Policy) -> runner.Outcome:
+    return runner.run(database, "ingest", placer(database, rules), policy)
 
 
 # What it costs
 
 
 def test_five_hundred_session_keys_cost_the_statements_of_one(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     counted = {}
     for keys in (1, 500):
@@ -100,7 +101,7 @@ def test_five_hundred_session_keys_cost_the_statements_of_one(
 
 
 def test_many_chats_are_placed_by_the_statements_of_one(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     counted = {}
     for chats in (1, 50):
@@ -114,7 +115,7 @@ def test_many_chats_are_placed_by_the_statements_of_one(
 
 
 def test_what_waits_behind_the_next_messages_is_not_read(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     for start in range(0, 20_000, 1000):
         accept.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
@@ -127,7 +128,7 @@ def test_what_waits_behind_the_next_messages_is_not_read(
 
 
 def test_messages_far_apart_in_time_leave_alone_what_lies_between(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given a chat of many sessions
     hours = 3000
@@ -147,14 +148,14 @@ def test_messages_far_apart_in_time_leave_alone_what_lies_between(
 
 
 def test_a_session_between_two_clusters_that_nobody_reads_is_not_joined_over(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given sessions that a shorter gap has cut, of which the middle one is out of reach of what comes
-    short = Rules(**{**rules.__dict__, "gap": timedelta(minutes=2)})
+    short = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=2)})
     accept.accept(database, TENANT, CHAT, [message(n) for n in (0, 13, 26)])
     place(database, short, policy)
     # When the gap has grown, and messages come before the first and after the last
-    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=12)})
+    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=12)})
     accept.accept(database, TENANT, CHAT, [message(-11), message(37)])
     place(database, longer, policy)
     # Then each joins its neighbour alone
@@ -166,7 +167,7 @@ def test_a_session_between_two_clusters_that_nobody_reads_is_not_joined_over(
 
 
 def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     for start in (0, 1000):
         accept.accept(database, TENANT, CHAT, [message(n) for n in range(start, start + 1000)])
@@ -182,7 +183,7 @@ def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
 
 
 def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, [message(n) for n in range(600)])
     with database.tenant(TENANT) as connection:
@@ -196,7 +197,7 @@ def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
 
 
 def test_what_follows_has_the_message_s_priority_and_the_chat_s_lane(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     for number in (1, 2):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(100)])
@@ -227,7 +228,7 @@ def test_what_follows_has_the_message_s_priority_and_the_chat_s_lane(
 
 
 def test_a_locked_chat_is_put_off_and_the_others_are_placed(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given five chats, one of which somebody else has
     for number in range(5):
@@ -251,16 +252,16 @@ def test_a_locked_chat_is_put_off_and_the_others_are_placed(
 
 
 def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     for number in range(3):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
-    placer = accept.placer(database, rules)
+    handle = placer(database, rules)
 
     def late(tenant_id: str, claims: Sequence[runner.Claim]) -> Set[str]:
         with database.maintenance() as connection:
             connection.execute(text("UPDATE jobs SET token = token + 1000 WHERE key = 'test:1'"))
-        return placer(tenant_id, claims)
+        return handle(tenant_id, claims)
 
     outcome = runner.run(database, "ingest", late, policy)
     assert outcome.claimed == 3
@@ -268,7 +269,7 @@ def test_a_chat_whose_claim_was_lost_takes_no_other_with_it(
 
 
 def test_figures_are_written_once_and_when_nothing_else_is_waited_for(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     said = [message(n, session_key=f"k{n}") for n in range(10)]
     accept.accept(database, TENANT, CHAT, said)
@@ -299,7 +300,7 @@ def test_figures_of_a_transaction_that_fails_are_not_written(database: Database)
 
 
 def test_two_workers_place_chats_of_many_session_keys_without_a_deadlock(
-    database: Database, settings: Settings, rules: Rules
+    database: Database, settings: Settings, rules: SessionPolicy
 ) -> None:
     # Given chats with ten session keys each
     for number in range(60):

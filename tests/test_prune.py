@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.operations import retention as pruning
 from pipeline.operations.retention import Retention, prune, prune_all, retention_of
@@ -34,7 +34,7 @@ def keep() -> Retention:
 
 
 def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_go(
-    database: Database, rules: Rules, policy: Policy, keep: Retention
+    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
 ) -> None:
     # Given old messages that are placed, and more and older ones that are not
     accept.accept(database, TENANT, OLD, [message(n, id=f"p{n}") for n in range(8)])
@@ -50,7 +50,7 @@ def test_messages_that_wait_for_their_place_do_not_stand_before_those_that_may_g
 
 
 def test_a_chat_is_locked_before_its_messages_as_whoever_edits_one_does(
-    database: Database, rules: Rules, policy: Policy, keep: Retention
+    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
 ) -> None:
     accept.accept(database, TENANT, OLD, [message(n) for n in range(3)])
     place(database, rules, policy)
@@ -128,7 +128,7 @@ def test_the_task_asks_for_the_rest_and_fails_in_the_end_when_a_tenant_did(
 
 
 def test_a_pointer_stays_for_a_month_after_its_session_was_joined_however_old_that_is(
-    database: Database, rules: Rules, policy: Policy, keep: Retention
+    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
 ) -> None:
     accept.accept(database, TENANT, CHAT, [message(n * 600, id=f"m{n}") for n in range(3)])
     place(database, rules, policy)
@@ -169,7 +169,7 @@ def test_figures_of_past_days_become_one_row_each_and_old_ones_go(
 
 
 def test_what_is_done_long_ago_goes_and_tombstones_stay(
-    database: Database, rules: Rules, policy: Policy, keep: Retention
+    database: Database, rules: SessionPolicy, policy: Policy, keep: Retention
 ) -> None:
     # Given receipts and backfills, done long ago and lately, and what an agent closed long ago
     for external in ("a", "b"):

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import create_engine, text
 
-from pipeline.ingest import accept, poison
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import accept, place, poison
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations.sweep import sweep
@@ -40,9 +40,9 @@ def refuse(settings: Settings, condition: str = "'Mallory' = ANY(NEW.participant
     as_owner(settings, REFUSE.format(condition=condition))
 
 
-def turn(database: Database, rules: Rules, policy: Policy) -> runner.Outcome:
+def turn(database: Database, rules: SessionPolicy, policy: Policy) -> runner.Outcome:
     """One try at what is due, however long a failure would have it wait."""
-    outcome = runner.run(database, "ingest", accept.placer(database, rules), policy)
+    outcome = runner.run(database, "ingest", place.placer(database, rules), policy)
     pass_time(database)
     return outcome
 
@@ -61,7 +61,7 @@ def aside(database: Database) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("position", [0, 4, 9])
 def test_a_message_that_cannot_be_placed_stands_aside_and_the_others_are_placed(
-    database: Database, settings: Settings, rules: Rules, policy: Policy, position: int
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy, position: int
 ) -> None:
     refuse(settings)
     given = [message(n, sender_name="Mallory" if n == position else "Ann") for n in range(10)]
@@ -77,7 +77,7 @@ def test_a_message_that_cannot_be_placed_stands_aside_and_the_others_are_placed(
 
 
 def test_later_messages_are_placed_at_once_and_no_sweep_tries_the_one_aside_again(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     refuse(settings)
     first = [message(0), message(1, sender_name="Mallory")]
@@ -94,7 +94,7 @@ def test_later_messages_are_placed_at_once_and_no_sweep_tries_the_one_aside_agai
 
 
 def test_messages_in_the_same_chat_are_all_placed_while_several_stand_aside(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     refuse(settings)
     given = [
@@ -112,7 +112,7 @@ def test_messages_in_the_same_chat_are_all_placed_while_several_stand_aside(
 
 
 def test_a_fault_that_befalls_every_message_blames_none(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     refuse(settings, "true")
     accept.accept(database, TENANT, CHAT, [message(n) for n in range(3 * poison.BLAMED_AT_MOST)])
@@ -125,7 +125,7 @@ def test_a_fault_that_befalls_every_message_blames_none(
 
 
 def test_a_fault_of_the_database_itself_blames_none(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     as_owner(settings, "REVOKE INSERT ON conversation_sessions FROM backscroll_app")
     accept.accept(database, TENANT, CHAT, [message(0)])
@@ -139,7 +139,7 @@ def test_a_fault_of_the_database_itself_blames_none(
 
 
 def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     refuse(settings)
     for number in range(3):
@@ -153,7 +153,7 @@ def test_one_chat_in_trouble_burns_no_attempt_of_the_others_in_its_batch(
 def test_a_long_history_goes_on_at_full_speed_once_the_message_at_fault_stands_aside(
     database: Database,
     settings: Settings,
-    rules: Rules,
+    rules: SessionPolicy,
     policy: Policy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

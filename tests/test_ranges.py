@@ -11,7 +11,8 @@ from sqlalchemy import text
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed
 from pipeline.ingest import accept, session_ranges
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.place import placer
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
@@ -37,7 +38,7 @@ FIRST, SECOND, OTHER, ANSWER = (f"00000000-0000-0000-0000-00000000000{n}" for n 
 
 
 @pytest.fixture
-def same_memory(database: Database, rules: Rules, policy: Policy) -> Database:
+def same_memory(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     """Two sessions that hold the same memory, embedded; the later one holds another one too."""
     accept.accept(database, TENANT, CHAT, [message(0), message(50)])
     place(database, rules, policy)
@@ -73,7 +74,7 @@ BOTH = [("Has a boat.", 3.0, False, [3], 1), ("Prefers tea.", 7.0, True, [1, 2],
 
 
 def test_a_message_joins_two_sessions_that_hold_the_same_memory(
-    same_memory: Database, rules: Rules, policy: Policy
+    same_memory: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(same_memory, TENANT, CHAT, [message(25)])
     place(same_memory, rules, policy)
@@ -87,16 +88,16 @@ def test_a_message_joins_two_sessions_that_hold_the_same_memory(
 
 
 def test_a_longer_gap_joins_two_sessions_that_hold_the_same_memory(
-    same_memory: Database, rules: Rules
+    same_memory: Database, rules: SessionPolicy
 ) -> None:
-    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
     with same_memory.tenant(TENANT) as connection:
         session_ranges.sessionize_anew(connection, TENANT, CHAT.chat_id, longer)
     assert kept(same_memory) == BOTH
 
 
 def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
-    same_memory: Database, rules: Rules, policy: Policy
+    same_memory: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given a context that showed it, what was answered, and a memory that it had replaced
     with same_memory.tenant(TENANT) as connection:
@@ -130,7 +131,7 @@ def test_what_showed_the_duplicate_of_a_memory_is_found_by_the_one_that_is_kept(
 # Cutting all chats anew
 
 
-def start(database: Database, rules: Rules) -> None:
+def start(database: Database, rules: SessionPolicy) -> None:
     backfill.start(database, TENANT, BackfillRequest(kind="sessionize"), current(rules))
 
 
@@ -143,14 +144,14 @@ def chats_cut(database: Database) -> list[tuple[object, ...]]:
 
 
 def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given three chats, the second of which somebody else has
     for number in range(3):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0), message(60)])
     place(database, rules, policy)
     run(database, "summarize", summarizer(database), policy)
-    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
     start(database, longer)
     backfiller = backfill.backfiller(database, current(longer))
     turn = threading.Thread(target=lambda: runner.run(database, "backfill", backfiller, policy))
@@ -164,7 +165,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
         assert chats_cut(database) == [("test:0",)]
         assert rows(database, "SELECT seen, \"cursor\"->>'after' FROM backfills") == [(1, "test:0")]
         accept.accept(database, TENANT, ChatIn(chat_id="test:0"), [message(1)])
-        assert runner.run(database, "ingest", accept.placer(database, longer), policy).finished == 1
+        assert runner.run(database, "ingest", placer(database, longer), policy).finished == 1
         assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
     turn.join(30)
     assert chats_cut(database) == [("test:0",), ("test:1",), ("test:2",)]
@@ -177,7 +178,7 @@ def test_a_chat_that_is_cut_anew_is_done_before_the_next_one_is_locked(
 
 
 def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
-    database: Database, rules: Rules, policy: Policy, monkeypatch: pytest.MonkeyPatch
+    database: Database, rules: SessionPolicy, policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.operations.backfill.TURN_SECONDS", 0.0)
     for number in range(3):
@@ -191,7 +192,7 @@ def test_a_turn_of_cutting_ends_when_its_time_is_up_and_the_next_one_goes_on(
 
 
 def test_a_backfill_whose_claim_was_lost_saves_nothing(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     for number in range(2):
         accept.accept(database, TENANT, ChatIn(chat_id=f"test:{number}"), [message(0)])
@@ -209,9 +210,9 @@ def test_a_backfill_whose_claim_was_lost_saves_nothing(
 
 
 def test_a_thousand_sessions_are_cut_by_the_statements_of_two(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
-    longer = Rules(**{**rules.__dict__, "gap": timedelta(minutes=120)})
+    longer = SessionPolicy(**{**rules.__dict__, "gap": timedelta(minutes=120)})
     counted = {}
     for count in (2, 1000):
         chat = f"test:{count}"

@@ -8,8 +8,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pipeline.ingest import accept, sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import accept, place, sessionize
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
@@ -21,8 +21,8 @@ from tests.conftest import EPOCH, TENANT, message
 CHAT = ChatIn(chat_id="test:1")
 
 
-def place_all(database: Database, rules: Rules, policy: Policy) -> None:
-    while runner.run(database, "ingest", accept.placer(database, rules), policy).claimed:
+def place_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
+    while runner.run(database, "ingest", place.placer(database, rules), policy).claimed:
         pass
 
 
@@ -39,7 +39,7 @@ def stored(database: Database, chat_id: str = "test:1") -> list[tuple[object, ..
         return [tuple(row) for row in rows]
 
 
-def expected(messages: Sequence[MessageIn], rules: Rules) -> list[tuple[object, ...]]:
+def expected(messages: Sequence[MessageIn], rules: SessionPolicy) -> list[tuple[object, ...]]:
     """What the pure function says of the unique messages."""
     found: list[tuple[object, ...]] = []
     for key in sorted({key_of(m.session_key, m.thread) for m in messages}):
@@ -88,7 +88,7 @@ def conversations(draw: st.DrawFn) -> list[list[MessageIn]]:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
-    database: Database, rules: Rules, policy: Policy, batches: list[list[MessageIn]]
+    database: Database, rules: SessionPolicy, policy: Policy, batches: list[list[MessageIn]]
 ) -> None:
     with database.tenant(TENANT) as connection:
         connection.execute(text("DELETE FROM chats"))
@@ -105,7 +105,7 @@ def test_any_order_of_arrival_gives_the_sessions_of_the_pure_function(
 
 
 def test_a_message_between_two_sessions_joins_them_under_the_older_id(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(database, TENANT, CHAT, [message(0), message(50)])
     place_all(database, rules, policy)
@@ -121,7 +121,7 @@ def test_a_message_between_two_sessions_joins_them_under_the_older_id(
 
 
 def test_the_last_session_of_a_chat_stays_open_until_it_was_quiet_for_the_gap(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     with database.tenant(TENANT) as connection:
         now = connection.scalar(text("SELECT now()"))

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.enrich import summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.erasure import edits
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store import jobs
@@ -39,9 +39,9 @@ class Reading(ExtractiveSummarizer):
 
 
 @pytest.fixture
-def rolling(rules: Rules) -> Rules:
+def rolling(rules: SessionPolicy) -> SessionPolicy:
     """An open session is summarized every few messages."""
-    return Rules(**{**rules.__dict__, "rolling_messages": ROLLING, "rolling_tokens": 10**6})
+    return SessionPolicy(**{**rules.__dict__, "rolling_messages": ROLLING, "rolling_tokens": 10**6})
 
 
 def rolls(database: Database, client: Reading) -> runner.Handler:
@@ -53,7 +53,7 @@ def rolls(database: Database, client: Reading) -> runner.Handler:
 class Chat:
     """Somebody who talks right now, a message every ten seconds."""
 
-    def __init__(self, database: Database, rules: Rules, policy: Policy) -> None:
+    def __init__(self, database: Database, rules: SessionPolicy, policy: Policy) -> None:
         self._database, self._rules, self._policy = database, rules, policy
         with database.tenant(TENANT) as connection:
             self._began = connection.execute(text("SELECT now() - interval '20 min'")).scalar_one()
@@ -72,7 +72,7 @@ class Chat:
 
 
 @pytest.fixture
-def chat(database: Database, rolling: Rules, policy: Policy) -> Chat:
+def chat(database: Database, rolling: SessionPolicy, policy: Policy) -> Chat:
     """Nothing is said in it yet."""
     return Chat(database, rolling, policy)
 
@@ -137,7 +137,7 @@ def test_an_open_session_that_has_hardly_grown_costs_no_call(
 
 
 def test_a_session_that_closed_and_grew_while_it_was_summarized_is_summarized_again(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     def more(call: int) -> None:
         if call == 1:
@@ -156,7 +156,7 @@ def test_a_session_that_closed_and_grew_while_it_was_summarized_is_summarized_ag
 
 @pytest.mark.parametrize("change", ["edit", "join", "split"])
 def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
-    database: Database, rules: Rules, policy: Policy, change: str
+    database: Database, rules: SessionPolicy, policy: Policy, change: str
 ) -> None:
     said = [message(n, f"the boiler shows E{n}", session_key="k") for n in range(5)]
     accept.accept(database, TENANT, CHAT, [message(-100, session_key="k", id="before"), *said])
@@ -192,7 +192,7 @@ def test_a_summary_of_what_has_changed_inside_meanwhile_is_thrown_away(
 
 
 def test_messages_of_equal_times_are_all_read_at_the_edge_of_a_page(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given a history that tells minutes alone, a hundred messages in each
     said = [message(n // 100, f"part {n}", id=f"m{n:04}", position=n % 100) for n in range(1500)]

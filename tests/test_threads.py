@@ -9,7 +9,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import query_log
 from pipeline.erasure import edits, export
 from pipeline.ingest import accept as ingest
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store import messages as store
 from pipeline.store.database import Database
@@ -48,7 +48,7 @@ def order(database: Database) -> list[str]:
 
 
 def test_the_topics_of_a_forum_are_sessions_of_their_own(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept(
         database,
@@ -69,7 +69,7 @@ def test_the_topics_of_a_forum_are_sessions_of_their_own(
 
 
 def test_a_thread_is_cut_by_the_pause_and_a_late_message_joins_it_again(
-    database: Database, rules: Rules, policy: Policy
+    database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept(database, message(0, id="1", thread="7"), message(50, id="2", thread="7"), message(25, id="3"))
     place_all(database, rules, policy)
@@ -85,7 +85,7 @@ def test_a_thread_is_cut_by_the_pause_and_a_late_message_joins_it_again(
 
 
 def test_neighbours_and_recent_talk_are_of_the_same_thread(
-    database: Database, rules: Rules, policy: Policy, settings: Settings
+    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
     topics: Sequence[tuple[str, str]] = [
         ("7", "the rack stands in the cellar"),
@@ -129,7 +129,7 @@ def boiler() -> list[MessageIn]:
 
 
 def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
-    database: Database, rules: Rules, policy: Policy, settings: Settings
+    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
     accept(database, *boiler())
     work(database, rules, policy)
@@ -150,7 +150,7 @@ def test_a_line_says_what_it_answers_unless_that_is_the_line_above(
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_large_chat_says_it_too(
     database: Database,
-    rules: Rules,
+    rules: SessionPolicy,
     policy: Policy,
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
@@ -168,7 +168,9 @@ def test_a_large_chat_says_it_too(
     assert "Ben, to Ana (“which colour shall it be?”): the ultramarine one" in block(found, "exchanges")
 
 
-def test_what_was_answered_is_named_no_more_when_it_is_deleted(database: Database, rules: Rules) -> None:
+def test_what_was_answered_is_named_no_more_when_it_is_deleted(
+    database: Database, rules: SessionPolicy
+) -> None:
     accept(database, *boiler())
     edits.delete(database, TENANT, CHAT.chat_id, "1", rules)
     assert rows(database, "SELECT external_id, reply_to FROM messages ORDER BY external_id") == [
@@ -179,7 +181,7 @@ def test_what_was_answered_is_named_no_more_when_it_is_deleted(database: Databas
 
 
 def test_a_reply_to_what_is_not_there_is_a_message_like_any_other(
-    database: Database, rules: Rules, policy: Policy, settings: Settings
+    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
 ) -> None:
     accept(database, message(0, "yes, that one", id="3", sender_name="Ben", reply_to="gone"))
     work(database, rules, policy)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from pipeline.context import build_context, search
 from pipeline.erasure import export, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
@@ -47,7 +47,9 @@ def shown(database: Database, tenant: str, user: str, chat: str = PHONE.chat_id)
     return {m.preview for m in found.memories or []}
 
 
-def forgotten(database: Database, tenant: str, sender: str, rules: Rules, policy: Policy) -> dict[str, int]:
+def forgotten(
+    database: Database, tenant: str, sender: str, rules: SessionPolicy, policy: Policy
+) -> dict[str, int]:
     receipt = forget.start(database, tenant, Subject(kind="user", sender_id=sender))
     while runner.run(database, "forget", forget.forgetter(database, rules), policy).claimed:
         pass
@@ -177,7 +179,7 @@ def test_a_search_by_user_finds_what_any_of_their_senders_said(shared: Database,
 
 
 def test_forgetting_takes_the_whole_person_and_keeps_all_their_senders_out(
-    shared: Database, ann: str, rules: Rules, policy: Policy
+    shared: Database, ann: str, rules: SessionPolicy, policy: Policy
 ) -> None:
     identities.link(shared, ann, "telegram:ann", "ann")
     identities.link(shared, ann, "slack:ann", "ann")
@@ -208,7 +210,7 @@ def left(database: Database, tenant: str, words: Sequence[str]) -> list[str]:
 
 
 def test_a_forgotten_persons_chats_know_that_somebody_may_be_there_still(
-    shared: Database, ann: str, rules: Rules, policy: Policy
+    shared: Database, ann: str, rules: SessionPolicy, policy: Policy
 ) -> None:
     forgotten(shared, ann, "telegram:ann", rules, policy)
     with shared.tenant(ann) as connection:
@@ -235,7 +237,7 @@ def test_who_is_switched_off_is_so_under_every_id_and_stays_so_when_linked(
 
 
 def test_memories_of_a_chat_that_is_off_or_forgotten_or_not_there_are_not_written(
-    shared: Database, ann: str, rules: Rules, policy: Policy
+    shared: Database, ann: str, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(shared, ann, ChatIn(chat_id="test:off", memory=False), [message(0)])
     assert knows(shared, ann, "telegram:ann", "likes rain", learned_in="test:off") == "kept_out"

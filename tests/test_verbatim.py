@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import context
-from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import accept, place
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.question import parse
@@ -146,7 +146,7 @@ def desk(database: Database, settings: Settings, policy: Policy) -> Database:
         message(60 * number, content, id=f"d{number}") for number, content in enumerate(TALK + noise)
     ]
     accept.accept(database, TENANT, CHAT, said)
-    placer = accept.placer(database, Rules.of(settings))
+    placer = place.placer(database, SessionPolicy.of(settings))
     while runner.run(database, "ingest", placer, policy).claimed:
         pass
     return database

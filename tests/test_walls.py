@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from schemas.errors import SchemaOutdated, SettingsError
@@ -17,7 +17,7 @@ OPEN = {"embedding_spaces", "alembic_version"}
 
 
 @pytest.fixture
-def two_tenants(database: Database, rules: Rules, policy: Policy) -> Database:
+def two_tenants(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     fill(database, {"one": "secret", "two": "secret"}, rules, policy)
     return database
 

@@ -12,7 +12,7 @@ from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
@@ -48,7 +48,7 @@ def is_held(word: str) -> list[str]:
 
 
 def test_what_was_forgotten_is_in_no_cache(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given words that were said, summarized, asked about and quoted
     word = "".join(reversed("gibraltarzebra"))

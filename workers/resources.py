@@ -16,10 +16,10 @@ from celery import Celery
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import make_summarizer
+from pipeline.enrich.summarize import make_summarizer
 from pipeline.erasure import forget
-from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import place
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
 from pipeline.operations import backfill
@@ -46,7 +46,7 @@ class Resources:
         self.pid = os.getpid()
         self.settings = settings
         self.database = Database.from_settings(settings, pool_size=8)
-        self.rules = Rules.of(settings)
+        self.rules = SessionPolicy.of(settings)
         # the tenant and chat served last, by kind of job
         self.turns: dict[str, Turn] = {}
         self._handlers: dict[str, Handler] = {}
@@ -90,7 +90,7 @@ def _backfiller(held: Resources) -> Handler:
 
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
-    INGEST.name: lambda held: accept.placer(held.database, held.rules, held.settings.job_max_attempts),
+    INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
     EMBED.name: lambda held: embed.embedder(held.database, held.embedder),
     SUMMARIZE.name: _summarizer,
     BACKFILL.name: _backfiller,

@@ -19,7 +19,7 @@ from pipeline.platforms.records import Ambiguous, Broken, Notice, Times
 from schemas.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pipeline.ingest.history import ChatTally, Now, Tally
+    from pipeline.ingest.import_tally import ChatTally, StoredChat, Tally
     from pipeline.operations import status
 
 BROKEN_SHOWN = 20
@@ -97,7 +97,7 @@ class ImportReport:
         """Print a line for people."""
         self.console.print(rendering.plain(text), style="yellow", markup=False, soft_wrap=True)
 
-    def notice_languages(self, now: Mapping[str, Now]) -> None:
+    def notice_languages(self, now: Mapping[str, StoredChat]) -> None:
         """Say which chats seem to be in another language than theirs, and what to do."""
         for chat_id, chat in now.items():
             if looks := chat.looks:
@@ -140,7 +140,7 @@ def counted(tally: Tally) -> str:
     return f"new {tally.new:,}, {moved}already there {tally.duplicates:,}, {kept_out}broken {tally.broken:,}, {skipped}"
 
 
-def print_summary(tally: Tally, now: Mapping[str, Now], report: ImportReport) -> None:
+def print_summary(tally: Tally, now: Mapping[str, StoredChat], report: ImportReport) -> None:
     """Print a table of the chats as stored now, how times were read, and the counts."""
     counts = ("new", *(("moved",) if tally.moved else ()), "already there")
     # of a chat that was kept out whole nothing is stored
@@ -170,7 +170,11 @@ def print_summary(tally: Tally, now: Mapping[str, Now], report: ImportReport) ->
 
 
 def as_json(
-    source: Source, tally: Tally, now: Mapping[str, Now], report: ImportReport, memory: status.Progress | None
+    source: Source,
+    tally: Tally,
+    now: Mapping[str, StoredChat],
+    report: ImportReport,
+    memory: status.Progress | None,
 ) -> dict[str, Any]:
     """Return the same as JSON."""
     return {
@@ -194,6 +198,6 @@ def as_json(
     }
 
 
-def _chat_as_json(chat: ChatTally, stored: Now | None) -> dict[str, Any]:
+def _chat_as_json(chat: ChatTally, stored: StoredChat | None) -> dict[str, Any]:
     counts = {name: value for name, value in asdict(chat).items() if name != "words"}
     return counts | (asdict(stored) if stored else {})

@@ -23,11 +23,11 @@ LOOK_SECONDS = 0.5
 def finished(database: Database, settings: Settings, receipt: Receipt) -> Receipt:
     """Do the receipt's job, or wait for a worker that does it; exit with 5 if it is given up."""
     from pipeline.erasure import forget
-    from pipeline.ingest.policy import Rules
+    from pipeline.ingest.policy import SessionPolicy
     from pipeline.jobs import runner
     from pipeline.jobs.runner import Policy
 
-    handler = forget.forgetter(database, Rules.of(settings))
+    handler = forget.forgetter(database, SessionPolicy.of(settings))
     policy = Policy(batch=1, lease_seconds=settings.lease_seconds, max_attempts=settings.job_max_attempts)
     while receipt.finished_at is None:
         claimed = runner.run(database, "forget", handler, policy).claimed

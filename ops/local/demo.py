@@ -18,8 +18,8 @@ from ops.console.waiting import await_memory
 from ops.local.launch import Launched
 from ops.sources.source import open_source
 from pipeline.ingest import history
-from pipeline.ingest.history import Tally
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.import_tally import Stored, Tally
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.context import Context
@@ -71,7 +71,7 @@ def show(launched: Launched, console: Console) -> bool:
 
 def _import(launched: Launched, database: Database, console: Console) -> Tally:
     """Import the sample as `backscroll import` does. Raises `InvalidInput`."""
-    tally, rules = Tally(), Rules.of(launched.settings)
+    tally, rules = Tally(), SessionPolicy.of(launched.settings)
     with (
         connection.wake_ups(launched.settings, console) as wake_up,
         as_file(SAMPLES / "harbour_house.jsonl") as path,
@@ -80,7 +80,7 @@ def _import(launched: Launched, database: Database, console: Console) -> Tally:
         records = source.records()
         for event in history.store(database, launched.settings.tenant, records, rules, settle=SETTLE):
             tally.add(event)
-            if isinstance(event, history.Stored) and event.new:
+            if isinstance(event, Stored) and event.new:
                 wake_up("ingest")
     if tally.broken:
         raise InvalidInput(f"{source.name} has {tally.broken} broken lines", field="file")

@@ -1,7 +1,7 @@
 """Summarize without a model: the sentences that say most, and what was decided, asked and promised.
 
-Nothing is written that was not said, apart from the date in front, the calendar date after words such as
-"yesterday", and the marks where something was cut. The same messages always give the same summary.
+Only the date in front, calendar dates after words such as "yesterday", and marks of omission are added. The same
+messages always give the same summary.
 """
 
 import math
@@ -15,80 +15,75 @@ from pipeline.text.dialogue_acts import Sentence
 from pipeline.text.entities import entities
 from pipeline.text.keyphrases import topics, weights_of
 from pipeline.text.sentences import sentences, spoken, terms, words
+from pipeline.text.truncate import shortened
 from schemas.sessions import Message, Summary
 
 _MAX_MESSAGES = 1000  # of a longer session the first and the last ones are read
 _MAX_MESSAGE_CHARS = 2000
 _MAX_SENTENCES = 6
 _MAX_CHARS = 1100  # about what MiniLM reads in 256 word pieces; with 900 sessions are found less often
-_MAX_SENTENCE_CHARS = 240  # also of neighbouring sentences that are told as one
+_MAX_SENTENCE_CHARS = 240  # also of a passage
 _MAX_ITEM_CHARS = 300
 _MAX_NAME_CHARS = 60
 _MAX_TOPICS = 8
 _PROPOSED_WITHIN = 3  # sentences before a yes
 _MAX_ITEMS = 8
-# What a passage is worth, against one that merely tells something.
+# Weights of passages, against one that merely tells something.
 _DECISION, _PROMISE, _QUESTION, _OWN, _COMPLIMENT = 1.7, 1.25, 0.6, 1.2, 0.7
 _FIRST_PERSON = frozenset(("i", "my", "we", "our", "me", "us"))
 _SECOND_PERSON = frozenset(("you", "your", "u"))
-_REPEATED = 0.15  # what a word is worth once a chosen passage has it
-# Words for length: dividing by (60 + n) ** 0.7 takes neither only the longest nor only the shortest.
+_REPEATED = 0.15  # weight of a word that a chosen passage has
+# Dividing by (60 + length) ** 0.7 prefers neither the longest nor the shortest.
 _FREE_CHARS, _LENGTH_POWER = 60, 0.7
 _CLOSING = '.!?:;,\u2026\u3002\uff01\uff1f"\u201d]'
 _PLACEHOLDERS = ("image omitted", "video omitted", "audio omitted", "sticker omitted")
-_MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of the sentences, of the room: the rest is to be told, too
+_MAX_DECISIONS, _DECIDED_SHARE = 4, 0.6  # of the sentences, and of the room
 
 
 def summarize(
     messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
 ) -> Summary:
-    """Summarize these messages, which are in order of time.
+    """Summarize messages in order of time, with dates in `time_zone`. Raises `ValueError` for none.
 
-    `previous` summarizes what came before them in the same session: half the room is its, and its lists are
-    carried on, except questions that these messages answer. Dates are those of `time_zone`. Raises
-    `ValueError` when there are no messages.
+    `previous` summarizes what came before them in the same session: it gets half the room, and its lists are
+    carried on, except questions that these messages answer.
     """
     if not messages:
         raise ValueError("there are no messages to summarize")
     read = _readable(messages)
-    said = _taken_apart(read, time_zone)
+    said = _sentences(read, time_zone)
     weights = weights_of(said, {part.lower() for m in read for part in words(m.speaker)})
     deciding = _decisions(said)
     # A request is a task even where it is put as a question.
-    promising = [
-        i for i, sentence in enumerate(said) if i not in deciding and dialogue_acts.promises(sentence)
-    ]
+    promising = [i for i, each in enumerate(said) if i not in deciding and dialogue_acts.promises(each)]
     settled = {*deciding, *promising}
     open_at = [i for i in range(len(said)) if i not in settled and dialogue_acts.stays_open(i, said)]
     factors = dict.fromkeys(promising, _PROMISE) | dict.fromkeys(deciding, _DECISION)
-    told = _told(_chosen(_passages(said, factors), weights, _MAX_CHARS // (2 if previous else 1)))
-    decided = _items(_reasoned(said, i) for i in deciding)
-    opened = _items(said[i] for i in open_at)
-    promised = _items(said[i] for i in promising)
+    text = _written(_chosen(_passages(said, factors), weights, _MAX_CHARS // (2 if previous else 1)))
     lead = _lead(messages, time_zone)
-    summary = f"{lead}: {told}" if told else f"{lead}."
-    found = entities([m.content[:_MAX_MESSAGE_CHARS] for m in read], known=[m.speaker for m in read])
-    subjects = topics(said, weights, limit=_MAX_TOPICS)
-    if previous is None:
-        return Summary(
-            summary=summary,
-            topics=subjects,
-            decisions=decided,
-            open_questions=opened,
-            action_items=promised,
-            entities=found,
-        )
+    new = Summary(
+        summary=f"{lead}: {text}" if text else f"{lead}.",
+        topics=topics(said, weights, limit=_MAX_TOPICS),
+        decisions=_items(_reasoned(said, i) for i in deciding),
+        open_questions=_items(said[i] for i in open_at),
+        action_items=_items(said[i] for i in promising),
+        entities=entities([m.content[:_MAX_MESSAGE_CHARS] for m in read], known=[m.speaker for m in read]),
+    )
+    return new if previous is None else _continued(previous, new, said)
+
+
+def _continued(previous: Summary, new: Summary, said: Sequence[Sentence]) -> Summary:
     raised = {term for sentence in said for term in sentence.terms}
     waiting = [
         q for q in previous.open_questions if not raised.intersection(terms(words(q.partition(": ")[2])))
     ]
     return Summary(
-        summary=f"{_condensed(previous, subjects)} {summary}",
-        topics=_merged(subjects[: _MAX_TOPICS // 2], previous.topics, subjects)[:_MAX_TOPICS],
-        decisions=_merged(previous.decisions, decided)[-_MAX_ITEMS:],
-        open_questions=_merged(waiting, opened)[-_MAX_ITEMS:],
-        action_items=_merged(previous.action_items, promised)[-_MAX_ITEMS:],
-        entities=_merged(found[:12], previous.entities, found)[:24],
+        summary=f"{_condensed(previous, new.topics)} {new.summary}",
+        topics=_merged(new.topics[: _MAX_TOPICS // 2], previous.topics, new.topics)[:_MAX_TOPICS],
+        decisions=_merged(previous.decisions, new.decisions)[-_MAX_ITEMS:],
+        open_questions=_merged(waiting, new.open_questions)[-_MAX_ITEMS:],
+        action_items=_merged(previous.action_items, new.action_items)[-_MAX_ITEMS:],
+        entities=_merged(new.entities[:12], previous.entities, new.entities)[:24],
     )
 
 
@@ -109,7 +104,7 @@ def _readable(messages: Sequence[Message]) -> list[Message]:
     return read if len(read) <= _MAX_MESSAGES else [*read[:half], *read[-half:]]
 
 
-def _taken_apart(messages: Sequence[Message], time_zone: tzinfo) -> list[Sentence]:
+def _sentences(messages: Sequence[Message], time_zone: tzinfo) -> list[Sentence]:
     position = {message.external_id: index for index, message in enumerate(messages)}
     said = []
     for index, message in enumerate(messages):
@@ -157,18 +152,18 @@ def _reasoned(said: Sequence[Sentence], index: int) -> Sentence:
 
 @dataclass(frozen=True, kw_only=True)
 class _Passage:
-    """Neighbouring sentences of one message, short enough to be told as one."""
+    """Neighbouring sentences of one message, together no longer than a sentence may be."""
 
     speaker: str
     text: str
     terms: frozenset[str]
-    # what it is worth besides its words
+    # its weight besides its words
     factor: float
     decides: bool
 
 
 def _passages(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[_Passage]:
-    """Split the conversation into passages, in order; one with a decision counts as a whole."""
+    """Split the conversation into passages, in order."""
     groups: list[list[int]] = []
     for index, sentence in enumerate(said):
         size = sum(len(said[i].text) + 1 for i in groups[-1]) if groups else 0
@@ -180,17 +175,17 @@ def _passages(said: Sequence[Sentence], factors: Mapping[int, float]) -> list[_P
     return [
         _Passage(
             speaker=said[group[0]].speaker,
-            text=_clipped(" ".join(said[i].text for i in group)),
+            text=shortened(" ".join(said[i].text for i in group), _MAX_SENTENCE_CHARS),
             terms=frozenset(term for i in group for term in said[i].terms),
-            factor=max(factors.get(i, 1.0) * _telling(said[i]) for i in group),
+            factor=max(factors.get(i, 1.0) * _person_factor(said[i]) for i in group),
             decides=any(factors.get(i) == _DECISION for i in group),
         )
         for group in groups
     ]
 
 
-def _telling(sentence: Sentence) -> float:
-    """Classify a sentence: about its speakers, about whom they address, or a question."""
+def _person_factor(sentence: Sentence) -> float:
+    """Weigh a sentence by whether it is about its speaker, about whom they address, or a question."""
     if sentence.asks:
         return _QUESTION
     found = {word.lower().partition("'")[0] for word in sentence.words}
@@ -202,10 +197,10 @@ def _telling(sentence: Sentence) -> float:
 def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: int) -> list[_Passage]:
     """Choose up to six passages of at most `room` characters that together say most.
 
-    First the decisions, the newest first, as it may replace an earlier one; then, in order of time, what adds most for
-    its length each time, where a word already told adds little.
+    First decisions, the newest first, as it may replace an earlier one; then, in order of time, those that add most for
+    their length each time.
     """
-    told: set[str] = set()
+    covered: set[str] = set()
     chosen: list[int] = []
     left = [index for index, passage in enumerate(passages) if passage.terms]
 
@@ -217,7 +212,7 @@ def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: in
         left.remove(index)
         room -= size(index)
         chosen.append(index)
-        told.update(passages[index].terms)
+        covered.update(passages[index].terms)
 
     least = room * (1 - _DECIDED_SHARE)
     for index in [index for index in reversed(left) if passages[index].decides]:
@@ -229,7 +224,7 @@ def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: in
 
     def gain(index: int) -> float:
         passage = passages[index]
-        new = sum(weights.get(term, 0.0) * (_REPEATED if term in told else 1.0) for term in passage.terms)
+        new = sum(weights.get(term, 0.0) * (_REPEATED if term in covered else 1.0) for term in passage.terms)
         return float(new * passage.factor / (_FREE_CHARS + len(passage.text)) ** _LENGTH_POWER)
 
     while left and len(chosen) < _MAX_SENTENCES:
@@ -241,8 +236,8 @@ def _chosen(passages: Sequence[_Passage], weights: Mapping[str, float], room: in
     return [passages[index] for index in (*chosen[:decided], *sorted(chosen[decided:]))]
 
 
-def _told(chosen: Sequence[_Passage]) -> str:
-    """Write the passages after their speakers' names; a name once for what one speaker says in a row."""
+def _written(chosen: Sequence[_Passage]) -> str:
+    """Write the passages after their speakers' names, a name once for what one speaker says in a row."""
     parts: list[str] = []
     for index, passage in enumerate(chosen):
         text = passage.text if passage.text[-1] in _CLOSING else passage.text + "."
@@ -261,7 +256,7 @@ def _lead(messages: Sequence[Message], time_zone: tzinfo) -> str:
 def _items(found: Iterable[Sentence]) -> list[str]:
     """Return sentences as items with their speaker; the last ones, if there are too many."""
     texts = (f"{sentence.speaker}: {sentence.text}" for sentence in found)
-    return list(dict.fromkeys(_clipped(text, _MAX_ITEM_CHARS) for text in texts))[-_MAX_ITEMS:]
+    return list(dict.fromkeys(shortened(text, _MAX_ITEM_CHARS) for text in texts))[-_MAX_ITEMS:]
 
 
 def _condensed(previous: Summary, subjects: Sequence[str]) -> str:
@@ -278,7 +273,7 @@ def _condensed(previous: Summary, subjects: Sequence[str]) -> str:
     )
     room, kept = _MAX_CHARS // 2, []
     for index in ranked:
-        text = _clipped(parts[index], 2 * _MAX_SENTENCE_CHARS)
+        text = shortened(parts[index], 2 * _MAX_SENTENCE_CHARS)
         if len(text) < room:
             kept.append((index, text))
             room -= len(text) + 1
@@ -288,11 +283,3 @@ def _condensed(previous: Summary, subjects: Sequence[str]) -> str:
 def _merged(*lists: Sequence[str]) -> list[str]:
     """Concatenate, each item once, ignoring case."""
     return list({item.lower(): item for items in reversed(lists) for item in reversed(items)}.values())[::-1]
-
-
-def _clipped(text: str, limit: int = _MAX_SENTENCE_CHARS) -> str:
-    """Cut a text that is too long after a word."""
-    if len(text) <= limit:
-        return text
-    cut = text[: limit - 1]
-    return (cut[: cut.rfind(" ")] if " " in cut[limit // 2 :] else cut).rstrip(" ,;:") + "…"

@@ -1,12 +1,12 @@
-"""Summarize sessions: claim, load, call, save; the call is outside any transaction.
+"""Summarize sessions: load, call, save; the call is outside any transaction.
 
-A closed session is summarized whole. One that stays open too long is summarized as it goes: the summary so far
-and the messages since, so that a group that never rests is remembered too.
+A closed session is summarized whole, one that stays open too long as it goes on: from the summary so far and the
+messages since.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta, tzinfo
 from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,21 +15,41 @@ import structlog
 from sqlalchemy import Connection, Row
 
 from pipeline.clients.protocols import Summarizer
+from pipeline.enrich import extractive
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import chats, counters, jobs, messages, sessions
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, Permanent
+from schemas.errors import LeaseLost, Permanent, SettingsError
 from schemas.sessions import Message, Summary
 
 log = structlog.get_logger(__name__)
 
 MESSAGES_AT_ONCE = 1000
-"""A longer session is read in parts, each summarized together with the summary of those before it."""
+"""A longer session is summarized in parts, each together with the summary of those before it."""
 
 OVERLAP = timedelta(seconds=2)
-"""What a rolling summary reads again of what the one before it has read: clocks count in seconds, and what was said
-within one comes in any order."""
+"""What a rolling summary reads again: messages of one second come in any order."""
+
+
+class ExtractiveSummarizer:
+    """Summarize with sentences picked from the transcript; never fails and calls no model."""
+
+    model = "extractive-v1"
+
+    def summarize(
+        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+    ) -> Summary:
+        return extractive.summarize(messages, previous, time_zone=time_zone)
+
+
+def make_summarizer(model: str = ExtractiveSummarizer.model) -> Summarizer:
+    """Make the summarizer of this name. Raises `SettingsError`."""
+    if model == ExtractiveSummarizer.model:
+        return ExtractiveSummarizer()
+    raise SettingsError(
+        f"BACKSCROLL_SESSION_SUMMARY_MODEL={model} is not built in yet: set {ExtractiveSummarizer.model}."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +73,9 @@ def summarizer(
 ) -> runner.Handler:
     """Make the handler of `summarize` jobs: each claim is a session.
 
-    A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose stored
-    summary is of its revision and of this `version`, nor for an open one that has grown by fewer than
-    `rolling_messages` and `rolling_tokens` since: its next messages ask again, or its end.
+    A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose summary is of its
+    revision and of this `version`, nor for an open one that has grown by fewer than `rolling_messages` and
+    `rolling_tokens` since.
     """
     pace = _Pace(
         min_messages=min_messages,
@@ -70,7 +90,7 @@ def summarizer(
             try:
                 saved |= _summarize(database, tenant_id, claim, client, pace)
             except LeaseLost:
-                # it was deleted, changed or joined meanwhile, or took too long: no failure, and none of the others
+                # deleted, changed or joined meanwhile, or slower than its lease: no failure
                 log.info("summarize_overtaken", key=claim.key, trace_id=claim.trace_id)
         return {"embed"} if saved else set()
 
@@ -78,7 +98,7 @@ def summarizer(
 
 
 def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summarizer, pace: _Pace) -> bool:
-    """Do one claim, and return whether a summary was stored, so that it must be embedded."""
+    """Do one claim, and return whether there is a new summary to embed."""
     session_id = int(claim.key.removeprefix("session:"))
     with database.tenant(tenant_id) as connection:
         row = sessions.find(connection, session_id)

@@ -2,14 +2,14 @@
 
 Memories made of them; question and answer of contexts that showed them; and of the query log what quotes them:
 
-- a message, or a session that it lies in, that a context showed is taken out of what it showed, and the answer to
+- a message, or a session that it lies in, that a context showed is removed from what it showed, and the answer to
   that context with it, as it may repeat the message;
-- a question that says what the message said is taken out, with its answer: a bot asks with the very message that
+- a question that says what the message said is removed, with its answer: a bot asks with the very message that
   it reacts to;
 - what somebody else asked in their own words stays, as what they said does.
 
-There may be thousands of rows to write for one message, so it is done twice: `take_back_ahead` before the chat is
-locked, and `take_back` in the transaction that erases the message, which finds what came in between.
+One message may have thousands of such rows, so it is done twice: `take_back_ahead` before the chat is locked, and
+`take_back` in the transaction that erases the message, which finds what came in between.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from sqlalchemy import Connection
 from pipeline.store import derived as store
 from pipeline.store import edits, query_log
 
-AT_ONCE = 1000
-"""Rows of the log or memories taken back in one transaction ahead: a second at most."""
+ROWS_AHEAD = 1000
+"""Rows of the query log or memories removed in one transaction ahead: a second at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class TakenBack:
     """How much was removed."""
 
     memories: int = 0
-    # rows of the query log that nothing was taken out of before
+    # rows of the query log that nothing was removed from before
     queries: int = 0
     # there may be others
     more: bool = False
@@ -46,10 +46,7 @@ def take_back(
     texts: Sequence[str] = (),
     limit: int | None = None,
 ) -> TakenBack:
-    """Remove what was derived from a chat's messages and from sessions; `texts` is what the messages said.
-
-    With a `limit` about so many rows, and `more` says that there may be others.
-    """
+    """Remove what was derived from a chat's messages, which said `texts`, and sessions: about `limit` rows, or all."""
     sessions = store.with_pointers(connection, session_ids)
     gone = store.drop_memories(
         connection,
@@ -61,8 +58,7 @@ def take_back(
         limit=limit,
     )
     of_memories = _redact(connection, tenant_id, store.memory_items(gone))
-    items = store.items_of(message_ids, sessions)
-    log = _redact(connection, tenant_id, items, chat_id, texts, limit)
+    log = _redact(connection, tenant_id, store.items_of(message_ids, sessions), chat_id, texts, limit)
     return TakenBack(
         memories=len(gone) + of_memories.memories + log.memories,
         queries=of_memories.queries + log.queries,
@@ -73,10 +69,7 @@ def take_back(
 def take_back_ahead(
     connection: Connection, tenant_id: str, chat_id: str, message_ids: Sequence[int]
 ) -> TakenBack:
-    """Remove a part of the data derived from doomed messages, without a lock on their chat.
-
-    To be called until there is no `more`, in a transaction each.
-    """
+    """Remove a part of the data derived from doomed messages, without a lock on their chat; call it while `more`."""
     rows = edits.read(connection, chat_id, message_ids)
     places = sorted({(row.session_key, row.sent_at) for row in rows})
     sessions = edits.sessions_at(connection, chat_id, places, locked=False)
@@ -87,7 +80,7 @@ def take_back_ahead(
         message_ids=[row.id for row in rows],
         session_ids=[session.id for session in sessions],
         texts=[row.content for row in rows],
-        limit=AT_ONCE,
+        limit=ROWS_AHEAD,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row
 
+from pipeline.jobs.batches import batched
 from pipeline.store import erasure, identities, membership
 from pipeline.store import export as store
 from pipeline.store.database import Database
@@ -33,7 +34,7 @@ def of_user(database: Database, tenant_id: str, sender_id: str) -> Iterator[dict
         for sender in senders:
             with database.tenant(tenant_id) as connection:
                 said = store.message_ids_of(connection, sender, chat_id)
-            for ids in _batches(said):
+            for ids in batched(said, BATCH):
                 with database.tenant(tenant_id) as connection:
                     rows = store.messages(connection, ids)
                     remembered.update(store.memory_ids_made_of(connection, ids))
@@ -58,13 +59,8 @@ def _read(
     ids: Sequence[Id],
     read: Callable[[Connection, Sequence[Id]], Sequence[Row[Any]]],
 ) -> Iterator[dict[str, Any]]:
-    for batch in _batches(ids):
+    for batch in batched(ids, BATCH):
         with database.tenant(tenant_id) as connection:
             rows = read(connection, batch)
         for row in rows:
             yield {"record": record, **row._mapping}
-
-
-def _batches(ids: Sequence[Id]) -> Iterator[Sequence[Id]]:
-    for start in range(0, len(ids), BATCH):
-        yield ids[start : start + BATCH]

@@ -1,9 +1,8 @@
 """Forget a message, a user, a chat or a tenant for good, with a receipt that says how much and not whom.
 
-Beginning commits the tombstone, with nothing being accepted meanwhile, and owes the work; from then on nothing
-of it is stored again. The work (`forgetting.py`) deletes in small transactions whatever came before, and what was
-made of it; killed at any point, it goes on with what is left. At its end it looks for what it deleted, by text and
-by vector (`probes.py`).
+`start` commits the suppression, with nothing being accepted meanwhile, and enqueues a job; from then on nothing of it
+is stored again. The job (`forget_job`) deletes what came before, and what was made of it, in small transactions;
+killed at any point, it goes on with what is left.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,11 +11,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.erasure.forget_job import Forgetting
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.people import suppression
-from pipeline.store import chat_moves, chats, erasure, identities, jobs, quarantine
+from pipeline.store import chat_moves, chats, identities, jobs, quarantine
 from pipeline.store import erasure as store
 from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
@@ -30,42 +29,48 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     Raises `DatabaseUnavailable`; then nothing was done.
     """
     known: dict[str, Any] = subject.model_dump(exclude_none=True, exclude={"confirm"})
-    asked = subject.names
-    called = [asked]
+    given = subject.names
+    names = [given]
     with database.tenant(tenant_id) as connection:
         # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
         suppression_list.lock(connection, tenant_id, subject.chat_id, alone=True)
         if subject.kind == "message":
-            subject = _where_it_is(connection, tenant_id, subject)
+            subject = _present(connection, tenant_id, subject)
             known |= subject.model_dump(include={"chat_id", "external_id"})
-            called = [subject.names]
+            names = [subject.names]
         elif subject.chat_id is not None:
             chats.require_unmoved(chats.get(connection, subject.chat_id))
             # nor does it come back under an id that it had before
-            called += [(each,) for each in chat_moves.former(connection, subject.chat_id)]
+            names += [(each,) for each in chat_moves.former(connection, subject.chat_id)]
         if subject.sender_id is not None:
             known["senders"] = identities.ids_of(connection, subject.sender_id)
-            called = [(each,) for each in known["senders"]]
+            names = [(each,) for each in known["senders"]]
         key = suppression_list.ensure_key(connection, tenant_id)
-        stone = suppression.hash_of(key, subject.kind, *subject.names)
+        digest = suppression.hash_of(key, subject.kind, *subject.names)
         until = chats.clock(connection)
-        ever = subject.kind == "message"
-        hashes = [suppression.hash_of(key, subject.kind, *names) for names in called]
-        suppression_list.put(connection, tenant_id, subject.kind, hashes, None if ever else until)
-        receipt_id = erasure.insert_receipt(connection, tenant_id, subject.kind, known, stone, until)
-        _drop_payloads(connection, receipt_id, {asked, *called})
-        jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        for_good = subject.kind == "message"
+        hashes = [suppression.hash_of(key, subject.kind, *each) for each in names]
+        suppression_list.put(connection, tenant_id, subject.kind, hashes, None if for_good else until)
+        receipt_id = store.insert_receipt(connection, tenant_id, subject.kind, known, digest, until)
+        _enqueue(connection, tenant_id, receipt_id, {given, *names}, trace_id)
     return get(database, tenant_id, receipt_id)
 
 
-def _drop_payloads(connection: Connection, receipt_id: int, names: Iterable[tuple[str, ...]]) -> None:
-    """Delete the refused payloads that mention the subject by one of its names, and count them."""
+def _enqueue(
+    connection: Connection,
+    tenant_id: str,
+    receipt_id: int,
+    names: Iterable[tuple[str, ...]],
+    trace_id: str | None,
+) -> None:
+    """Delete the refused payloads that mention the subject by one of its names, and enqueue the rest."""
     if gone := quarantine.forget_payloads(connection, list(zip(*names, strict=True))):
-        erasure.add_counts(connection, receipt_id, {"payloads": gone})
+        store.add_counts(connection, receipt_id, {"payloads": gone})
+    jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
 
 
-def _where_it_is(connection: Connection, tenant_id: str, subject: Subject) -> Subject:
-    """Return the subject by its present name: its chat may have another id."""
+def _present(connection: Connection, tenant_id: str, subject: Subject) -> Subject:
+    """Return the message by its present name: its chat may have another id."""
     chat_id, external_id = chat_moves.address(connection, subject.names[0], subject.names[1])
     if chat_id != subject.chat_id:
         suppression_list.lock(connection, tenant_id, chat_id, alone=True)
@@ -82,12 +87,10 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
         # what is being accepted there comes to its end first, and goes too
         suppression_list.lock(connection, tenant_id, chat_id, alone=True)
         chats.require_unmoved(chats.get(connection, chat_id))
-        stone = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
-        receipt_id = erasure.insert_receipt(
-            connection, tenant_id, "removal", known, stone, chats.clock(connection)
-        )
-        _drop_payloads(connection, receipt_id, [(chat_id,)])
-        jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
+        digest = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
+        until = chats.clock(connection)
+        receipt_id = store.insert_receipt(connection, tenant_id, "removal", known, digest, until)
+        _enqueue(connection, tenant_id, receipt_id, [(chat_id,)], trace_id)
     return get(database, tenant_id, receipt_id)
 
 
@@ -102,7 +105,7 @@ def check_confirmed(tenant_id: str, subject: Subject) -> None:
 def get(database: Database, tenant_id: str, receipt_id: int) -> Receipt:
     """Return a receipt. Raises `NotFound`."""
     with database.tenant(tenant_id) as connection:
-        found = erasure.get_receipt(connection, receipt_id)
+        found = store.get_receipt(connection, receipt_id)
     if found is None:
         raise NotFound(f"there is no receipt {receipt_id}: see `backscroll forget receipts`")
     return found
@@ -116,9 +119,9 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
     with database.tenant(tenant_id) as connection:
         state, error = jobs.state(connection, tenant_id, "forget", str(receipt_id))
     # looked at second: what is finished in between is not taken for given up
-    if state == "pending" or get(database, tenant_id, receipt_id).finished_at is not None:
+    if state == "owed" or get(database, tenant_id, receipt_id).finished_at is not None:
         return None
-    return error or "the work was dropped"
+    return error or "the job was dropped"
 
 
 def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]:
@@ -133,13 +136,11 @@ def plan(database: Database, tenant_id: str, subject: Subject) -> dict[str, int]
     return dict(row._mapping)
 
 
-def forgetter(database: Database, rules: Rules) -> runner.Handler:
+def forgetter(database: Database, policy: SessionPolicy) -> runner.Handler:
     """Make the handler of `forget` jobs: each claim is a receipt."""
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
-        follows: set[str] = set()
-        for claim in claims:
-            follows |= Forgetting(database, tenant_id, claim, rules).run()
-        return follows
+        turns = [Forgetting(database, tenant_id, claim, policy).run() for claim in claims]
+        return set[str]().union(*turns)
 
     return handle

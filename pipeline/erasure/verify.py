@@ -9,19 +9,19 @@ from sqlalchemy import Connection, Row
 from pipeline.store import derived as store
 from schemas.forgetting import Receipt, Subject
 
-PROBES = 20
-PROBES_OF_A_BATCH = 2
-MIN_PROBE_CHARS = 20
+SAMPLE = 20
+SAMPLE_OF_A_BATCH = 2
+MIN_CHARS = 20
 """Shorter texts are said by anybody."""
 
 
 def pick(connection: Connection, ids: Sequence[int]) -> Sequence[Row[Any]]:
     """Return the best messages to verify by, with their vectors; read before they are deleted."""
-    return store.longest(connection, ids, PROBES_OF_A_BATCH)
+    return store.longest(connection, ids, SAMPLE_OF_A_BATCH)
 
 
 @dataclass(kw_only=True)
-class Probes:
+class DeletedSample:
     """A sample of what was deleted in one turn."""
 
     texts: list[str] = field(default_factory=list)
@@ -30,29 +30,27 @@ class Probes:
     def keep(self, rows: Sequence[Row[Any]]) -> None:
         """Keep rows of `pick`, once their messages are gone."""
         for row in rows:
-            if len(row.content) >= MIN_PROBE_CHARS and len(self.texts) < PROBES:
+            if len(row.content) >= MIN_CHARS and len(self.texts) < SAMPLE:
                 self.texts.append(row.content)
                 if row.embedding is not None:
                     self.vectors.append(row)
 
     def found_again(self, connection: Connection, subject: Subject, receipt: Receipt) -> dict[str, int]:
         """Count how often deleted data is still found, for the receipt; somebody else may quote a text."""
-        texts = sum(store.count_text(connection, content) for content in self.texts)
-        # the same words may stand twice in a chat, and only one of the messages be forgotten
-        looked_for = [] if subject.kind == "message" else self.vectors
-        vectors = sum(
-            store.count_vector(
-                connection,
-                row.space_id,
-                row.size,
-                row.embedding,
-                chat_id=subject.chat_id,
-                until=receipt.until,
-            )
-            for row in looked_for
-        )
+        # a chat may hold the same words twice, of which one message is forgotten
+        vectors = [] if subject.kind == "message" else self.vectors
         return {
             "looked_for": len(self.texts),
-            "found_again_texts": texts,
-            "found_again_vectors": vectors,
+            "found_again_texts": sum(store.count_text(connection, content) for content in self.texts),
+            "found_again_vectors": sum(
+                store.count_vector(
+                    connection,
+                    row.space_id,
+                    row.size,
+                    row.embedding,
+                    chat_id=subject.chat_id,
+                    until=receipt.until,
+                )
+                for row in vectors
+            ),
         }

@@ -1,20 +1,19 @@
 """Give a chat another id: another chat, new or not, gets its messages and all derived data.
 
-Beginning commits that the chat leads to the other one: from then on what is sent, asked, edited or deleted under the
-former id is so under the new one. The work moves in small transactions whatever is there, session by session, and can
-be killed at any point. Sessions, summaries, vectors and memories stay what they are, but where sessions of both chats
-lie within one pause: those are joined, and summarized again.
-
-Messages get their former chat in front of their ids, as both chats may count from 1.
+`start` commits that the chat leads to the other one: from then on what is sent, asked, edited or deleted under the
+former id goes to the new one. A job moves the rest session by session, in small transactions, and can be killed at any
+point. Sessions keep their summaries, vectors and memories, but those of both chats that lie within one gap are joined,
+and summarized again. Messages get their former chat in front of their ids, as both chats may count from 1.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges, sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
 from pipeline.people import suppression
 from pipeline.people.suppression import Admitted
@@ -32,16 +31,15 @@ from schemas.sessions import Session
 
 MESSAGES_AT_ONCE = 500
 SESSIONS_AT_ONCE = 100
-"""Moved in one transaction: some 0.3 s, in which both chats' accepting waits."""
+"""Moved in one transaction: some 0.3 s, during which both chats' accepting waits."""
 
 
 def start(
     database: Database, tenant_id: str, chat_id: str, into: str, *, trace_id: str | None = None
 ) -> Receipt:
-    """Point a chat to another one, made if there is none, and enqueue the rest.
+    """Point a chat to another one, made if there is none, and enqueue the rest; idempotent.
 
-    Doing it again gives the receipt that there is. Raises `NotFound`, `InvalidInput` for what leads nowhere, `Busy`,
-    `DatabaseUnavailable`; then nothing was done.
+    Raises `NotFound`, `InvalidInput` for the same id, `Busy`, `DatabaseUnavailable`; then nothing was done.
     """
     if chat_id == into:
         raise InvalidInput(f"to: {into} is the id that the chat has", field="to")
@@ -51,8 +49,11 @@ def start(
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
-        stone = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
-        if chat.moved_to == into and (known := erasure.latest_receipt(connection, "move", stone)) is not None:
+        digest = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
+        if (
+            chat.moved_to == into
+            and (known := erasure.latest_receipt(connection, "move", digest)) is not None
+        ):
             return known
         chats.require_unmoved(chat)
         if other is not None and other.moved_to not in (None, chat_id):
@@ -65,8 +66,8 @@ def start(
         if other is None:
             chats.ensure(connection, tenant_id, _like(chat, into))
         store.lead(connection, chat_id, into)
-        known_as = {"kind": "chat", "chat_id": chat_id, "into": into}
-        receipt_id = erasure.insert_receipt(connection, tenant_id, "move", known_as, stone, clock(connection))
+        subject = {"kind": "chat", "chat_id": chat_id, "into": into}
+        receipt_id = erasure.insert_receipt(connection, tenant_id, "move", subject, digest, clock(connection))
         jobs.enqueue(connection, tenant_id, "forget", [str(receipt_id)], trace_id=trace_id)
         receipt = erasure.get_receipt(connection, receipt_id)
     if receipt is None:
@@ -75,26 +76,17 @@ def start(
 
 
 def _like(chat: Chat, chat_id: str) -> ChatIn:
-    return ChatIn.model_validate(
-        {
-            "chat_id": chat_id,
-            "platform": chat.platform,
-            "kind": chat.kind,
-            "title": chat.title,
-            "time_zone": chat.time_zone,
-            "language": chat.language,
-            "memory": chat.memory,
-        }
-    )
+    names = ("platform", "kind", "title", "time_zone", "language", "memory")
+    return ChatIn.model_validate({"chat_id": chat_id} | {name: getattr(chat, name) for name in names})
 
 
 def admit(
     connection: Connection, key: bytes | None, chat_id: str, into: str, given: Sequence[MessageIn]
 ) -> Admitted:
-    """Filter messages that were sent to a chat's former id, under their present names.
+    """Filter messages that were sent to a chat's former id, and give them their present ids.
 
-    Those that have not been moved yet are left out: they are stored already. To be called under the chat's lock; what
-    keeps them out under the present id is for the caller to look at.
+    Those that have not been moved yet are left out: they are stored already. Call it under the chat's lock, and then
+    filter by the present id.
     """
     admitted = suppression.admit(connection, key, chat_id, given)
     messages, kept_out = _renamed(connection, chat_id, into, admitted.messages), admitted.kept_out
@@ -108,126 +100,119 @@ def admit(
 def _renamed(connection: Connection, chat_id: str, into: str, given: Sequence[MessageIn]) -> list[MessageIn]:
     there = store.still_there(connection, chat_id, [message.external_id for message in given])
     new = [message for message in given if message.external_id not in there]
-    answered = [message.reply_to or "" for message in new]
-    called = store.names(connection, chat_id, into, [message.external_id for message in new])
-    answering = store.names(connection, chat_id, into, answered)
+    names = store.names(connection, chat_id, into, [message.external_id for message in new])
+    replies = store.names(connection, chat_id, into, [message.reply_to or "" for message in new])
     return [
-        message.model_copy(
-            update={"external_id": name, "reply_to": reply if message.reply_to else message.reply_to}
-        )
-        for message, name, reply in zip(new, called, answering, strict=True)
+        message.model_copy(update={"external_id": name, "reply_to": message.reply_to and reply})
+        for message, name, reply in zip(new, names, replies, strict=True)
     ]
 
 
 def steps(
-    database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, rules: Rules
+    database: Database, tenant_id: str, receipt_id: int, chat_id: str, into: str, policy: SessionPolicy
 ) -> Iterator[bool]:
-    """Move step by step, each in a transaction of its own; returns whether summaries follow."""
+    """Move step by step, each in a transaction of its own; yield whether summaries follow."""
     more = True
     while more:
         with database.tenant(tenant_id) as connection:
-            # in the order in which they are held by whoever stores under the former id
+            # in the order in which messages sent under the former id lock them
             for each in (chat_id, into):
                 suppression_list.lock(connection, tenant_id, each, alone=True)
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return
-            more, follows = _step(connection, tenant_id, receipt_id, found[chat_id], found[into], rules)
+            step = _Step(connection, tenant_id, receipt_id, found[chat_id], found[into], policy)
+            more, follows = step.run()
         yield follows
 
 
-def _step(
-    connection: Connection, tenant_id: str, receipt_id: int, chat: Chat, into: Chat, rules: Rules
-) -> tuple[bool, bool]:
-    """Return `(whether there is more, whether summaries follow)`."""
-    waiting = store.arrivals(connection, chat.chat_id, MESSAGES_AT_ONCE)
-    if waiting:
-        _move(connection, receipt_id, chat, into, waiting)
-        jobs.enqueue(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
-        return True, False
-    ids = store.sessions(connection, chat.chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE)
-    if ids:
-        some = store_ranges.of_ids(connection, ids)
-        return True, _sessions(connection, tenant_id, receipt_id, chat, into, some, rules)
-    left = store.left(connection, chat.chat_id, MESSAGES_AT_ONCE)
-    if left:
-        _move(connection, receipt_id, chat, into, left)
-        return True, False
-    if store.rest(connection, chat.chat_id, into.chat_id, MESSAGES_AT_ONCE):
-        return True, False
-    store.clear(connection, tenant_id, chat.chat_id)
-    # close markers of the former chat may cut sessions of the other
-    jobs.enqueue(connection, tenant_id, "ingest", [into.chat_id], lane=into.chat_id)
-    owed = session_ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into))
-    return False, bool(owed)
+@dataclass(frozen=True)
+class _Step:
+    """One step of a move, in one transaction under the locks of both chats."""
 
+    connection: Connection
+    tenant_id: str
+    receipt_id: int
+    chat: Chat
+    into: Chat
+    policy: SessionPolicy
 
-def _move(
-    connection: Connection, receipt_id: int, chat: Chat, into: Chat, ids: Sequence[int], count: int = 0
-) -> None:
-    moved = store.messages(connection, chat.chat_id, into.chat_id, ids)
-    chats.count_all_placed(
-        connection,
-        {chat.chat_id: (-moved.placed, -moved.lexemes), into.chat_id: (moved.placed, moved.lexemes)},
-    )
-    erasure.add_counts(connection, receipt_id, {"messages": moved.messages, "sessions": count})
+    def run(self) -> tuple[bool, bool]:
+        """Return `(whether there is more, whether summaries follow)`."""
+        connection, chat_id, into = self.connection, self.chat.chat_id, self.into.chat_id
+        if waiting := store.arrivals(connection, chat_id, MESSAGES_AT_ONCE):
+            self._messages(waiting)
+            jobs.enqueue(connection, self.tenant_id, "ingest", [into], lane=into)
+            return True, False
+        if ids := store.sessions(connection, chat_id, MESSAGES_AT_ONCE, SESSIONS_AT_ONCE):
+            return True, self._sessions(store_ranges.of_ids(connection, ids))
+        if left := store.left(connection, chat_id, MESSAGES_AT_ONCE):
+            self._messages(left)
+            return True, False
+        if store.rest(connection, chat_id, into, MESSAGES_AT_ONCE):
+            return True, False
+        store.clear(connection, self.tenant_id, chat_id)
+        # close markers of the former chat may cut sessions of the other
+        jobs.enqueue(connection, self.tenant_id, "ingest", [into], lane=into)
+        return False, self._close()
 
+    def _close(self) -> bool:
+        policy = self.policy.for_chat(self.into)
+        return bool(session_ranges.close_sessions(self.connection, self.tenant_id, self.into.chat_id, policy))
 
-def _sessions(
-    connection: Connection,
-    tenant_id: str,
-    receipt_id: int,
-    chat: Chat,
-    into: Chat,
-    some: Sequence[Session],
-    rules: Rules,
-) -> bool:
-    """Move sessions with their messages, joined with those of the other chat; returns whether summaries follow."""
-    by_key: dict[str, list[Session]] = defaultdict(list)
-    for session in some:
-        by_key[session.session_key].append(session)
-    near = store_ranges.near(connection, [_window(into, session, rules) for session in some])
-    for session in near:
-        by_key[session.session_key].append(session)
-    closes = sessions.closes(connection, [(into.chat_id, key) for key in by_key])
-    rewrite = Rewrite()
-    cut: list[int] = []
-    for key, together in by_key.items():
-        marks = closes[into.chat_id, key]
-        for group in sessionize.joined(together, rules.gap_of(key), marks):
-            if len(group) == 1:
-                continue
-            shape = _shape(group)
-            survivor = rewrite.join(group)
-            rewrite.grown[survivor] = shape
-            if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
-                cut.append(survivor)
-    # sessions are locked by now; messages before work, as whoever saves vectors has it
-    _move(connection, receipt_id, chat, into, store.inside(connection, chat.chat_id, some), len(some))
-    rewrite.write(connection, tenant_id)
-    ids = [session.id for session in some]
-    store.move_sessions(connection, into.chat_id, ids)
-    # what reads them now has read a part
-    jobs.fence(connection, tenant_id, [f"session:{each}" for each in ids])
-    for session in store_ranges.of_ids(connection, cut):
-        session_ranges.split_anew(connection, tenant_id, session, into.language, rules)
-    if not rewrite.grown:
-        return False
-    return bool(session_ranges.close_sessions(connection, tenant_id, into.chat_id, rules.for_chat(into)))
+    def _messages(self, ids: Sequence[int], sessions: int = 0) -> None:
+        moved = store.messages(self.connection, self.chat.chat_id, self.into.chat_id, ids)
+        placed = {
+            self.chat.chat_id: (-moved.placed, -moved.lexemes),
+            self.into.chat_id: (moved.placed, moved.lexemes),
+        }
+        chats.count_all_placed(self.connection, placed)
+        erasure.add_counts(
+            self.connection, self.receipt_id, {"messages": moved.messages, "sessions": sessions}
+        )
 
+    def _sessions(self, some: Sequence[Session]) -> bool:
+        """Move sessions with their messages, joined with those of the other chat; return whether summaries follow."""
+        connection, into = self.connection, self.into.chat_id
+        by_key: dict[str, list[Session]] = defaultdict(list)
+        for session in [*some, *store_ranges.near(connection, [self._window(each) for each in some])]:
+            by_key[session.session_key].append(session)
+        closes = sessions.closes(connection, [(into, key) for key in by_key])
+        rewrite = Rewrite()
+        cut: list[int] = []
+        for key, together in by_key.items():
+            marks = closes[into, key]
+            for group in sessionize.joined(together, self.policy.gap_of(key), marks):
+                if len(group) == 1:
+                    continue
+                shape = _shape(group)
+                survivor = rewrite.join(group)
+                rewrite.grown[survivor] = shape
+                if sessionize.cut_by(marks, shape.started_at, shape.ended_at):
+                    cut.append(survivor)
+        # sessions are locked by now; messages before jobs, as in the transactions that save vectors
+        self._messages(store.inside(connection, self.chat.chat_id, some), len(some))
+        rewrite.write(connection, self.tenant_id)
+        ids = [session.id for session in some]
+        store.move_sessions(connection, into, ids)
+        # jobs that are reading them have read a part
+        jobs.fence(connection, self.tenant_id, [f"session:{each}" for each in ids])
+        for session in store_ranges.of_ids(connection, cut):
+            session_ranges.split_anew(connection, self.tenant_id, session, self.into.language, self.policy)
+        return bool(rewrite.grown) and self._close()
 
-def _window(into: Chat, session: Session, rules: Rules) -> Window:
-    gap = rules.gap_of(session.session_key)
-    return Window(
-        chat_id=into.chat_id,
-        session_key=session.session_key,
-        start=session.started_at - gap,
-        end=session.ended_at + gap,
-    )
+    def _window(self, session: Session) -> Window:
+        gap = self.policy.gap_of(session.session_key)
+        return Window(
+            chat_id=self.into.chat_id,
+            session_key=session.session_key,
+            start=session.started_at - gap,
+            end=session.ended_at + gap,
+        )
 
 
 def _shape(group: Sequence[Session]) -> Shape:
-    """Return the survivor's shape, before what the others bring, which joining counts."""
+    """Return the survivor's shape without the others' messages, which joining counts."""
     return Shape(
         started_at=min(session.started_at for session in group),
         ended_at=max(session.ended_at for session in group),

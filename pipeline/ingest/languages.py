@@ -8,23 +8,18 @@ from pipeline.store import keyword_search as store
 from pipeline.store.database import Database, persistently
 from schemas.errors import NotFound
 
-AT_ONCE = 500
+RELABELLED_AT_ONCE = 500
 """Messages or sessions whose keyword vectors are made in one transaction."""
 
-ENOUGH = 10
-"""So many stop words of a language must stand in a chat before it looks like that language."""
-
-SHARE = 0.2
-"""And so large a part of its words must they be; in what people write to each other it is from 0.3 to 0.5."""
-
-MARGIN = 1.4
-"""And so many times as many as of the declared language."""
+# Stop words of a language that a chat must have before it looks like that language: their number, their share of its
+# words (0.3 to 0.5 in what people write to each other), and how many times as many as of the declared language.
+MIN_STOP_WORDS, MIN_SHARE, MIN_MARGIN = 10, 0.2, 1.4
 
 
 def looks_like(stop_words: Mapping[str, int], words: int, declared: str) -> str | None:
-    """Return the language that a chat appears to be in, if that is not the declared one.
+    """Return the language that a chat appears to be in, if that is not the declared one; `simple` declares none.
 
-    `stop_words` are counted by language among so many `words`. Who has declared `simple` wants no language.
+    `stop_words` are counted by language among `words` words.
 
     >>> looks_like({"german": 45, "english": 9, "dutch": 20}, 100, "english")
     'german'
@@ -33,15 +28,15 @@ def looks_like(stop_words: Mapping[str, int], words: int, declared: str) -> str 
     """
     best = max(stop_words, key=lambda language: (stop_words[language], language), default=declared)
     counted = stop_words.get(best, 0)
-    if declared in ("simple", best) or counted < max(ENOUGH, SHARE * words):
+    if declared in ("simple", best) or counted < max(MIN_STOP_WORDS, MIN_SHARE * words):
         return None
-    return best if counted >= MARGIN * stop_words.get(declared, 0) else None
+    return best if counted >= MIN_MARGIN * stop_words.get(declared, 0) else None
 
 
 def change(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
-    """Make a chat's keyword vectors in this language, and count the messages that were in another.
+    """Make a chat's keyword vectors in this language in slices, and count the messages that were in another.
 
-    In slices: the same call goes on where one was broken off. Raises `NotFound`.
+    The same call goes on where one was broken off. Raises `NotFound`.
     """
     with database.tenant(tenant_id) as connection:
         # alone: what is accepted or placed from now on is in the new language
@@ -65,7 +60,9 @@ def _relabel(
 ) -> tuple[str | None, int]:
     with database.tenant(tenant_id) as connection:
         chats.lock(connection, chat_id)
-        last, changed, gained = store.relabel_messages(connection, chat_id, language, after, AT_ONCE)
+        last, changed, gained = store.relabel_messages(
+            connection, chat_id, language, after, RELABELLED_AT_ONCE
+        )
         if gained:
             chats.count_placed(connection, chat_id, 0, gained)
     return last, changed
@@ -74,4 +71,4 @@ def _relabel(
 def _relabel_sessions(database: Database, tenant_id: str, chat_id: str, language: str) -> int:
     with database.tenant(tenant_id) as connection:
         chats.lock(connection, chat_id)
-        return store.relabel_sessions(connection, chat_id, language, AT_ONCE)
+        return store.relabel_sessions(connection, chat_id, language, RELABELLED_AT_ONCE)

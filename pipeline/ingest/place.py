@@ -2,26 +2,36 @@
 
 It takes the same statements however many chats, session keys and messages there are: lock the chats, read what has
 arrived and the sessions around it, ask the pure function what changes, write ranges (never messages), close what has
-ended, and owe what follows.
+ended, and enqueue what follows. A chat whose placing fails is placed message by message (`poison`).
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
+import structlog
 from sqlalchemy import Connection
 
-from pipeline.ingest import session_ranges, sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import poison, session_ranges, sessionize
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import Rewrite
+from pipeline.jobs import runner
+from pipeline.jobs.batches import batched
+from pipeline.jobs.runner import Claim
 from pipeline.store import chats, jobs, messages, sessions
 from pipeline.store import ranges as store
 from pipeline.store.chats import Chat
+from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
+from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.sessions import Session
+
+log = structlog.get_logger(__name__)
 
 ARRIVALS_AT_ONCE = 500
 """Messages placed in one transaction: some 0.1 s, for which their chats are locked and others wait."""
@@ -30,15 +40,97 @@ CHATS_AT_ONCE = 50
 """Chats placed in one transaction: beyond that, statements cost little beside the rows."""
 
 
+LOCKED_SECONDS = 0.05
+"""How long to wait for a locked chat, while no other one is placed: a request is done by then."""
+
+LOCKED = "the chat is locked by somebody else"
+PUT_OFF_SECONDS = 1.0
+"""When to try a chat again that is locked for longer, as by a deletion or while it is split anew."""
+
+OUTAGES = (DatabaseUnavailable, SchemaOutdated)
+"""They affect every chat alike; other errors that may pass affect one chat."""
+
+
+def placer(database: Database, policy: SessionPolicy, max_attempts: int = 5) -> runner.Handler:
+    """Make the handler of `ingest` jobs: each claim is a chat whose arrivals are placed.
+
+    A chat whose placing failed before, or whose process died, is placed message by message: a message that cannot be
+    placed, or that ended `max_attempts` processes, goes into quarantine.
+    """
+
+    def handle(_: str, claims: Sequence[Claim]) -> set[str]:
+        fresh = [claim for claim in claims if claim.attempts == 1 and not claim.abandoned]
+        follows: set[str] = set()
+        for some in batched(fresh, CHATS_AT_ONCE):
+            follows |= _place_together(database, some, policy)
+        # last, so that what they fail of takes nothing with it
+        for claim in claims:
+            if claim not in fresh:
+                put_one = partial(_place_one, claim, policy)
+                due, all_tried = poison.place_each(database, claim, max_attempts, put_one)
+                follows |= due
+                if all_tried:
+                    follows |= _place_together(database, [claim], policy)
+        return follows
+
+    return handle
+
+
+def _place_one(
+    claim: Claim, policy: SessionPolicy, connection: Connection, arrival: Arrival
+) -> frozenset[str]:
+    traces = {claim.key: claim.trace_id}
+    return place(connection, claim.tenant_id, traces, policy, only=arrival.message_id).follows
+
+
+def _place_together(database: Database, claims: Sequence[Claim], policy: SessionPolicy) -> frozenset[str]:
+    """Place chats together; in a conflict one by one, and put off what is in conflict even then."""
+    try:
+        follows, left = _place_and_finish(database, claims, policy)
+    except Retryable as error:
+        if len(claims) == 1 or isinstance(error, OUTAGES):
+            raise
+        follows, left = frozenset(), list(claims)
+    if left:
+        time.sleep(LOCKED_SECONDS)
+    for claim in left:
+        try:
+            due, locked = _place_and_finish(database, [claim], policy)
+        except OUTAGES:
+            raise
+        except Retryable as error:
+            log.info("placing_put_off", chat_id=claim.key, error=str(error))
+            due, locked = frozenset(), [claim]
+        follows |= due
+        if locked:
+            with database.tenant(claim.tenant_id) as connection:
+                runner.put_off(connection, [claim], delay_seconds=PUT_OFF_SECONDS, error=LOCKED)
+    return follows
+
+
+def _place_and_finish(
+    database: Database, claims: Sequence[Claim], policy: SessionPolicy
+) -> tuple[frozenset[str], list[Claim]]:
+    """Place the chats of one tenant's claims and finish these; return `(kinds due now, claims of locked chats)`."""
+    tenant_id = claims[0].tenant_id
+    with database.tenant(tenant_id) as connection:
+        traces = {claim.key: claim.trace_id for claim in claims}
+        placed = place(connection, tenant_id, traces, policy)
+        done = [claim for claim in claims if claim.key not in placed.locked]
+        runner.finish(connection, [claim for claim in done if claim.key not in placed.more])
+        runner.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)
+    return placed.follows, [claim for claim in claims if claim.key in placed.locked]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Placed:
     """What one transaction did."""
 
-    # chats that somebody else has locked: nothing was done
+    # chats that somebody else has locked
     locked: frozenset[str]
-    # chats in which more waits than one turn takes
+    # chats that have more arrivals than one turn takes
     more: frozenset[str]
-    # kinds of work that are owed now
+    # kinds of jobs that are due now
     follows: frozenset[str]
 
 
@@ -46,14 +138,13 @@ def place(
     connection: Connection,
     tenant_id: str,
     traces: Mapping[str, str | None],
-    rules: Rules,
+    policy: SessionPolicy,
     *,
     only: int | None = None,
 ) -> Placed:
     """Place what has arrived in these chats, or `only` this message.
 
-    `traces` are the requests that brought the messages, of several the last one's, by chat: what is owed carries them
-    on.
+    `traces` are by chat the last requests that brought messages; the jobs that follow carry them on.
     """
     free = chats.lock_free(connection, list(traces))
     missing = [chat_id for chat_id in traces if chat_id not in free]
@@ -65,22 +156,22 @@ def place(
         if only is None
         else (messages.arrival(connection, only), frozenset[str]())
     )
-    remembered = {chat_id for chat_id, chat in free.items() if rules.for_chat(chat).memory}
-    put(connection, tenant_id, free, [a for a in arrived if a.chat_id in remembered], rules)
+    remembered = {chat_id for chat_id, chat in free.items() if policy.for_chat(chat).memory}
+    put(connection, tenant_id, free, [a for a in arrived if a.chat_id in remembered], policy)
     _leave_the_queue(connection, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
-        session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, rules)
+        session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, policy)
 
-    owed = [
+    due = [
         NewJob(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
         for a in arrived
         if a.has_text and a.chat_id in remembered
     ]
-    owed += session_ranges.closed(
-        connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, rules, remembered
+    due += session_ranges.closed(
+        connection, tenant_id, {chat_id: traces[chat_id] for chat_id in free}, policy, remembered
     )
-    jobs.enqueue_all(connection, tenant_id, owed)
-    return Placed(locked=locked, more=more, follows=frozenset(one.kind for one in owed))
+    jobs.enqueue_all(connection, tenant_id, due)
+    return Placed(locked=locked, more=more, follows=frozenset(job.kind for job in due))
 
 
 def _leave_the_queue(connection: Connection, arrived: Sequence[Arrival]) -> None:
@@ -100,7 +191,7 @@ def put(
     tenant_id: str,
     of: Mapping[str, Chat],
     arrived: Sequence[Arrival],
-    rules: Rules,
+    policy: SessionPolicy,
 ) -> None:
     """Extend, join or begin the sessions that the arrivals belong to."""
     if not arrived:
@@ -111,7 +202,7 @@ def put(
     windows = [
         Window(chat_id=place[0], session_key=place[1], start=start, end=end)
         for place, some in by_place.items()
-        for start, end in sessionize.windows((a.sent_at for a in some), rules.gap_of(place[1]))
+        for start, end in sessionize.windows((a.sent_at for a in some), policy.gap_of(place[1]))
     ]
     stored: dict[tuple[str, str], list[Session]] = defaultdict(list)
     for session in store.near(connection, windows):
@@ -119,7 +210,7 @@ def put(
     closes = sessions.closes(connection, by_place)
     rewrite = Rewrite()
     for place, some in by_place.items():
-        _note(rewrite, of[place[0]], some, stored[place], closes[place], rules)
+        _note(rewrite, of[place[0]], some, stored[place], closes[place], policy)
     rewrite.write(connection, tenant_id)
 
 
@@ -129,12 +220,12 @@ def _note(
     arrived: Sequence[Arrival],
     stored: Sequence[Session],
     closes: Sequence[datetime],
-    rules: Rules,
+    policy: SessionPolicy,
 ) -> None:
     """Note what arrivals of one session key change."""
     session_key = arrived[0].session_key
     times = [arrival.sent_at for arrival in arrived]
-    for placement in sessionize.place(stored, times, rules.gap_of(session_key), closes):
+    for placement in sessionize.place(stored, times, policy.gap_of(session_key), closes):
         here = [arrived[index] for index in placement.arrivals]
         speakers = {arrival.speaker for arrival in here}
         shape = Shape(

@@ -1,8 +1,7 @@
-"""Places a chat's arrivals one by one after placing them together has failed, and finds those to blame.
+"""Place a chat's arrivals one by one after placing them together has failed, and quarantine those to blame.
 
-An error blames an arrival by what it says. A process that dies says nothing, so each arrival is noted before it is
-tried: one that is found noted was tried by a process that died. Those are tried last, so that the others are placed
-first. Who is to blame stands aside as a dead letter with the reason, and the rest of the chat goes on.
+Each arrival is noted before it is tried: one that is found noted was tried by a process that died. Those are tried
+last. An arrival that is to blame becomes a dead letter with the reason, and the rest of the chat goes on.
 """
 
 from collections.abc import Callable, Set
@@ -20,39 +19,38 @@ from schemas.errors import LeaseLost
 log = structlog.get_logger(__name__)
 
 LEASE_SECONDS = 5.0
-"""While a single arrival is tried, which takes milliseconds: its chat waits no longer if that kills."""
+"""The lease while one arrival is tried, which takes milliseconds: the chat waits no longer if that kills."""
 
 ARRIVALS_PER_TURN = 500
 """Arrivals tried in one turn: some ten seconds."""
 
 BLAMED_AT_MOST = 10
-"""When more arrivals than these fail in one turn, the fault is not theirs: the chat waits, nothing stands aside."""
+"""When more arrivals than these fail in one turn, the fault is not theirs: none goes into quarantine."""
 
-# Classes of SQLSTATE that speak of the row: data, constraints, limits, and what a trigger raises. All others
-# (connections, locks, space, missing tables) would befall any message.
+# Classes of SQLSTATE that blame the row: data, constraints, limits, and what a trigger raises. All others
+# (connections, locks, space, missing tables) affect any message.
 _OF_THE_ROW = ("22", "23", "54", "P0")
 
 Put = Callable[[Connection, Arrival], Set[str]]
-"""Places one arrival; returns the kinds of work that are owed now."""
+"""Place one arrival; return the kinds of jobs that are due now."""
 
 
 def blames_the_row(error: Exception) -> bool:
-    """Whether an error can be a single message's fault: its values, and not the state of the servers."""
+    """Tell whether an error can be a single message's fault: its values, and not the state of the servers."""
     if isinstance(error, DBAPIError):
         return (getattr(error.orig, "sqlstate", None) or "").startswith(_OF_THE_ROW)
     return isinstance(error, (ArithmeticError, ValueError))
 
 
-def place_each(
-    database: Database, tenant_id: str, claim: Claim, max_attempts: int, put: Put
-) -> tuple[set[str], bool]:
-    """Try each arrival of the chat alone, in a transaction of its own; `(kinds owed now, whether all were tried)`.
+def place_each(database: Database, claim: Claim, max_attempts: int, put: Put) -> tuple[set[str], bool]:
+    """Try each arrival of the chat in a transaction of its own; return `(kinds due now, whether all were tried)`.
 
     When there are more than one turn takes, the claim is due at once: after an error its arrivals are placed together
     again, after a death one by one until all were tried. After a death the chat's own attempts begin anew: they are
     counted for each arrival, the try of all together as one of each. Raises `LeaseLost`, and what `put` raises when no
     arrival is to blame for it or too many are.
     """
+    tenant_id = claim.tenant_id
     follows: set[str] = set()
     blamed: dict[int, str] = {}
     with database.tenant(tenant_id) as connection:
@@ -63,7 +61,7 @@ def place_each(
         died = tries.get(arrival.key, 0)
         if died >= max_attempts - 1:
             reason = f"the process that placed it died each time, {died + 1} tries"
-            _set_aside(database, tenant_id, claim, {arrival.message_id: reason})
+            _quarantine(database, claim, {arrival.message_id: reason})
             continue
         with database.tenant(tenant_id) as connection:
             _hold(connection, claim, LEASE_SECONDS)
@@ -78,7 +76,7 @@ def place_each(
             if not blames_the_row(error) or len(blamed) == BLAMED_AT_MOST:
                 raise
             blamed[arrival.message_id] = reason_of(error)
-    _set_aside(database, tenant_id, claim, blamed)
+    _quarantine(database, claim, blamed)
     if len(waiting) <= ARRIVALS_PER_TURN:
         return follows, True
     with database.tenant(tenant_id) as connection:
@@ -96,10 +94,11 @@ def _hold(connection: Connection, claim: Claim, seconds: float) -> None:
         raise LeaseLost(f"the placing of {claim.key} was claimed by somebody else")
 
 
-def _set_aside(database: Database, tenant_id: str, claim: Claim, blamed: dict[int, str]) -> None:
+def _quarantine(database: Database, claim: Claim, blamed: dict[int, str]) -> None:
     """Put arrivals into quarantine, each with its reason."""
     if not blamed:
         return
+    tenant_id = claim.tenant_id
     with database.tenant(tenant_id) as connection:
         for message_id, reason in blamed.items():
             messages.quarantine(connection, claim.key, message_id, reason, claim.trace_id)

@@ -9,16 +9,16 @@ from schemas.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class SessionPolicy:
     """How sessions are split and when they are summarized."""
 
-    # between two messages of a session, at most
+    # the longest pause between two messages of a session
     gap: timedelta
     # the same for sessions that an agent named
     ttl: timedelta
-    # a closed session's summary waits so long for late messages
+    # how long a closed session's summary waits for late messages
     debounce_seconds: float
-    # an open session is summarized every so many messages or tokens
+    # an open session is summarized every this many messages or tokens
     rolling_messages: int
     rolling_tokens: int
     # with memory off the messages are kept, and nothing is made of them
@@ -26,7 +26,7 @@ class Rules:
     summaries: bool
 
     @classmethod
-    def of(cls, settings: Settings) -> "Rules":
+    def of(cls, settings: Settings) -> "SessionPolicy":
         """Return the policy that the settings ask for."""
         return cls(
             gap=timedelta(minutes=settings.session_gap_minutes),
@@ -38,7 +38,7 @@ class Rules:
             summaries=settings.session_summarization_enabled,
         )
 
-    def for_chat(self, chat: Chat) -> "Rules":
+    def for_chat(self, chat: Chat) -> "SessionPolicy":
         """Return the policy of one chat, whose memory may be off."""
         return self if chat.memory else replace(self, memory=False)
 

@@ -1,7 +1,4 @@
-"""Write sessions as ranges of messages: begin, grow, join, split again, close.
-
-Many at once: however many sessions change, it takes the same few statements.
-"""
+"""Write sessions as ranges of messages: begin, grow, join, split again, close; many in the same few statements."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,8 +8,8 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from pipeline.ingest import sessionize
-from pipeline.ingest.policy import Rules
-from pipeline.store import chats, counters, edits, jobs, messages, ranges, sessions, vectors
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.store import chats, counters, edits, jobs, messages, sessions, vectors
 from pipeline.store import ranges as store
 from pipeline.store.jobs import LATER, LIVE, NewJob
 from pipeline.store.ranges import Begun, Shape
@@ -28,11 +25,11 @@ class Rewrite:
     """Changes of sessions that are written together."""
 
     begun: list[Begun] = field(default_factory=list)
-    # sessions to be joined, each group with its survivor's id, the lowest one
+    # sessions to join, by their survivor's id, the lowest one
     joined: dict[int, list[int]] = field(default_factory=dict)
-    # by id: the new range, and what comes to the messages and tokens that the session holds
+    # by id: the new range, and the messages and tokens that are added
     grown: dict[int, Shape] = field(default_factory=dict)
-    # by id: the new range, and what the session holds
+    # by id: the new range, and the messages and tokens in all
     cut: dict[int, Shape] = field(default_factory=dict)
 
     def join(self, together: Sequence[Session]) -> int:
@@ -60,12 +57,12 @@ class Rewrite:
 def _join(
     connection: Connection, tenant_id: str, joined: Mapping[int, Sequence[int]]
 ) -> dict[int, tuple[int, int]]:
-    """Join sessions; returns by survivor the `(messages, tokens)` that the others bring."""
+    """Join sessions; return by survivor the `(messages, tokens)` that the others bring."""
     into = {loser: survivor for survivor, losers in joined.items() for loser in losers}
     if not into:
         return {}
     brought = store.merge(connection, into)
-    ranges.move_memories(connection, into)
+    store.move_memories(connection, into)
     vectors.drop_sessions(connection, list(into))
     jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, [f"session:{loser}" for loser in into])
     return brought
@@ -75,37 +72,37 @@ def close_sessions(
     connection: Connection,
     tenant_id: str,
     chat_id: str,
-    rules: Rules,
+    policy: SessionPolicy,
     *,
     trace_id: str | None = None,
     priority: int = LIVE,
 ) -> int:
-    """Close ended sessions of a chat and enqueue their summaries; returns how many these are."""
-    remembered = [chat_id] if rules.memory else []
-    owed = closed(connection, tenant_id, {chat_id: trace_id}, rules, remembered, priority)
-    jobs.enqueue_all(connection, tenant_id, owed)
-    return len(owed)
+    """Close ended sessions of a chat, enqueue their summaries and count these."""
+    remembered = [chat_id] if policy.memory else []
+    due = closed(connection, tenant_id, {chat_id: trace_id}, policy, remembered, priority)
+    jobs.enqueue_all(connection, tenant_id, due)
+    return len(due)
 
 
 def closed(
     connection: Connection,
     tenant_id: str,
     traces: Mapping[str, str | None],
-    rules: Rules,
+    policy: SessionPolicy,
     remembered: Collection[str],
     priority: int = LIVE,
 ) -> list[NewJob]:
-    """Close ended sessions of chats; returns the summaries that follow in those to be `remembered`.
+    """Close ended sessions of chats; return the summaries that follow in those to be `remembered`.
 
-    `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait: until
-    it has settled, and behind all others (`LATER`).
+    `traces` are the requests that asked, by chat. Summaries of a chat whose history is being imported wait until it
+    has settled, and behind all others (`LATER`).
     """
-    ended = sessions.close_ended(connection, list(traces), rules.gap, rules.ttl)
+    ended = sessions.close_ended(connection, list(traces), policy.gap, policy.ttl)
     counters.add(connection, tenant_id, {"sessions_closed": len(ended)})
-    if not (remembered and rules.summaries):
+    if not (remembered and policy.summaries):
         return []
     due = {session.id: session.chat_id for session in ended if session.chat_id in remembered}
-    due |= sessions.wanting_rollup(connection, remembered, rules.rolling_messages, rules.rolling_tokens)
+    due |= sessions.wanting_rollup(connection, remembered, policy.rolling_messages, policy.rolling_tokens)
     settling = chats.settling_seconds(connection, sorted(set(due.values()))) if due else {}
     return [
         NewJob(
@@ -113,30 +110,32 @@ def closed(
             key=f"session:{session_id}",
             lane=chat_id,
             priority=LATER if chat_id in settling else priority,
-            delay_seconds=max(rules.debounce_seconds, settling.get(chat_id, 0.0)),
+            delay_seconds=max(policy.debounce_seconds, settling.get(chat_id, 0.0)),
             trace_id=traces[chat_id],
         )
         for session_id, chat_id in due.items()
     ]
 
 
-def split_anew(connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules) -> None:
-    """Split a stored session again, after a close marker or a deletion inside it.
+def split_anew(
+    connection: Connection, tenant_id: str, session: Session, language: str, policy: SessionPolicy
+) -> None:
+    """Split a session again, after a close marker or a deletion inside it; delete it if it is empty.
 
-    The earliest part keeps the id; a session that nothing is left of goes.
+    The earliest part keeps the id.
     """
-    if not split_what_is_left(connection, tenant_id, session, language, rules):
+    if not split_what_is_left(connection, tenant_id, session, language, policy):
         edits.drop_session(connection, tenant_id, session.id)
 
 
 def split_what_is_left(
-    connection: Connection, tenant_id: str, session: Session, language: str, rules: Rules
+    connection: Connection, tenant_id: str, session: Session, language: str, policy: SessionPolicy
 ) -> bool:
-    """Split a session again as `split_anew` does; returns False if nothing is left of it, and does nothing."""
+    """Split a session again as `split_anew` does; return False if it is empty, and do nothing."""
     place = session.chat_id, session.session_key
     closes = sessions.closes(connection, [place])[place]
     rows = messages.times(connection, *place, session.started_at, session.ended_at)
-    parts = sessionize.split((row[0] for row in rows), rules.gap_of(session.session_key), closes)
+    parts = sessionize.split((row[0] for row in rows), policy.gap_of(session.session_key), closes)
     if not parts:
         return False
     rewrite = Rewrite()
@@ -146,34 +145,34 @@ def split_what_is_left(
 
 
 def lead_on(connection: Connection, tenant_id: str, into: Mapping[int, int]) -> None:
-    """Point emptied sessions to those that have their messages now: `{emptied: other}`."""
+    """Point emptied sessions to those that have their messages now (`{emptied: other}`)."""
     groups: dict[int, list[int]] = {}
     for emptied, other in into.items():
         groups.setdefault(other, []).append(emptied)
     _join(connection, tenant_id, groups)
 
 
-def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, rules: Rules) -> None:
-    """Split a chat's sessions again, after the gap has changed; what is the same already is left alone."""
+def sessionize_anew(connection: Connection, tenant_id: str, chat_id: str, policy: SessionPolicy) -> None:
+    """Split a chat's sessions again, after the gap has changed; leave what is the same already."""
     chat = chats.lock(connection, chat_id)
     if chat is None:
         return
-    rules = rules.for_chat(chat)
-    if not rules.memory:
+    policy = policy.for_chat(chat)
+    if not policy.memory:
         return
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
     rewrite = Rewrite()
     for key in keys:
         rows = messages.times(connection, chat_id, key, *FOREVER)
-        parts = sessionize.split((row[0] for row in rows), rules.gap_of(key), closes[chat_id, key])
-        # what retention has taken messages from stays as it is
+        parts = sessionize.split((row[0] for row in rows), policy.gap_of(key), closes[chat_id, key])
+        # sessions from which retention has removed messages stay as they are
         stored, parts = sessionize.remembered(store.of_key(connection, chat_id, key), parts)
         if parts:
             _fit(rewrite, (chat_id, key), chat.language, sessionize.match(stored, parts), rows)
     rewrite.write(connection, tenant_id)
-    # a whole chat's summaries, and perhaps those of all chats, wait for what is said now
-    close_sessions(connection, tenant_id, chat_id, rules, priority=LATER)
+    # live summaries go before a whole chat's, and perhaps those of all chats
+    close_sessions(connection, tenant_id, chat_id, policy, priority=LATER)
 
 
 def _fit(
@@ -199,13 +198,9 @@ def _fit(
             rewrite.begun.append(
                 Begun(chat_id=chat_id, session_key=session_key, language=language, shape=shape)
             )
-        elif match.merged or not _has_shape(match.session, shape):
+        elif match.merged or _extent(match.session) != _extent(shape):
             rewrite.cut[rewrite.join([match.session, *match.merged])] = shape
 
 
-def _has_shape(session: Session, shape: Shape) -> bool:
-    return (session.started_at, session.ended_at, session.message_count) == (
-        shape.started_at,
-        shape.ended_at,
-        shape.message_count,
-    )
+def _extent(of: Session | Shape) -> tuple[datetime, datetime, int]:
+    return of.started_at, of.ended_at, of.message_count

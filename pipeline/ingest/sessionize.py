@@ -1,11 +1,10 @@
 """Split a chat's messages into sessions: pure functions of their times, whatever the order of arrival.
 
-A session is a run of consecutive messages with no gap longer than the limit (a gap of exactly the limit stays
-inside). A close marker at time T ends the session of its key: what was said at T or before belongs to the
-earlier session, what came after begins a new one.
+A session is a run of consecutive messages with no gap longer than the limit, inclusive. A close marker at time T ends
+the session of its key: what was said at T or before belongs to the earlier session, what came after begins a new one.
 
-`split` is the definition. `place` does the same from what is stored: sessions are ranges without inner gaps,
-so joining ranges and new points gives what splitting all the messages would give, without reading them.
+`split` is the definition. `place` does the same from what is stored: sessions are ranges without inner gaps, so
+joining ranges and new points gives what splitting all the messages would give, without reading them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,8 +19,7 @@ from schemas.sessions import Range, Session
 def split(times: Iterable[datetime], gap: timedelta, closes: Sequence[datetime] = ()) -> list[Range]:
     """Return the sessions of one chat and session key, earliest first.
 
-    `times` are those of the unique messages, in any order; `closes` the times at which the session was closed on
-    request, ascending.
+    `times` are those of the unique messages, in any order; `closes` the close markers, ascending.
 
     >>> from datetime import UTC
     >>> at = lambda minute: datetime(2026, 1, 1, 12, minute, tzinfo=UTC)
@@ -46,9 +44,9 @@ class Placement:
 
     started_at: datetime
     ended_at: datetime
-    # the stored sessions it consists of, earliest first; none: it is new
+    # the stored sessions that it consists of, earliest first; none: it is new
     sessions: tuple[Session, ...]
-    # the new messages that lie in it, as indexes into what was given
+    # the new messages in it, as indexes into what was given
     arrivals: tuple[int, ...]
 
 
@@ -58,11 +56,10 @@ def place(
     gap: timedelta,
     closes: Sequence[datetime] = (),
 ) -> list[Placement]:
-    """Return the sessions that new messages change: extended, joined or begun.
+    """Return the sessions that new messages extend, join or begin.
 
-    `stored` holds every session of the chat and key whose range lies within `gap` of any arrival, as `windows`
-    says; `arrivals` are the new messages' times; `closes` the close markers, ascending. Sessions that take no
-    arrival are left out.
+    `stored` holds every session of the chat and key that lies within `gap` of any arrival, as `windows` says;
+    `arrivals` are the new messages' times; `closes` the close markers, ascending.
     """
     pieces: list[Piece] = [(s.started_at, s.ended_at, s, -1) for s in stored]
     pieces += [(at, at, None, index) for index, at in enumerate(arrivals)]
@@ -102,10 +99,7 @@ Piece = tuple[datetime, datetime, Session | None, int]
 
 
 def _apart(pieces: Iterable[Piece], gap: timedelta) -> list[list[Piece]]:
-    """Group the pieces so that more lies between groups than any arrival reaches over.
-
-    What was stored there is not known, so that nothing may be joined across.
-    """
+    """Group the pieces that arrivals connect; what is stored between groups is not known, so none are joined."""
     groups: list[list[Piece]] = []
     reached: datetime | None = None
     for start, end, piece in sorted(map(partial(_reach, gap), pieces), key=lambda reach: reach[:2]):
@@ -153,9 +147,8 @@ class Match:
 def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
     """Match stored sessions to ranges, after the gap has changed or messages have gone.
 
-    A session goes into the range that its start lies in, or else the last one that begins before it, or else
-    the first. Of several in one range the lowest id survives; of a session cut in pieces the earliest keeps
-    the id. `parts` are ascending and not empty.
+    A session goes into the last range that begins by its start, or else the first. Of several in one range
+    the lowest id survives; of a session split in parts the earliest keeps the id. `parts` are ascending, not empty.
     """
     into: list[list[Session]] = [[] for _ in parts]
     starts = [part.started_at for part in parts]
@@ -170,11 +163,7 @@ def match(stored: Sequence[Session], parts: Sequence[Range]) -> list[Match]:
 
 
 def remembered(stored: Sequence[Session], parts: Sequence[Range]) -> tuple[list[Session], list[Range]]:
-    """Return `(stored, parts)` without the past from which retention has taken messages.
-
-    Sessions that begin before the first message that is left keep what they say. What comes after them can be
-    compared with its messages, and cut anew.
-    """
+    """Return `(stored, parts)` without the sessions from which retention has removed messages, which stay."""
     first = parts[0].started_at if parts else None
     past = [s.ended_at for s in stored if first is None or s.started_at < first]
     if not past:

@@ -1,4 +1,4 @@
-"""Claim due rows of the table `work`, do them and finish them: what every kind of background work runs in.
+"""Run jobs: claim due rows of the table `jobs`, have them done, finish, retry or give up.
 
 A change raises `wanted` of a row (kind, key) in its own transaction. A worker claims rows under a lease, does the slow
 part outside any transaction, and finishes in the transaction that saves the result, fenced by the claim's token: a
@@ -26,8 +26,8 @@ log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
-# A provider that is away is asked again at this pace; such a try does not count as an attempt.
 OUTAGE_SECONDS = 15.0
+"""How often a provider that is away is asked again; such a try does not count as an attempt."""
 MAX_ERROR_CHARS = 500
 
 
@@ -38,21 +38,21 @@ class Claim:
     tenant_id: str
     kind: str
     key: str
-    # fences the result: nobody else's claim of this row has this number
+    # fences the result: no other claim of this row has this number
     token: int
     # how often it was tried, this time included
     attempts: int
-    # the request that asked for the work
+    # the request that asked for it
     trace_id: str | None
-    # `work.LIVE` or `work.LATER`: what follows from it is not more urgent
+    # `jobs.LIVE` or `jobs.LATER`: what follows from it is not more urgent
     priority: int = jobs.LIVE
-    # whoever had it before us died, or was slower than its lease
+    # its former worker died, or was slower than its lease
     abandoned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How work is claimed."""
+    """How jobs are claimed."""
 
     # rows at once
     batch: int
@@ -69,16 +69,16 @@ class Outcome:
     failed: int = 0
     # there may be more: the batch was full, or somebody had a lock on what was due
     more: bool = False
-    # kinds that are owed something now
+    # kinds of jobs that are due now
     follows: frozenset[str] = frozenset()
 
 
 Handler = Callable[[str, Sequence[Claim]], Set[str]]
-"""Do the work of one tenant's claims and finish them; return the kinds that are owed something now."""
+"""Do and finish one tenant's claims; return the kinds of jobs that are due now."""
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
-    """How long to wait after the n-th failed attempt; `jitter` from 0 to 1 spreads what failed together.
+    """Return the delay after the n-th failed attempt; `jitter` from 0 to 1 spreads what failed together.
 
     >>> [backoff_seconds(n, 0.0) for n in (1, 2, 3, 20)]
     [1.0, 2.0, 4.0, 300.0]
@@ -98,10 +98,10 @@ def run(
 ) -> Outcome:
     """Claim a batch of a kind and let `handler` do it, tenant by tenant.
 
-    `turns` keeps by kind who was served last, so that the next claim goes on behind. What the handler raises releases
-    its claims, to be tried again with a growing delay, or given up when the error is permanent or the attempts are used
-    up. When it fails for several at once, each is done alone, so that one bad row takes no other with it. Only errors
-    of the statements here (Postgres is away) are raised.
+    `turns` keeps by kind who was served last, so that the next claim starts after them. What the handler raises
+    releases its claims, to be tried again with a growing delay, or given up when the error is permanent or the attempts
+    are used up. When it fails for several at once, each is done alone, so that one bad row takes no other with it. Only
+    errors of the statements here (Postgres is away) are raised.
     """
     with database.maintenance() as connection:
         claimed = store_claims.claim(
@@ -115,24 +115,23 @@ def run(
     if turns is not None:
         turns[kind] = claimed.turn
     claims = [Claim(**row._mapping) for row in claimed.rows]
-    # whoever has little is served first: a tenant's flood fills the batch, and is what takes long
+    # tenants with few rows go first: a tenant's flood fills the batch, and takes long
     share = Counter(claim.tenant_id for claim in claims)
     claims.sort(key=lambda c: (share[c.tenant_id], c.tenant_id, c.priority, c.key))
     follows: set[str] = set()
-    finished = failed = 0
-    for tenant_id, group in groupby(claims, key=lambda c: c.tenant_id):
-        mine = list(group)
+    failed = 0
+    for _, group in groupby(claims, key=lambda c: c.tenant_id):
         try:
-            owed, lost = _do(database, tenant_id, mine, handler, policy)
+            due, lost = _do(database, list(group), handler, policy)
         except BaseException:
             # The process is being stopped: what it held goes back, untried.
-            give_back(database, claims, policy)
+            give_back(database, claims)
             raise
-        follows |= owed
-        finished += len(mine) - lost
+        follows |= due
         failed += lost
+    finished = len(claims) - failed
     if claims:
-        log.info("work_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
+        log.info("jobs_run", kind=kind, finished=finished, failed=failed, trace_ids=_traces(claims))
     return Outcome(
         claimed=len(claims),
         finished=finished,
@@ -143,35 +142,35 @@ def run(
 
 
 def _do(
-    database: Database, tenant_id: str, claims: Sequence[Claim], handler: Handler, policy: Policy
+    database: Database, claims: Sequence[Claim], handler: Handler, policy: Policy
 ) -> tuple[Set[str], int]:
-    """Let the handler do one tenant's claims; `(kinds that are owed something now, how many failed)`."""
+    """Let the handler do one tenant's claims; return `(kinds due now, how many failed)`."""
     try:
-        return handler(tenant_id, claims), 0
+        return handler(claims[0].tenant_id, claims), 0
     except Exception as error:  # noqa: BLE001 - every failure becomes the row's own record
         # An outage befalls all of them alike.
         if len(claims) > 1 and not isinstance(error, Retryable):
-            left = _still_ours(database, claims)
+            with database.maintenance() as connection:
+                left = still_held(connection, claims)
             log.info("batch_taken_apart", kind=claims[0].kind, rows=len(left), error=reason_of(error))
-            done = [_do(database, tenant_id, [claim], handler, policy) for claim in left]
-            return set[str]().union(*(owed for owed, _ in done)), sum(lost for _, lost in done)
+            done = [_do(database, [claim], handler, policy) for claim in left]
+            return set[str]().union(*(due for due, _ in done)), sum(lost for _, lost in done)
         _release(database, claims, error, policy)
         return set(), len(claims)
 
 
-def _still_ours(database: Database, claims: Sequence[Claim]) -> list[Claim]:
-    """The claims of one tenant that were not finished, nor lost to somebody else."""
-    with database.maintenance() as connection:
-        rows = [(c.tenant_id, c.key, c.token) for c in claims]
-        held = jobs.still_claimed(connection, claims[0].kind, rows)
+def _rows(claims: Sequence[Claim]) -> list[tuple[str, str, int]]:
+    return [(c.tenant_id, c.key, c.token) for c in claims]
+
+
+def still_held(connection: Connection, claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims that were neither finished nor lost to somebody else."""
+    held = jobs.still_claimed(connection, claims[0].kind, _rows(claims))
     return [claim for claim in claims if (claim.tenant_id, claim.key) in held]
 
 
 def reason_of(error: Exception) -> str:
-    """An error in one line, as it is kept with what failed.
-
-    Of Postgres' errors the first line alone: the others quote the row, and so what people wrote.
-    """
+    """Describe an error in one line, without the row that Postgres' errors quote after their first line."""
     if isinstance(error, DBAPIError) and error.orig is not None:
         lines = str(error.orig).strip().splitlines() or [""]
         return f"{type(error.orig).__name__}: {lines[0]}"[:MAX_ERROR_CHARS]
@@ -181,20 +180,14 @@ def reason_of(error: Exception) -> str:
 def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
     """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
 
-    `again_in` keeps them owed, due after so many seconds: a part was done and there is more. Raises
-    `LeaseLost` when a claim is no longer ours, so that the transaction rolls back.
+    `again_in` keeps them due, after so many seconds: a part was done and there is more. Raises `LeaseLost` when a
+    claim is no longer ours, so that the transaction rolls back.
     """
     if not claims:
         return
     first = claims[0]
-    held = jobs.finish(
-        connection,
-        first.tenant_id,
-        first.kind,
-        [c.key for c in claims],
-        [c.token for c in claims],
-        again_in=again_in,
-    )
+    keys, tokens = [c.key for c in claims], [c.token for c in claims]
+    held = jobs.finish(connection, first.tenant_id, first.kind, keys, tokens, again_in=again_in)
     if held != len(claims):
         raise LeaseLost(
             f"{len(claims) - held} of {len(claims)} rows of {first.kind} were claimed by somebody else"
@@ -208,35 +201,40 @@ def keep(connection: Connection, claim: Claim) -> None:
 
 
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
-    """Make a dead letter of a claim that no retry would help, in the transaction that says so elsewhere, too.
+    """Make a dead letter of a claim that no retry would help; what was wanted anew meanwhile is due instead.
 
-    What was wanted anew meanwhile is due instead. Raises `LeaseLost` as `finish` does.
+    Raises `LeaseLost` as `finish` does.
     """
     reason = reason_of(error)
-    log.warning("work_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
+    log.warning("jobs_failed", kind=claim.kind, keys=[claim.key], error=reason, dead=True)
     if not jobs.mark_dead(connection, claim.tenant_id, claim.kind, claim.key, claim.token, reason):
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
-def give_back(database: Database, claims: Sequence[Claim], policy: Policy) -> None:
-    """Let go of claims without having tried: they are due at once and lose no attempt."""
-    if not claims:
-        return
-    with database.maintenance() as connection:
-        jobs.release(
-            connection,
-            claims[0].kind,
-            [(c.tenant_id, c.key, c.token) for c in claims],
-            error=None,
-            delay_seconds=0,
-            counts=False,
-            dead=False,
-            max_attempts=policy.max_attempts,
-        )
+def put_off(
+    connection: Connection, claims: Sequence[Claim], *, delay_seconds: float, error: str | None
+) -> None:
+    """Release claims without a try: they lose no attempt."""
+    jobs.release(
+        connection,
+        claims[0].kind,
+        _rows(claims),
+        error=error,
+        delay_seconds=delay_seconds,
+        counts=False,
+        dead=False,
+        max_attempts=0,
+    )
+
+
+def give_back(database: Database, claims: Sequence[Claim]) -> None:
+    """Release claims that were not tried: they are due at once."""
+    if claims:
+        with database.maintenance() as connection:
+            put_off(connection, claims, delay_seconds=0, error=None)
 
 
 def _traces(claims: Iterable[Claim]) -> list[str]:
-    """The requests that asked for these claims: a hint carries the id of one of them at most."""
     return sorted({claim.trace_id for claim in claims if claim.trace_id})
 
 
@@ -255,7 +253,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311
     reason = reason_of(error)
     log.warning(
-        "work_failed",
+        "jobs_failed",
         kind=kind,
         keys=[c.key for c in claims[:5]],
         rows=len(claims),
@@ -270,7 +268,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
         jobs.release(
             connection,
             kind,
-            [(c.tenant_id, c.key, c.token) for c in claims],
+            _rows(claims),
             error=reason,
             delay_seconds=delay,
             counts=counts,

@@ -1,7 +1,4 @@
-"""Keep an organization's documents: cut into chunks, replaced by id, listed, removed.
-
-A chunk is a memory of the organization. It is found like every memory, and embedded like every memory.
-"""
+"""Keep an organization's documents: cut into chunks, each a memory of the organization; replace, list, remove them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +7,8 @@ from typing import Literal
 
 from pipeline.clients.protocols import Embedder
 from pipeline.memories.statements import new_id
-from pipeline.store import chats, jobs
+from pipeline.store import chats, jobs, suppression
 from pipeline.store import memories as store
-from pipeline.store import suppression as suppression_list
 from pipeline.store.database import Database
 from pipeline.text import chunking
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
@@ -20,7 +16,7 @@ from schemas.errors import NotFound
 from schemas.memories import MANUAL_IMPORTANCE
 
 CHUNK_TOKENS = 512
-"""By `pipeline.text.tokens`; less where the model reads less."""
+"""As `pipeline.text.tokens` counts; less where the model reads less."""
 OVERLAP_TOKENS = 50
 
 
@@ -29,9 +25,8 @@ class Kept:
     """The outcome of storing a document."""
 
     outcome: Literal["new", "replaced", "unchanged"]
-    # all that it has now
     chunks: int
-    # of them written now; the others stood as they are
+    # of them written now; the others were there
     written: int
 
 
@@ -47,7 +42,7 @@ def cut(text: str, embedder: Embedder) -> list[str]:
         if embedder.count_tokens(part.text) <= embedder.max_tokens:
             cuts.append(part.text)
             continue
-        # a script, or words, of which the model makes more pieces than the estimate
+        # the model makes more pieces of it than the estimate
         exact = chunking.split(
             part.text,
             limit=embedder.max_tokens,
@@ -59,14 +54,14 @@ def cut(text: str, embedder: Embedder) -> list[str]:
 
 
 def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Sequence[str]) -> Kept:
-    """Store a document's chunks in place of its former ones; all or nothing.
+    """Replace a document's chunks, all or nothing; an equal chunk in the same place stays, with its vector.
 
-    A chunk that stands in the same place with the same words stays, with its vector. Raises `DatabaseUnavailable`.
+    Raises `DatabaseUnavailable`.
     """
     hashes = [_digest(number, content) for number, content in enumerate(chunks)]
     rows = [(new_id(), digest, content) for digest, content in zip(hashes, chunks, strict=True)]
     with database.tenant(tenant_id) as connection:
-        suppression_list.lock(connection, tenant_id)
+        suppression.lock(connection, tenant_id)
         store.lock_document(connection, tenant_id, document.document_id)
         chats.ensure_tenant(connection, tenant_id)
         dropped = store.drop_document(connection, tenant_id, document.document_id, keep=hashes)
@@ -74,10 +69,10 @@ def keep(database: Database, tenant_id: str, document: DocumentIn, chunks: Seque
         # a long one takes turns with the chats
         keys = [f"memory:{identity}" for identity in written]
         jobs.enqueue(connection, tenant_id, "embed", keys, lane=f"document {document.document_id}")
-    stood = dropped or len(written) < len(rows)
-    changed = dropped or written
-    outcome: Literal["new", "replaced", "unchanged"] = "replaced" if changed and stood else "unchanged"
-    return Kept(outcome=outcome if stood else "new", chunks=len(rows), written=len(written))
+    outcome: Literal["new", "replaced", "unchanged"] = "new"
+    if dropped or len(written) < len(rows):
+        outcome = "replaced" if dropped or written else "unchanged"
+    return Kept(outcome=outcome, chunks=len(rows), written=len(written))
 
 
 def listing(database: Database, tenant_id: str, given: DocumentFilter) -> list[ListedDocument]:

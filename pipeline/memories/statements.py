@@ -24,19 +24,17 @@ from schemas.messages import DEFAULT_LANGUAGE
 class Written:
     """The outcome of writing a memory."""
 
-    # `known`: the same stands already; `kept_out`: of somebody, or learned somewhere, that is not to be remembered
+    # `known`: the same is there already; `kept_out`: it is of somebody, or somewhere, not to be remembered
     outcome: Literal["new", "known", "kept_out"]
     # none: it was not written
     id: UUID | None = None
 
 
 def remember(database: Database, tenant_id: str, memory: MemoryIn) -> Written:
-    """Write a memory.
+    """Write a memory, unless its user's or chat's memory is off, or it was forgotten or said before they were.
 
-    The same words in the same scope are the same memory; saying it again keeps the higher importance and the
-    later expiry. Kept out is what is of a user or a chat whose memory is off, and what was forgotten: everything
-    said before (`said_at`), and the forgotten statements themselves. Raises `InvalidInput` for a chat or session
-    that is not there, `DatabaseUnavailable`.
+    The same words in the same scope are the same memory, which keeps the higher importance and the later expiry.
+    Raises `InvalidInput` for a chat or session that is not there, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         memory = _placed(connection, memory)
@@ -61,7 +59,7 @@ def write(
 
 
 def _placed(connection: Connection, memory: MemoryIn) -> MemoryIn:
-    """Return the memory with the present id of the chat where it was learned: a session's, if nothing else is said."""
+    """Return the memory with the present id of the chat where it was learned, by default its session's."""
     learned_in = memory.learned_in
     if memory.session_id is not None:
         chat_id = store.chat_of_session(connection, memory.session_id)

@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import backfills, chats, jobs, vectors
+from pipeline.store import backfills, chats, jobs, sessions, vectors
 from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill, BackfillRequest
@@ -37,7 +37,7 @@ Rows = Mapping[str, str | None]
 class Current:
     """The rules and versions that jobs use now."""
 
-    rules: Rules
+    rules: SessionPolicy
     summary_version: int
     min_messages: int
 
@@ -64,7 +64,9 @@ class _BackfillKind:
         """Return what the statements of its sources take beside the filter. Raises `InvalidInput`."""
         raise NotImplementedError
 
-    def redo(self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: Rules) -> None:
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
         """Enqueue jobs for these keys, each with its chat."""
         trace_id = f"backfill:{backfill.id}"
         asked = (
@@ -95,7 +97,9 @@ class _Summarize(_BackfillKind):
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         return {"version": current.summary_version, "min_messages": current.min_messages}
 
-    def redo(self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: Rules) -> None:
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
         if not backfill.request.missing_only:
             sessions.outdate_summaries(connection, [int(key.removeprefix("session:")) for key in rows])
         super().redo(connection, tenant, backfill, rows, rules)
@@ -109,7 +113,9 @@ class _Sessionize(_BackfillKind):
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         return {}
 
-    def redo(self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: Rules) -> None:
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
         for chat_id in rows:
             session_ranges.sessionize_anew(connection, tenant, chat_id, rules)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pipeline.ingest import session_ranges
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import chats, claims, sessions
 from pipeline.store.database import Database
 
@@ -20,7 +20,7 @@ class Swept:
     due: dict[str, int] = field(default_factory=dict)
 
 
-def sweep(database: Database, rules: Rules, max_attempts: int, count_up_to: int = 1000) -> Swept:
+def sweep(database: Database, rules: SessionPolicy, max_attempts: int, count_up_to: int = 1000) -> Swept:
     """Close, give up, and count due jobs, up to a number of each kind; nothing if another sweep is running."""
     with database.maintenance() as connection:
         if not claims.lock_sweep(connection):

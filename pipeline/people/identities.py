@@ -1,9 +1,8 @@
 """Link the senders, of one platform or of several, that are one person.
 
-Whoever is linked to nobody is a user of their own, by their sender's id, so that everything works without
-links. Nothing is written anew when people are linked: memories, messages and tombstones keep the id that they
-came under, and whatever asks for a person asks for all their ids. So unlinking parts again exactly what linking
-has joined.
+A sender without links is their own user, by the sender's id. Linking rewrites nothing: memories, messages and
+suppression keep the id that they came under, and a query for a person asks for all their ids. So unlinking separates
+exactly what linking has joined.
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from schemas.errors import InvalidInput
 from schemas.users import User
 
 MAX_IDS = 100
-"""Ids of one person: every question in their name looks for all of them."""
+"""Ids of one person: every query in their name looks for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,37 +30,36 @@ class Linked:
 
 
 def link(database: Database, tenant_id: str, sender_id: str, user_id: str) -> Linked:
-    """Link a sender to a user, whomever they belonged to before, with all that is linked to them.
+    """Link a sender, with all that is linked to them, to a user, whomever they belonged to before.
 
     Raises `InvalidInput` when the person would have more than `MAX_IDS` ids, `DatabaseUnavailable`.
     """
-    with database.tenant(tenant_id) as connection:
-        suppression_list.lock(connection, tenant_id, alone=True)
-        user = store.user_of(connection, user_id)
-        if store.user_of(connection, sender_id) == user:
-            return Linked(outcome="unchanged", user=_user(connection, user))
-        own = store.user_of(connection, sender_id) == sender_id
-        moving = store.ids_of(connection, sender_id) if own else [sender_id]
-        _move(connection, tenant_id, moving, user)
-        return Linked(outcome="linked", user=_user(connection, user))
+    return _join(database, tenant_id, sender_id, user_id, "linked")
 
 
 def merge(database: Database, tenant_id: str, user_id: str, into: str) -> Linked:
     """Merge a user with all their senders into another; the old id still names the person. Raises as `link` does."""
+    return _join(database, tenant_id, user_id, into, "merged")
+
+
+def _join(
+    database: Database, tenant_id: str, any_id: str, into: str, outcome: Literal["linked", "merged"]
+) -> Linked:
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, alone=True)
-        user, gone = store.user_of(connection, into), store.user_of(connection, user_id)
-        if gone == user:
+        user, former = store.user_of(connection, into), store.user_of(connection, any_id)
+        if former == user:
             return Linked(outcome="unchanged", user=_user(connection, user))
-        _move(connection, tenant_id, store.ids_of(connection, gone), user)
-        return Linked(outcome="merged", user=_user(connection, user))
+        whole = outcome == "merged" or former == any_id
+        moving = store.ids_of(connection, former) if whole else [any_id]
+        _move(connection, tenant_id, moving, user)
+        return Linked(outcome=outcome, user=_user(connection, user))
 
 
 def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | None = None) -> Linked:
-    """Make a sender their own user again; with `user_id`, only if they belong to this one.
+    """Make a sender their own user again, with what was learned under their id; with `user_id`, only if it is theirs.
 
-    What was learned of them under their own id goes with them, what was learned under the user's or another
-    sender's stays. Raises `InvalidInput` for a user's own id that others are linked to, `DatabaseUnavailable`.
+    Raises `InvalidInput` for a user's own id that others are linked to, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, alone=True)
@@ -102,7 +100,7 @@ def _move(connection: Connection, tenant_id: str, ids: list[str], user: str) -> 
         )
     store.move(connection, tenant_id, ids, user)
     everyone = [*there, *ids]
-    # whoever will not be remembered will not be so under any of their ids
+    # who is not to be remembered is not under any of their ids
     if suppression.unremembered(connection, everyone):
         suppression.put_unremembered(connection, tenant_id, everyone)
 

@@ -11,10 +11,10 @@ from schemas.errors import NotFound
 from schemas.users import Members
 
 
-def tell(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
-    """Set the senders that are in a chat, until others speak there.
+def set_members(database: Database, tenant_id: str, chat_id: str, senders: Sequence[str]) -> Members:
+    """Set the senders that are in a chat, until others speak there; who is not to be remembered is not named.
 
-    Of those who are not to be remembered the name is not kept. Raises `NotFound`, `DatabaseUnavailable`.
+    Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, chat_id, alone=True)

@@ -1,12 +1,12 @@
-"""Keep forgotten things from coming back, by keyed hashes that are checked before anything is stored.
+"""Keep forgotten things from coming back: a suppression list of keyed hashes, checked before anything is stored.
 
-A message's tombstone stands for good. Those of a user, a chat and a tenant stop what was sent before the
-forgetting, not what is said later. A user who is not to be remembered has one too, for as long as that holds.
-A tombstone names nobody: it is an HMAC under a key of the tenant's own.
+A message's entry is for good. Those of a user, a chat and a tenant stop what was sent before the forgetting, not what
+is said later. A user who is not to be remembered has an entry, too, for as long as that holds. An entry names nobody:
+it is an HMAC under a key of the tenant's own.
 """
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -21,12 +21,40 @@ from schemas.messages import MessageIn
 
 Kind = Literal["message", "user", "chat", "tenant", "memory", "unremembered"]
 Named = tuple[Kind, *tuple[str, ...]]
-"""What a tombstone may stand for: its kind, and its names."""
+"""What an entry may be for: its kind, and its names."""
 
 
 def hash_of(key: bytes, kind: Kind, *names: str) -> bytes:
     """Return the suppression hash of what has these names (HMAC-SHA256); no name holds NUL."""
     return hmac.digest(key, "\0".join([kind, *names]).encode(), "sha256")
+
+
+def _names_of(chat_id: str, given: Sequence[MessageIn]) -> list[Named]:
+    """Return everything whose entry would keep one of these messages out."""
+    senders = {message.sender_id for message in given}
+    names: list[Named] = [("tenant",), ("chat", chat_id)]
+    for sender in senders:
+        names += [("user", sender), ("unremembered", sender)]
+    return names + [("message", chat_id, message.external_id) for message in given]
+
+
+def hashes_of(key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> list[bytes]:
+    """Return every hash that would keep one of these messages out."""
+    return [] if key is None else [hash_of(key, *each) for each in _names_of(chat_id, given)]
+
+
+def _listed(
+    connection: Connection, key: bytes | None, names: Iterable[Named]
+) -> dict[Named, datetime | None]:
+    """Return which of these are on the suppression list, and what was sent until when they stop (None: everything)."""
+    if key is None:
+        return {}
+    hashes = {hash_of(key, *each): each for each in names}
+    return {hashes[found]: row.until for found, row in store.listed(connection, hashes).items()}
+
+
+def _reaches(until: datetime | None, at: datetime | None) -> bool:
+    return until is None or (at is not None and at <= until)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,102 +67,58 @@ class Admitted:
     unnamed: bool = False
 
 
-def hashes_of(key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> list[bytes]:
-    """Return every hash that would keep one of these messages out."""
-    if key is None:
-        return []
-    senders = {m.sender_id for m in given}
-    return [
-        hash_of(key, "tenant"),
-        hash_of(key, "chat", chat_id),
-        *(hash_of(key, kind, each) for each in senders for kind in ("user", "unremembered")),
-        *(hash_of(key, "message", chat_id, m.external_id) for m in given),
-    ]
-
-
 def admit(connection: Connection, key: bytes | None, chat_id: str, given: Sequence[MessageIn]) -> Admitted:
     """Filter out what was forgotten; call it under the chat's lock, with the key read under it."""
-    if key is None:
-        return Admitted(messages=list(given), kept_out=[])
-    around = [hash_of(key, "tenant"), hash_of(key, "chat", chat_id)]
-    senders = {
-        m.sender_id: (hash_of(key, "user", m.sender_id), hash_of(key, "unremembered", m.sender_id))
-        for m in given
+    listed = _listed(connection, key, _names_of(chat_id, given))
+    out = {
+        message.external_id
+        for message in given
+        if any(_reaches(listed[n], message.sent_at) for n in _names_of(chat_id, [message]) if n in listed)
     }
-    own = {m.external_id: hash_of(key, "message", chat_id, m.external_id) for m in given}
-    stones = store.listed(
-        connection, [*around, *own.values(), *(h for pair in senders.values() for h in pair)]
+    return Admitted(
+        messages=[m for m in given if m.external_id not in out],
+        kept_out=[m.external_id for m in given if m.external_id in out],
+        unnamed=any(
+            m.role == "user" and ("unremembered", m.sender_id) in listed
+            for m in given
+            if m.external_id in out
+        ),
     )
 
-    def stopped(message: MessageIn) -> bool:
-        mine = (*around, *senders[message.sender_id], own[message.external_id])
-        return any(_reaches(stones[h].until, message.sent_at) for h in mine if h in stones)
 
-    kept_out = [m.external_id for m in given if stones and stopped(m)]
-    out = set(kept_out)
-    unnamed = any(
-        m.role == "user" and senders[m.sender_id][1] in stones for m in given if m.external_id in out
-    )
-    admitted = [m for m in given if m.external_id not in out]
-    return Admitted(messages=admitted, kept_out=kept_out, unnamed=unnamed)
-
-
-def _reaches(until: datetime | None, sent_at: datetime) -> bool:
-    return until is None or sent_at <= until
-
-
-def stands(connection: Connection, kind: Kind, *names: str) -> bool:
+def is_suppressed(connection: Connection, kind: Kind, *names: str) -> bool:
     """Tell whether something of these names must not be stored, whenever it was sent."""
-    key = store.key(connection)
-    if key is None:
-        return False
-    stone = hash_of(key, kind, *names)
-    found = store.listed(connection, [stone]).get(stone)
-    return found is not None and found.until is None
-
-
-def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
-    """Return which of these ids of a chat were deleted for good."""
-    key = store.key(connection)
-    if key is None or not external_ids:
-        return set()
-    hashes = {hash_of(key, "message", chat_id, each): each for each in external_ids}
-    return {hashes[stone] for stone in store.listed(connection, hashes)}
+    return None in _listed(connection, store.key(connection), [(kind, *names)]).values()
 
 
 def stopped(connection: Connection, at: datetime, *named: Named) -> bool:
     """Tell whether what was said or asked then must not be stored, as one of these was forgotten since."""
-    key = store.key(connection)
-    if key is None:
-        return False
-    found = store.listed(connection, [hash_of(key, *each) for each in named])
-    return any(_reaches(stone.until, at) for stone in found.values())
+    return any(_reaches(until, at) for until in _listed(connection, store.key(connection), named).values())
+
+
+def deleted(connection: Connection, chat_id: str, external_ids: Sequence[str]) -> set[str]:
+    """Return which of these ids of a chat were deleted for good."""
+    names: list[Named] = [("message", chat_id, each) for each in external_ids]
+    return {name[-1] for name in _listed(connection, store.key(connection), names)}
 
 
 def keeps_out(connection: Connection, memory: MemoryIn, content_hash: bytes) -> bool:
     """Tell whether a memory must not be written, as its person or place was forgotten or switched off.
 
-    To be called under the lock of the chat that it was learned in. A memory that does not say when it was learned
-    counts as learned now, unless the same was there when it was forgotten: then it is that which comes again.
+    Call it under the lock of the chat that it was learned in. A memory that does not say when it was learned counts
+    as learned now, unless the same one was forgotten: then it is that which comes again.
     """
-    key = store.key(connection)
-    if key is None:
-        return False
-    own = hash_of(key, "memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
-    around = [hash_of(key, "tenant")]
+    own: Named = ("memory", *memory_names(memory.scope, memory.user_id, memory.agent_id, content_hash))
+    around: list[Named] = [("tenant",)]
     if memory.learned_in is not None:
-        around.append(hash_of(key, "chat", memory.learned_in))
+        around.append(("chat", memory.learned_in))
     if memory.user_id is not None:
-        around += [hash_of(key, "user", memory.user_id), hash_of(key, "unremembered", memory.user_id)]
-    stones = store.listed(connection, [own, *around])
+        around += [("user", memory.user_id), ("unremembered", memory.user_id)]
+    listed = _listed(connection, store.key(connection), [own, *around])
     at = memory.said_at
-    if own in stones and (at is None or _reaches(stones[own].until, at)):
+    if own in listed and (at is None or _reaches(listed[own], at)):
         return True
-    return any(
-        stones[stone].until is None or (at is not None and _reaches(stones[stone].until, at))
-        for stone in around
-        if stone in stones
-    )
+    return any(_reaches(listed[name], at) for name in around if name in listed)
 
 
 def memory_names(
@@ -146,11 +130,8 @@ def memory_names(
 
 def unremembered(connection: Connection, ids: Sequence[str]) -> set[str]:
     """Return which of these senders are not to be remembered."""
-    key = store.key(connection)
-    if key is None:
-        return set()
-    hashes = {hash_of(key, "unremembered", each): each for each in ids}
-    return {hashes[stone] for stone in store.listed(connection, hashes)}
+    names: list[Named] = [("unremembered", each) for each in ids]
+    return {name[-1] for name in _listed(connection, store.key(connection), names)}
 
 
 def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str]) -> None:
@@ -161,10 +142,7 @@ def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str])
 
 
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
-    """Switch a person's memory on or off, under all their ids; while it is off, nothing of theirs is kept.
-
-    What there is already stays until it is forgotten.
-    """
+    """Switch a person's memory on or off under all their ids; what there is already stays until it is forgotten."""
     with database.tenant(tenant_id) as connection:
         store.lock(connection, tenant_id, alone=True)
         ids = identities.ids_of(connection, any_id)

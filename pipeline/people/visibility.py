@@ -1,7 +1,7 @@
 """Decide who may see what was learned where: only those who were all there.
 
-The database prefilters; the pure functions here decide. The unknown fails closed: a chat whose people nobody has named,
-or with a listener whose name is not kept, is only shown what was learned there.
+The database prefilters; the pure functions here decide. They fail closed: a chat whose people nobody has named, or
+with a listener whose name is not kept, is only shown what was learned there.
 """
 
 from collections.abc import Iterable
@@ -41,13 +41,13 @@ def policy_of(stored: str | None) -> VisibilityPolicy:
     return next((policy for policy in get_args(VisibilityPolicy) if policy == stored), "chat")
 
 
-def asked_in(
+def place_of_question(
     chat_id: str, kind: str, members: Iterable[str], *, unnamed: bool = False, asker: str | None = None
 ) -> Place:
     """Return the place of a question, with the chat's members and the asker in it.
 
-    `unnamed` says that somebody is there whose name is not kept. In a direct chat that is the one person whom it is
-    with; in any other, and where nobody is known but the asker, nobody knows who listens.
+    With `unnamed` there is somebody whose name is not kept: in a direct chat the one person whom it is with, in any
+    other, and where only the asker is known, an unknown listener.
     """
     known = frozenset(members)
     persons = known if asker is None else known | {asker}
@@ -58,9 +58,8 @@ def asked_in(
 def may_show(policy: VisibilityPolicy, learned: Place, asked: Place) -> bool:
     """Tell whether what was learned in one place may be shown in the other.
 
-    By `strict`, everybody who is there must have been there. A direct chat's memories are shown in direct chats
-    alone, and those of a chat where one person alone has spoken, which may be a direct chat that nobody called so,
-    in no group.
+    By `strict`, everybody who is there must have been there. A direct chat's memories are shown only in direct chats,
+    and those of a chat where only one person has spoken, which may be an undeclared direct chat, in no group.
     """
     if learned.chat_id == asked.chat_id or policy == "tenant":
         return True
@@ -80,15 +79,7 @@ def visible(policy: VisibilityPolicy, asked: Place, places: Iterable[Place]) -> 
 def seen(connection: Connection, chat_id: str, kind: str, user_id: str | None) -> Seen:
     """Return what may be shown in a chat when somebody, by any of their ids, asks there."""
     row = membership.present(connection, chat_id, user_id)
-    asked = asked_in(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
-    places = [
-        Place(
-            chat_id=place["chat_id"],
-            kind=place["kind"],
-            persons=frozenset(place["persons"]),
-            others=place["others"],
-        )
-        for place in row.places
-    ]
+    asked = place_of_question(chat_id, kind, row.members, unnamed=row.unnamed, asker=row.asker)
+    places = [Place(**(place | {"persons": frozenset(place["persons"])})) for place in row.places]
     shown = visible(policy_of(row.policy), asked, places)
     return Seen(visible=shown, asker_ids=list(row.asker_ids))

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.erasure import forget
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
@@ -28,7 +28,9 @@ def contents(database: Database) -> list[str]:
 def do_forget(database: Database, settings: Settings) -> None:
     """What a worker does."""
     policy = Policy(batch=10, lease_seconds=60, max_attempts=3)
-    while runner.run(database, "forget", forget.forgetter(database, Rules.of(settings)), policy).claimed:
+    while runner.run(
+        database, "forget", forget.forgetter(database, SessionPolicy.of(settings)), policy
+    ).claimed:
         pass
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import status
 from pipeline.store import chats, sessions
 from pipeline.store.database import Database
@@ -25,7 +25,7 @@ def house(client: httpx.Client, database: Database, settings: Settings) -> httpx
         ]
         talk = [one | {"external_id": f"m{n}"} for n, one in enumerate(talk)]
         assert client.post("/v1/messages", json=body(*talk, chat=chat)).status_code == 202
-    do_all(database, Rules.of(settings), POLICY)
+    do_all(database, SessionPolicy.of(settings), POLICY)
     for number in range(5):
         asked = {"chat_id": "test:a" if number < 3 else "test:b", "query": f"line {number}?", "user_id": 7}
         assert client.post("/v1/context", json=asked).status_code == 200

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import place
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import lookup
 from pipeline.store.database import Database, persistently
 from schemas.errors import DatabaseUnavailable, Retryable
@@ -212,7 +212,7 @@ def test_a_defect_tells_the_sender_an_id_and_nothing_else(
 
 
 def test_senders_wait_while_the_workers_are_behind(
-    serve: Serve, settings: Settings, database: Database, rules: Rules
+    serve: Serve, settings: Settings, database: Database, rules: SessionPolicy
 ) -> None:
     client = serve(settings.model_copy(update={"backlog_max_messages": 3}))
     # Given more messages than may wait

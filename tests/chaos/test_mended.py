@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich import embed
+from pipeline.enrich import embed_texts
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim, Policy
 from pipeline.store import jobs
@@ -39,7 +39,7 @@ class Rubbish(DeterministicEmbedder):
 )
 def test_a_vector_that_is_none_is_refused_and_not_stored(answer: list[Vector]) -> None:
     with pytest.raises(ProviderUnavailable, match="deterministic"):
-        embed.embed_all(Rubbish(answer), ["hello"])
+        embed_texts.embed_all(Rubbish(answer), ["hello"])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from ops.dev.chaos import verdict
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
@@ -32,23 +32,23 @@ def right(
 ) -> Iterator[psycopg.Connection]:
     """A database in which everything was done, as the superuser sees it."""
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), SAID)
-    do_all(database, Rules.of(settings), policy)
+    do_all(database, SessionPolicy.of(settings), policy)
     with psycopg.connect(postgres.superuser_dsn(database_name), autocommit=True) as connection:
         yield connection
 
 
-def judge(connection: psycopg.Connection, rules: Rules) -> verdict.Verdict:
+def judge(connection: psycopg.Connection, rules: SessionPolicy) -> verdict.Verdict:
     return verdict.judge(connection, rules, ORIGINALS, ORIGINALS)
 
 
-def test_nothing_is_found_where_everything_was_done(right: psycopg.Connection, rules: Rules) -> None:
+def test_nothing_is_found_where_everything_was_done(right: psycopg.Connection, rules: SessionPolicy) -> None:
     found = judge(right, rules)
     assert found.violations == []
     assert (found.lost, found.doubled, found.stuck, found.dead) == (0, 0, 0, 0)
     assert found.sessions == {"summarized": 2}
 
 
-def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules: Rules) -> None:
+def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules: SessionPolicy) -> None:
     gone = [(TENANT, "test:1", "m10")]
     found = verdict.judge(right, rules, ORIGINALS, ORIGINALS, gone)
     assert found.violations == ["1 messages that are back: default test:1 m10"]
@@ -96,6 +96,6 @@ def test_what_was_deleted_and_is_there_is_found(right: psycopg.Connection, rules
         ("UPDATE conversation_sessions SET participants = '{}'", "differ from the pure function"),
     ],
 )
-def test_every_harm_is_found(right: psycopg.Connection, rules: Rules, harm: str, told: str) -> None:
+def test_every_harm_is_found(right: psycopg.Connection, rules: SessionPolicy, harm: str, told: str) -> None:
     right.execute(harm)
     assert any(told in violation for violation in judge(right, rules).violations)

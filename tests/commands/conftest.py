@@ -19,9 +19,9 @@ from ops.local.processes import environment
 from ops.sources.source import open_source
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.ingest import accept, history
-from pipeline.ingest.policy import Rules
+from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.ingest import history, place
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
@@ -79,14 +79,14 @@ class Workers:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        rules = Rules.of(settings)
+        rules = SessionPolicy.of(settings)
         current = backfill.Current(
             rules=rules,
             summary_version=settings.session_summary_version,
             min_messages=settings.session_min_messages,
         )
         self._handlers = {
-            "ingest": accept.placer(database, rules),
+            "ingest": place.placer(database, rules),
             "summarize": summarize.summarizer(
                 database,
                 ExtractiveSummarizer(),
@@ -152,7 +152,7 @@ def house_template(templates: Templates) -> str:
     """A database that holds the sample chat, all of it in memory; made once, to be copied."""
 
     def fill(database: Database) -> None:
-        rules = Rules.of(Settings(_env_file=None))
+        rules = SessionPolicy.of(Settings(_env_file=None))
         with open_source(SAMPLE, ImportOptions()) as source:
             for _ in history.store(database, TENANT, source.records(), rules, settle=timedelta()):
                 pass

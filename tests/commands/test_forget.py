@@ -6,7 +6,7 @@ import sys
 import pytest
 from sqlalchemy import text
 
-from pipeline.erasure import edits
+from pipeline.erasure import erase
 from pipeline.store.database import Database
 from tests.commands.conftest import CHAT, SAMPLE, Run
 from tests.conftest import TENANT
@@ -65,7 +65,7 @@ def test_a_forgetting_that_cannot_go_on_ends_with_its_error_and_what_to_do(
         raise ValueError("no luck")
 
     with monkeypatch.context() as patched:
-        patched.setattr(edits, "erase", broken)
+        patched.setattr(erase, "erase_messages", broken)
         ended = run("forget", "chat", CHAT, "--yes")
     assert ended.code == 5
     assert "ValueError: no luck" in ended.err

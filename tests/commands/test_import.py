@@ -16,8 +16,8 @@ import pytest
 
 from ops.local.processes import environment
 from pipeline.erasure import edits
-from pipeline.ingest import accept, redate
-from pipeline.ingest.policy import Rules
+from pipeline.ingest import accept, reimport
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.memories import statements
 from pipeline.store.database import Database
 from schemas.memories import MemoryIn
@@ -444,7 +444,7 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
     path = whatsapp(*sorted(said))
     run("import", path)
     settled(database, workers, settings)
-    whole, calls = redate._move, []
+    whole, calls = reimport._move, []
 
     def break_off(*arguments: Any) -> int:
         calls.append(len(arguments[3]))
@@ -452,13 +452,13 @@ def test_a_large_history_is_moved_in_slices_and_can_be_broken_off(
             raise KeyboardInterrupt
         return whole(*arguments)
 
-    monkeypatch.setattr(redate, "_move", break_off)
+    monkeypatch.setattr(reimport, "_move", break_off)
     assert run("import", path, "--tz", "Asia/Tokyo").code == 130
     # workers go on meanwhile
     workers.finish()
     rest = run("import", path, "--tz", "Asia/Tokyo", "--json").json
     assert (rest["moved"], rest["duplicates"]) == (350, 250)
-    assert max(calls) <= redate.AT_ONCE
+    assert max(calls) <= reimport.MOVES_AT_ONCE
     settled(database, workers, settings)
 
 
@@ -598,7 +598,7 @@ def test_a_message_that_was_deleted_stays_so_in_another_date_order(
     run("import", path, "--date-order", "dmy")
     with database.tenant(TENANT) as connection:
         gone = connection.exec_driver_sql("SELECT external_id FROM messages WHERE content = 'one'").scalar()
-    edits.delete(database, TENANT, CHAT, str(gone), Rules.of(settings))
+    edits.delete(database, TENANT, CHAT, str(gone), SessionPolicy.of(settings))
     other = run("import", path, "--date-order", "mdy", "--json").json
     assert (other["new"], other["moved"], other["kept_out"]) == (0, 2, 1)
     assert not any("one" in line for line in times(database))

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from pipeline.erasure import forget
 from pipeline.jobs import dead_letters
-from pipeline.jobs.dead_letters import Filter
+from pipeline.jobs.dead_letters import JobFilter
 from pipeline.operations import retention
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
@@ -120,7 +120,7 @@ def test_what_is_replayed_is_queued_exactly_as_it_came_and_stays_there_if_its_wo
 def test_of_two_who_replay_the_same_one_does(refuse: Refuse, database: Database) -> None:
     for number in range(25):
         refuse(**payload(number=number))
-    items, _ = dead_letters.listing(database, None, Filter())
+    items, _ = dead_letters.listing(database, None, JobFilter())
     assert len(items) == 25
     queued: list[str] = []
     with ThreadPoolExecutor(2) as pool:

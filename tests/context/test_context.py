@@ -13,9 +13,9 @@ from sqlalchemy import Engine, event, text
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.ingest import accept, session_ranges
-from pipeline.ingest.policy import Rules
+from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.ingest import accept, place, session_ranges
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
@@ -57,9 +57,9 @@ def house() -> list[MessageIn]:
     ]
 
 
-def do_all(database: Database, rules: Rules, policy: Policy) -> None:
+def do_all(database: Database, rules: SessionPolicy, policy: Policy) -> None:
     handlers = {
-        "ingest": accept.placer(database, rules),
+        "ingest": place.placer(database, rules),
         "summarize": summarize.summarizer(database, ExtractiveSummarizer(), min_messages=4, version=1),
         "embed": embed.embedder(database, DeterministicEmbedder()),
     }
@@ -70,7 +70,7 @@ def do_all(database: Database, rules: Rules, policy: Policy) -> None:
 
 def fill(database: Database) -> None:
     accept.accept(database, TENANT, CHAT, house())
-    do_all(database, Rules.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
+    do_all(database, SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)), POLICY)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_no_message_stands_twice(filled: Database, settings: Settings) -> None:
 
 
 def test_what_was_just_asked_is_not_its_own_answer(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     question = "how much is the boat?"
     accept.accept(filled, TENANT, CHAT, [message(3 * DAY, question, id="asked")])
@@ -176,7 +176,7 @@ def test_the_same_question_gets_the_same_context(filled: Database, settings: Set
 
 
 def test_times_are_those_of_the_chats_own_clock(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     summer = ChatIn(chat_id="test:house", time_zone="Asia/Tokyo")
     accept.accept(database, TENANT, summer, house())
@@ -239,7 +239,7 @@ Recent messages:
 def test_with_memory_off_messages_are_kept_and_nothing_is_made_of_them(
     database: Database, settings: Settings, policy: Policy
 ) -> None:
-    off = Rules.of(settings.model_copy(update={"session_memory_enabled": False}))
+    off = SessionPolicy.of(settings.model_copy(update={"session_memory_enabled": False}))
     accept.accept(database, TENANT, CHAT, house())
     do_all(database, off, policy)
     with database.tenant(TENANT) as connection:
@@ -253,7 +253,7 @@ def test_with_memory_off_messages_are_kept_and_nothing_is_made_of_them(
 
 
 def test_one_chat_can_have_its_memory_off_and_on_again(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     off = ChatIn(chat_id=CHAT.chat_id, memory=False)
     accept.accept(filled, TENANT, off, [message(9 * DAY, "the parrot is called Vasco", id="off")])
@@ -285,7 +285,7 @@ def test_what_was_recalled_is_not_remembered_again(filled: Database) -> None:
 
 
 def test_memories_of_the_user_and_documents_are_shown_with_their_citation(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     remember(filled, TENANT, MemoryIn(scope="user", user_id="u1", content="Ann is allergic to plumber jokes"))
     remember(
@@ -448,7 +448,7 @@ def test_an_edit_of_settings_does_not_mix_spaces(filled: Database, settings: Set
 def test_a_session_that_stays_open_is_summarized_as_it_goes(
     database: Database, settings: Settings, policy: Policy
 ) -> None:
-    rules = Rules.of(settings.model_copy(update={"session_rolling_messages": 4}))
+    rules = SessionPolicy.of(settings.model_copy(update={"session_rolling_messages": 4}))
     with database.tenant(TENANT) as connection:
         now = connection.execute(text("SELECT now()")).scalar_one()
     talk = [message(0, f"the boat needs paint, part {n}", id=f"r{n}") for n in range(6)]

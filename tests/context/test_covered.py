@@ -8,7 +8,7 @@ from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context.build import shown_whole
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.retrieval.sessions import RetrievedSession
 from pipeline.store.database import Database
 from schemas.context import Context, ContextItem
@@ -105,7 +105,7 @@ def test_an_explanation_changes_nothing_of_it(filled: Database, settings: Settin
 def test_a_message_without_text_and_the_question_itself_do_not_count(
     database: Database, settings: Settings
 ) -> None:
-    rules = Rules.of(settings)
+    rules = SessionPolicy.of(settings)
     talk = [
         message(0, "the boiler is broken", id="a"),
         message(1, "", id="b"),

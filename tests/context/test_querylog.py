@@ -8,7 +8,7 @@ from pipeline.context import build_context, query_log
 from pipeline.enrich import embed
 from pipeline.erasure import forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.people import suppression
@@ -30,7 +30,7 @@ SAID = ("the boiler shows E41", "call the plumber from Almada", "she comes on Mo
 
 
 @pytest.fixture
-def filled(database: Database, rules: Rules, policy: Policy) -> Database:
+def filled(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
     """Two sessions with summaries and vectors, and a memory."""
     for day in (0, 1):
         talk = [message(day * 1440 + n, said, id=f"{day}-{n}") for n, said in enumerate(SAID)]
@@ -84,7 +84,7 @@ def test_nothing_is_recorded_when_the_log_is_off(filled: Database, settings: Set
 
 
 def test_where_memory_is_off_the_figures_alone_are_recorded(
-    filled: Database, settings: Settings, rules: Rules
+    filled: Database, settings: Settings, rules: SessionPolicy
 ) -> None:
     quiet = settings.model_copy(update={"session_memory_enabled": False})
     suppression.remember_user(filled, TENANT, "test:bob", remembered=False)
@@ -158,7 +158,7 @@ def test_an_answer_is_kept_once_and_the_first_one_stands(filled: Database, setti
 
 
 def test_question_and_answer_become_a_memory_of_who_asked(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     context = ask(filled, settings)
     assert report(filled, settings, context) == ("stored", False)
@@ -213,7 +213,7 @@ def test_an_answer_to_nothing_is_refused(filled: Database, settings: Settings) -
 
 
 def test_an_answer_that_rests_on_what_was_forgotten_meanwhile_is_kept_out(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     context = ask(filled, settings, user_id="test:bob")
     forget.start(filled, TENANT, Subject(kind="message", chat_id=CHAT.chat_id, external_id="1-0"))

@@ -12,10 +12,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.summarizers import ExtractiveSummarizer
-from pipeline.ingest.history import ChatTally, Tally
-from pipeline.ingest.policy import Rules
-from pipeline.ingest.redate import Move
+from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.ingest.import_tally import ChatTally, Tally
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.ingest.reimport import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
@@ -107,6 +107,14 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "user_id: str | None": lambda a: a.maybe("users", "user_id"),
     "into: str": lambda a: a.chat_id,
     "some": lambda a: a.sessions,
+    "sessions: Sequence[schemas.sessions.Session]": lambda a: a.sessions,
+    "erasure.erase.redo_sessions.gone": lambda a: [
+        SimpleNamespace(id=each, content=a.text) for each in a.ids("messages")
+    ],
+    "erasure.erase.redo_sessions.edited": lambda a: (
+        None if a.theme.empty else SimpleNamespace(id=a.id("messages"), content=a.text)
+    ),
+    "enrich.embedding_text.load.keys": lambda a: [f"message:{each}" for each in a.ids("messages")],
     "messages: int": lambda _: 100,
     "store.chat_moves.copies.derived": lambda _: "import:",
     "ingest.chat_moves.admit.key": lambda _: bytes(32),
@@ -299,7 +307,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     # work, backfills, receipts
     "kind": lambda a: "embed" if a.theme.text is None else a.theme.text,
     "kind: str | None": lambda a: a.maybe("jobs", "kind"),
-    "people.suppression.stands.kind": lambda _: "message",
+    "people.suppression.is_suppressed.kind": lambda _: "message",
     "key": lambda a: a.name("jobs", "key"),
     "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
@@ -328,7 +336,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "claims": lambda a: a.claims,
     "items": lambda a: a.items,
     "item": lambda a: a.items[0],
-    "wanted": lambda a: dead_letters.Filter(error=None if a.theme.empty else a.theme.text),
+    "wanted": lambda a: dead_letters.JobFilter(error=None if a.theme.empty else a.theme.text),
     "request": lambda a: BackfillRequest(
         kind="embed", chat_id=None if a.theme.empty else a.chat_id, missing_only=False
     ),
@@ -347,11 +355,12 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "statement": lambda a: checks.missing_jobs(a.connection, summaries=True)["embed"] if a.connection else "",
     # what comes from the settings
     "settings": lambda a: a.stage.settings,
-    "rules": lambda a: Rules.of(a.stage.settings),
+    "rules": lambda a: SessionPolicy.of(a.stage.settings),
     "keep": lambda a: retention_of(a.stage.settings.model_copy(update={"retention_days": 1})),
+    "policy: pipeline.ingest.policy.SessionPolicy": lambda a: SessionPolicy.of(a.stage.settings),
     "policy": lambda _: Policy(batch=100, lease_seconds=60, max_attempts=3),
     "current": lambda a: backfill.Current(
-        rules=Rules.of(a.stage.settings), summary_version=1, min_messages=4
+        rules=SessionPolicy.of(a.stage.settings), summary_version=1, min_messages=4
     ),
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
     "embedder": lambda _: DeterministicEmbedder(),

@@ -155,10 +155,10 @@ class Caller:
         ]
 
     @property
-    def items(self) -> list[dead_letters.Item]:
+    def items(self) -> list[dead_letters.ListedJob]:
         """What an operator of the hostile tenant may name: pieces of work with the victim's keys."""
         return [
-            dead_letters.Item(
+            dead_letters.ListedJob(
                 tenant_id=MALLORY,
                 kind=kind,
                 key=key,

@@ -8,7 +8,7 @@ import pytest
 
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from schemas.settings import Settings
@@ -58,7 +58,7 @@ def stage(
     )
     database = Database.from_settings(settings)
     policy = Policy(batch=1000, lease_seconds=60, max_attempts=3)
-    victims.fill(database, {VICTIM: SECRET, MALLORY: "grue"}, Rules.of(settings), policy)
+    victims.fill(database, {VICTIM: SECRET, MALLORY: "grue"}, SessionPolicy.of(settings), policy)
     url = postgres.superuser_dsn(NAME)
     victims.plant(url)
     victims.put_off(url)

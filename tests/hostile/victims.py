@@ -13,7 +13,7 @@ from pipeline.context import build_context
 from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories import statements
 from pipeline.memories.statements import remember
@@ -45,7 +45,7 @@ NAMES = set(
 )
 
 
-def fill(database: Database, words: Mapping[str, str], rules: Rules, policy: Policy) -> None:
+def fill(database: Database, words: Mapping[str, str], rules: SessionPolicy, policy: Policy) -> None:
     """Something of each tenant in every table, by the shipped ways, with its word in its texts."""
     for tenant, word in words.items():
         _tell(database, tenant, word)
@@ -95,7 +95,7 @@ def _note(database: Database, tenant: str, word: str) -> None:
             statements.write(connection, tenant, note)
 
 
-def _leave_owed(database: Database, tenant: str, word: str, rules: Rules) -> None:
+def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy) -> None:
     sender, alone = f"{tenant}:ann", f"{tenant}:alone"
     accept.accept(
         database, tenant, ChatIn(chat_id=alone), [message(60, f"{word} not placed yet", sender_id=sender)]

@@ -19,7 +19,7 @@ from ops.local import processes
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept as ingest
 from pipeline.ingest import place as placing
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations.status import Progress, progress
 from pipeline.store import jobs
 from pipeline.store.database import Database
@@ -110,7 +110,7 @@ class Deployment:
         """What the door and the worker of `ingest` do; what follows is owed, but not before `make_due`."""
         self.accept(chat, messages)
         with self.database.tenant(TENANT) as connection:
-            placing.place(connection, TENANT, {chat: None}, Rules.of(self.settings))
+            placing.place(connection, TENANT, {chat: None}, SessionPolicy.of(self.settings))
             jobs.drop(connection, TENANT, ["ingest"], [chat])
             connection.execute(
                 text("UPDATE jobs SET due_at = due_at + interval '1 day' WHERE due_at IS NOT NULL")

@@ -10,7 +10,7 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.enrich.summarizers import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest import accept, place
 from schemas.sessions import Message, Summary
 from schemas.vectors import Vector

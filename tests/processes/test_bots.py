@@ -11,8 +11,8 @@ from typing import Any
 from celery import Celery
 
 from ops.console import broker
-from pipeline.jobs import dead_letters as owed
-from pipeline.jobs.dead_letters import Filter
+from pipeline.jobs import dead_letters
+from pipeline.jobs.dead_letters import JobFilter
 from tests.api.conftest import served
 from tests.conftest import TENANT
 from tests.ops.running import until
@@ -83,9 +83,11 @@ def test_a_message_that_postgres_does_not_take_is_not_lost(deployment: Deploymen
     assert "odd" in failed["error"]
     assert "kaleidoscope" not in json.dumps(failed)
     # When the reason is gone, the letter is put back as it is
-    [letter], _ = owed.listing(deployment.database, TENANT, Filter())
+    [letter], _ = dead_letters.listing(deployment.database, TENANT, JobFilter())
     assert letter.error == f"version 1, 1 messages: {failed['error']}"
-    again = owed.replay(deployment.database, [letter], lambda *given: enqueue_payload(deployment.app, *given))
+    again = dead_letters.replay(
+        deployment.database, [letter], lambda *given: enqueue_payload(deployment.app, *given)
+    )
     assert again.items == [letter]
     deployment.send("test:odd", talk(5, word="kaleidoscope"))
     deployment.wait_for("test:odd", 5)
@@ -102,7 +104,7 @@ def test_a_request_id_is_found_in_the_last_log_lines_and_on_the_work(deployment:
         owed = deployment.query("SELECT kind FROM jobs WHERE trace_id = :id", id=request_id)
         assert [row.kind for row in owed] == ["ingest"]
         for name, task in (("ingest", "ingest"), ("summarize", "summarize"), ("embed", "embed")):
-            done = [r for r in deployment.records(name) if r["event"] == "work_run"]
+            done = [r for r in deployment.records(name) if r["event"] == "jobs_run"]
             mine = [r for r in done if request_id in r["trace_ids"]]
             assert {r["task"] for r in mine} == {f"backscroll.{task}"}
             # no hint was lost, so that the hints carried it all the way
@@ -203,8 +205,8 @@ def test_a_pickle_is_refused_without_a_look_into_it(deployment: Deployment, tmp_
 
 
 def drop_dead_letters(deployment: Deployment) -> None:
-    items, _ = owed.listing(deployment.database, TENANT, Filter())
-    owed.drop(deployment.database, items)
+    items, _ = dead_letters.listing(deployment.database, TENANT, JobFilter())
+    dead_letters.drop(deployment.database, items)
 
 
 @contextmanager

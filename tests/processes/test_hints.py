@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.messages import ChatIn, MessageIn
@@ -158,7 +158,7 @@ def test_no_hint_goes_out_for_a_summary_that_waits(
 ) -> None:
     held = resources.current()
     held.settings = held.settings.model_copy(update={"summarize_debounce_seconds": debounce})
-    held.rules = Rules.of(held.settings)
+    held.rules = SessionPolicy.of(held.settings)
     # Given messages of two sessions, of which the first has ended
     told = [MessageIn.model_validate(one) for one in talk(10)]
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), told)

@@ -7,7 +7,7 @@ import pytest
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.processes import ROOT
 from pipeline.jobs import dead_letters
-from pipeline.jobs.dead_letters import Filter
+from pipeline.jobs.dead_letters import JobFilter
 from tests.conftest import TENANT
 from tests.ops.running import until
 from tests.processes import venom
@@ -102,6 +102,6 @@ def test_a_payload_that_kills_stands_aside_as_it_came_and_others_are_accepted(po
     assert killed == [TRIES]
     until(lambda: poisoned.progress("test:after-the-pill").messages == 5, "others are accepted", SECONDS)
     assert poisoned.progress("test:pill").messages == 0
-    [dead], _ = dead_letters.listing(poisoned.database, TENANT, Filter(kind="payload"))
+    [dead], _ = dead_letters.listing(poisoned.database, TENANT, JobFilter(kind="payload"))
     assert dead.error == f"version 1, 3 messages: its process ended {TRIES} times"
     assert poisoned.query("SELECT 1 FROM jobs WHERE starts_with(key, 'payload:')") == []

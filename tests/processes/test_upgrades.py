@@ -16,7 +16,7 @@ from alembic.config import Config
 from ops.local import processes
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from schemas.messages import MessageIn
 from schemas.revision import REVISION
 from tests.conftest import NEXT, alembic_config, next_release
@@ -124,7 +124,7 @@ def all_is_there(deployment: Deployment, chat: str, count: int) -> None:
     deployment.wait_for(chat, count)
     told = talk(count)
     assert deployment.vectors_of(chat) == {message["external_id"]: 1 for message in told}
-    parts = expected([MessageIn.model_validate(one) for one in told], Rules.of(deployment.settings))
+    parts = expected([MessageIn.model_validate(one) for one in told], SessionPolicy.of(deployment.settings))
     assert stored(deployment.database, chat) == [(*part[:-1], "summarized") for part in parts]
 
 

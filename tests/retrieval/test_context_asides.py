@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.retrieval import candidates
@@ -64,7 +64,7 @@ def exchanges(found: Context) -> str:
     ],
 )
 def test_the_question_is_not_shown_twice_where_the_bots_mention_was_cut_off(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy, posted: str
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy, posted: str
 ) -> None:
     accept.accept(filled, TENANT, CHAT, [said(3 * DAY, posted)])
     do_all(filled, rules, policy)
@@ -84,7 +84,7 @@ def test_the_question_is_not_shown_twice_where_the_bots_mention_was_cut_off(
 def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
     filled: Database,
     settings: Settings,
-    rules: Rules,
+    rules: SessionPolicy,
     policy: Policy,
     monkeypatch: pytest.MonkeyPatch,
     whole_up_to: int,
@@ -106,7 +106,7 @@ def test_what_the_bot_was_asked_in_vain_leaves_its_place_to_what_answers(
 
 
 def test_they_are_messages_still_said_lately_and_found_by_search(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     accept.accept(filled, TENANT, CHAT, asked_in_vain("what did the plumber from Almada cost?", 2))
     do_all(filled, rules, policy)
@@ -122,7 +122,7 @@ def test_they_are_messages_still_said_lately_and_found_by_search(
 
 
 def test_a_question_that_the_log_has_is_known_among_the_messages(
-    database: Database, settings: Settings, rules: Rules, policy: Policy
+    database: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     # Given a question that was posted without a mention and put to the bot
     question = "what does the plumber from Almada cost?"
@@ -150,7 +150,7 @@ def test_a_question_that_the_log_has_is_known_among_the_messages(
 
 
 def test_a_memory_is_shown_where_it_has_to_do_with_the_question(
-    filled: Database, settings: Settings, rules: Rules, policy: Policy
+    filled: Database, settings: Settings, rules: SessionPolicy, policy: Policy
 ) -> None:
     for fields in (
         {"scope": "organization", "content": "Our office is in Porto"},
@@ -177,7 +177,7 @@ def test_a_memory_is_shown_where_it_has_to_do_with_the_question(
 def test_in_a_large_chat_too_the_decision_that_stands_is_found_by_what_it_is_about(
     filled: Database,
     settings: Settings,
-    rules: Rules,
+    rules: SessionPolicy,
     policy: Policy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,7 +16,7 @@ from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import memory_block
 from pipeline.context.blocks import ANYWHERE, EARLIER, EXCHANGES
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.ranking import rerank
@@ -344,7 +344,7 @@ def thread(database: Database, chat_id: str, key: str, day: int) -> int:
     accept.accept(database, TENANT, ChatIn(chat_id=chat_id), said)
     do_all(
         database,
-        Rules.of(Settings(_env_file=None, summarize_debounce_seconds=0)),
+        SessionPolicy.of(Settings(_env_file=None, summarize_debounce_seconds=0)),
         Policy(batch=100, lease_seconds=60, max_attempts=3),
     )
     with database.tenant(TENANT) as connection:

@@ -13,7 +13,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import build_context, more, search
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.people.identities import link
 from pipeline.retrieval import search as modes
@@ -84,7 +84,7 @@ def stage(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) 
         accept.accept(database, TENANT, OTHER, secret)
         accept.accept(database, "stranger", CHAT, secret)
         link(database, TENANT, "test:Bob", "bob")
-        do_all(database, Rules.of(settings), Policy(batch=1000, lease_seconds=60, max_attempts=3))
+        do_all(database, SessionPolicy.of(settings), Policy(batch=1000, lease_seconds=60, max_attempts=3))
         database.close()
         yield settings
         server.execute("DROP DATABASE searches WITH (FORCE)")

@@ -162,7 +162,7 @@ def members(
         if named:
             payload = parse_payload(MembersPayload, {"members": named})
             opened.require_user(*payload.members, unseen=unseen)
-            listed = membership.tell(*where, payload.members)
+            listed = membership.set_members(*where, payload.members)
         else:
             listed = membership.show(*where)
     call.answer(listed, *listed.members)

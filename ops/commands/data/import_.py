@@ -28,7 +28,7 @@ from schemas.messages import ChatKind
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.ingest.history import Stored, Tally
+    from pipeline.ingest.import_tally import Stored, Tally
     from pipeline.store.database import Database
 
 app = typer.Typer(rich_markup_mode="markdown")
@@ -90,10 +90,10 @@ def import_(
                 f"{source.name} holds no messages ({import_report.counted(tally)}); is --format {source.format} right?",
                 field="file",
             )
-        from pipeline.ingest import history
+        from pipeline.ingest.import_tally import stored_chats
         from pipeline.operations import lookup
 
-        now = history.now(database, settings.tenant, tally)
+        now = stored_chats(database, settings.tenant, tally)
         report.notice_languages(now)
         if not call.as_json:
             import_report.print_summary(tally, now, report)
@@ -172,10 +172,10 @@ def _import(
     source: Source, settings: Settings, database: Database, report: import_report.ImportReport, shown: bool
 ) -> Tally:
     from pipeline.ingest import history
-    from pipeline.ingest.history import Tally
-    from pipeline.ingest.policy import Rules
+    from pipeline.ingest.import_tally import Stored, Tally
+    from pipeline.ingest.policy import SessionPolicy
 
-    tally, rules, settle = Tally(), Rules.of(settings), timedelta(seconds=settings.settle_seconds)
+    tally, rules, settle = Tally(), SessionPolicy.of(settings), timedelta(seconds=settings.settle_seconds)
     events = history.store(database, settings.tenant, source.records(), rules, settle=settle)
     try:
         with (
@@ -186,10 +186,10 @@ def _import(
                 report.show(source.name, event)
                 tally.add(event)
                 move(tally.new + tally.moved + tally.duplicates + tally.kept_out)
-                if isinstance(event, history.Stored) and event.new:
+                if isinstance(event, Stored) and event.new:
                     _warn_of_times(event, report)
                     wake_up("ingest")
-                if isinstance(event, history.Stored) and event.moved:
+                if isinstance(event, Stored) and event.moved:
                     wake_up("summarize")
     except import_report.TwoReadings:
         raise

@@ -84,7 +84,7 @@ def examine(
     sample: Sample | None = None,
 ) -> tuple[Facts, Sample | None]:
     """Collect all facts, and which chats were checked closely: those of `sample` if given."""
-    from pipeline.ingest.policy import Rules
+    from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations.doctor import collect
 
     urls = {name: getattr(settings, name) for name in URLS}
@@ -103,7 +103,7 @@ def examine(
     maintenance = logins.get("maintenance_database_url")
     everybody = tenant is None and maintenance is not None and not maintenance.problem
     scope = None if everybody else settings.tenant
-    rules = Rules.of(settings)
+    rules = SessionPolicy.of(settings)
     tenant_ids = collect.tenants(database, scope)
     sample = sample or collect.choose(database, tenant_ids, chats)
     embedder, problem = _embedder(settings, collect.written_spaces(database))
@@ -204,11 +204,11 @@ def _try_model(settings: Settings) -> str | None:
 
 def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
     """Fix what is safe to fix; yields what was done."""
-    from pipeline.ingest.policy import Rules
+    from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations.doctor import collect
 
     for tenant in facts.tenants:
-        yield from collect.mend(database, tenant, Rules.of(settings))
+        yield from collect.mend(database, tenant, SessionPolicy.of(settings))
     server, spaces = facts.server, facts.spaces
     invalid = server.invalid_indexes if server else ()
     missing, unread = (spaces.missing_indexes, spaces.unread_indexes) if spaces else ((), ())

@@ -26,7 +26,7 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.kinds import ARRIVAL, KINDS, PAYLOAD
 
 if TYPE_CHECKING:
-    from pipeline.jobs.dead_letters import Changed, Filter, Item
+    from pipeline.jobs.dead_letters import ChangedJobs, JobFilter, ListedJob
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
 
@@ -47,12 +47,12 @@ class FilterOptions:
     error: Annotated[str | None, "Only jobs whose error contains this."] = None
     older_than: Annotated[str | None, "Only jobs in that state for longer: 90s, 30min, 2h, 7d."] = None
 
-    def filter(self) -> Filter:
+    def filter(self) -> JobFilter:
         """Make the filter of jobs. Raises `InvalidInput` for what is no duration."""
-        from pipeline.jobs.dead_letters import Filter
+        from pipeline.jobs.dead_letters import JobFilter
 
         older = None if self.older_than is None else read_seconds(self.older_than)
-        return Filter(state=self.state, kind=self.of_kind, error=self.error, older_than_seconds=older)
+        return JobFilter(state=self.state, kind=self.of_kind, error=self.error, older_than_seconds=older)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class ChangeOptions(FilterOptions):
     everything: Annotated[bool, typer.Option("--all", help="All jobs that the other options select.")] = False
     yes: YesOption = False
 
-    def select(self, call: Call, opened: Opened) -> tuple[str | None, list[Item]]:
+    def select(self, call: Call, opened: Opened) -> tuple[str | None, list[ListedJob]]:
         """Find the one job named, and its kind, or with `--all` those that the options select."""
         kind, key = _named(self.kind, self.key)
         if self.everything == (kind is not None) or (kind is None) != (key is None):
@@ -188,11 +188,13 @@ def drop(call: Call, options: ChangeOptions) -> None:
         # a payload's messages are stored nowhere else
         kept = [] if PAYLOAD in {kind, options.of_kind} else [item for item in items if item.kind == PAYLOAD]
         changed = dead_letters.drop(opened.database, [item for item in items if item not in kept])
-    changed = dead_letters.Changed(items=changed.items, left=changed.left + kept)
+    changed = dead_letters.ChangedJobs(items=changed.items, left=changed.left + kept)
     _answer(call, changed, "dropped", "dropped for good")
 
 
-def _listed(call: Call, opened: Opened, wanted: Filter, limit: int | None = None) -> tuple[list[Item], int]:
+def _listed(
+    call: Call, opened: Opened, wanted: JobFilter, limit: int | None = None
+) -> tuple[list[ListedJob], int]:
     """List jobs of one tenant, or of all if there is a maintenance role and no `--tenant`, and count them."""
     from pipeline.jobs import dead_letters
 
@@ -201,11 +203,11 @@ def _listed(call: Call, opened: Opened, wanted: Filter, limit: int | None = None
     return dead_letters.listing(opened.database, scope, wanted, limit)
 
 
-def _find(call: Call, opened: Opened, kind: str, key: str) -> Item:
+def _find(call: Call, opened: Opened, kind: str, key: str) -> ListedJob:
     """Find one job. Raises `NotFound`, and `InvalidInput` if several tenants have it."""
-    from pipeline.jobs.dead_letters import Filter
+    from pipeline.jobs.dead_letters import JobFilter
 
-    items, _ = _listed(call, opened, Filter(kind=kind, key=key))
+    items, _ = _listed(call, opened, JobFilter(kind=kind, key=key))
     if not items:
         raise NotFound(
             f"no job {kind} {key} is pending or dead: see `backscroll jobs list` (and its --state)"
@@ -225,7 +227,7 @@ def _named(kind: str | None, key: str | None) -> tuple[str | None, str | None]:
     return kind, key
 
 
-def _answer(call: Call, changed: Changed, done: str, now: str) -> None:
+def _answer(call: Call, changed: ChangedJobs, done: str, now: str) -> None:
     names = ", ".join(f"{item.kind} {item.key}" for item in changed.left[:NAMED_AT_MOST])
     more = " …" if len(changed.left) > NAMED_AT_MOST else ""
     left = f"{len(changed.left):,} are unchanged ({names}{more}): running, done meanwhile, or not droppable."
@@ -236,5 +238,5 @@ def _answer(call: Call, changed: Changed, done: str, now: str) -> None:
     )
 
 
-def _names(items: Sequence[Item]) -> list[dict[str, str]]:
+def _names(items: Sequence[ListedJob]) -> list[dict[str, str]]:
     return [{"tenant_id": item.tenant_id, "kind": item.kind, "key": item.key} for item in items]

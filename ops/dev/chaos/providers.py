@@ -15,7 +15,7 @@ from typing import cast
 from ops.dev.embedders import WrappedEmbedder
 from pipeline.clients.factory import make_embedder
 from pipeline.clients.protocols import Summarizer
-from pipeline.enrich.summarizers import make_summarizer
+from pipeline.enrich.summarize import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message, Summary
 from schemas.settings import load_settings

@@ -13,7 +13,7 @@ from ops.dev.chaos.driver import Driver
 from ops.dev.chaos.traffic import Traffic
 from ops.dev.chaos.verdict import Key, Verdict
 from ops.dev.observe import wait
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import OUTAGE_SECONDS
 
 
@@ -47,7 +47,7 @@ class JudgedRun:
 
     def judge(self, cast: Cast, driver: Driver, made: Traffic, gone: Collection[Key]) -> Verdict:
         """Read the database of a cast that is quiet, and note what is wrong."""
-        rules = Rules.of(cast.settings)
+        rules = SessionPolicy.of(cast.settings)
         with cast.connect() as connection:
             found = verdict.judge(connection, rules, made.originals, driver.accepted, gone)
         self.accepted = len(driver.accepted)

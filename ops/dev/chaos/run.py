@@ -18,7 +18,7 @@ from ops.dev.chaos.report import ChaosReport
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
 from ops.dev.observe import Say, wait
 from pipeline.erasure import forget
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import backfill
 from pipeline.store.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
@@ -84,7 +84,7 @@ class Errands:
 
     def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
         current = backfill.Current(
-            rules=Rules.of(self._settings),
+            rules=SessionPolicy.of(self._settings),
             summary_version=self._settings.session_summary_version,
             min_messages=self._settings.session_min_messages,
         )

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pipeline.ingest import sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from schemas.messages import MessageIn
 from schemas.sessions import key_of
 
@@ -131,7 +131,7 @@ class Verdict:
 
 def judge(
     connection: psycopg.Connection,
-    rules: Rules,
+    rules: SessionPolicy,
     originals: Mapping[Key, MessageIn],
     accepted: Collection[Key],
     gone: Collection[Key] = (),
@@ -169,7 +169,7 @@ def _is_original(row: Mapping[str, Any], message: MessageIn | None) -> bool:
     )
 
 
-def _differing(connection: psycopg.Connection, rules: Rules) -> list[str]:
+def _differing(connection: psycopg.Connection, rules: SessionPolicy) -> list[str]:
     """Sessions that are stored and should not be, and the other way round, according to `split`."""
     closes: dict[tuple[str, str, str], list[datetime]] = {}
     for row in _rows(connection, "SELECT * FROM session_closes ORDER BY closed_at"):
@@ -184,7 +184,7 @@ def _differing(connection: psycopg.Connection, rules: Rules) -> list[str]:
 
 
 def _expected(
-    talk: list[dict[str, Any]], closes: Mapping[Key, list[datetime]], rules: Rules
+    talk: list[dict[str, Any]], closes: Mapping[Key, list[datetime]], rules: SessionPolicy
 ) -> Iterator[tuple[Any, ...]]:
     for key, group in groupby(talk, lambda row: (row["tenant_id"], row["chat_id"], row["session_key"])):
         said = list(group)

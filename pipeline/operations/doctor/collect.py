@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges, sessionize
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
 from pipeline.store import chats, checks, jobs, messages, sessions, vector_search, vectors
@@ -131,7 +131,7 @@ def late_jobs(database: Database, tenant_id: str | None) -> list[LateJobs]:
         return [LateJobs(**row._mapping) for row in checks.jobs_by_kind(connection)]
 
 
-def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[TenantData]:
+def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:
     """Compare what is stored of each tenant with what it should be."""
     for tenant_id, chat_ids in sample.items():
         differing, drifted = [], []
@@ -159,7 +159,7 @@ def stored(database: Database, sample: Sample, rules: Rules) -> Iterator[TenantD
         )
 
 
-def mend(database: Database, tenant: TenantData, rules: Rules) -> list[str]:
+def mend(database: Database, tenant: TenantData, rules: SessionPolicy) -> list[str]:
     """Mend what was found of a tenant, and return a sentence for each thing done."""
     return [
         *_recount(database, tenant),
@@ -184,7 +184,7 @@ def mend_indexes(connection: Connection, missing: Sequence[str], unread: Sequenc
         yield f"rebuilt the index {name}"
 
 
-def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
+def _as_cut(connection: Connection, chat_id: str, rules: SessionPolicy) -> bool:
     """Tell whether the sessions of a locked chat are those of the pure function."""
     keys = sessions.keys(connection, chat_id)
     closes = sessions.closes(connection, [(chat_id, key) for key in keys])
@@ -201,7 +201,7 @@ def _as_cut(connection: Connection, chat_id: str, rules: Rules) -> bool:
     return True
 
 
-def _lacking(connection: Connection, rules: Rules) -> dict[str, str]:
+def _lacking(connection: Connection, rules: SessionPolicy) -> dict[str, str]:
     return checks.missing_jobs(connection, summaries=rules.summaries) if rules.memory else {}
 
 
@@ -215,14 +215,14 @@ def _recount(database: Database, tenant: TenantData) -> Iterator[str]:
                 yield f"counted chat {chat_id} anew: {count:,} messages, not {chat.message_count:,}"
 
 
-def _cut_anew(database: Database, tenant: TenantData, rules: Rules) -> Iterator[str]:
+def _cut_anew(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
     for chat_id in tenant.differing:
         with database.tenant(tenant.tenant_id) as connection:
             session_ranges.sessionize_anew(connection, tenant.tenant_id, chat_id, rules)
         yield f"cut chat {chat_id} into sessions anew"
 
 
-def _enqueue(database: Database, tenant: TenantData, rules: Rules) -> Iterator[str]:
+def _enqueue(database: Database, tenant: TenantData, rules: SessionPolicy) -> Iterator[str]:
     with database.tenant(tenant.tenant_id) as connection:
         statements = _lacking(connection, rules)
     for kind, statement in statements.items():

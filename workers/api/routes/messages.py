@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from pipeline.erasure import edits
 from pipeline.erasure.edits import Changed
 from pipeline.ingest import accept
-from pipeline.ingest.policy import Rules
+from pipeline.ingest.policy import SessionPolicy
 from schemas.base import Frozen
 from schemas.errors import InvalidInput
 from schemas.messages import Id
@@ -105,7 +105,7 @@ def patch_message(
         external_id,
         payload.content,
         payload.edited_at,
-        Rules.of(api.settings),
+        SessionPolicy.of(api.settings),
         trace_id=request_id(),
     )
     return _receipt(api, changed)
@@ -118,7 +118,7 @@ def delete_message(api: Api, tenant: Tenant, chat_id: Id, external_id: Id) -> Ch
     A deletion may come before the message itself, which then is not stored, however often it is sent. Sending the
     same again is harmless.
     """
-    rules = Rules.of(api.settings)
+    rules = SessionPolicy.of(api.settings)
     changed = edits.delete(api.database, tenant, chat_id, external_id, rules, trace_id=request_id())
     return _receipt(api, changed)
 

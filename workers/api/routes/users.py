@@ -78,7 +78,7 @@ def put_members(api: Api, tenant: Tenant, chat_id: Id, payload: Body[MembersPayl
 
     Worth it where many read and few speak: what was learned elsewhere is shown only if all members know it.
     """
-    return membership.tell(api.database, tenant, chat_id, payload.members)
+    return membership.set_members(api.database, tenant, chat_id, payload.members)
 
 
 def _change(linked: Linked, seen: bool) -> LinkChange:

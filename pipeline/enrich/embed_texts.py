@@ -1,0 +1,90 @@
+"""Embed texts with a model that may fail at some of them, or be out of order."""
+
+from collections.abc import Sequence
+from math import hypot
+
+from pipeline.clients.protocols import Embedder
+from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
+from schemas.vectors import Vector
+
+UNIT_TOLERANCE = 0.05
+"""How far from 1 a vector's length may be: half-precision models are that exact."""
+SHORTENED_CHARS = 1000
+"""Characters that are tried of a text that the model does not take."""
+PROBE = "Hello"
+"""A text that every working model embeds."""
+
+
+def embed_all(client: Embedder, texts: Sequence[str]) -> list[Vector | ProviderRejected]:
+    """Return a vector for each text, or why it has none; a text that breaks the model affects no other.
+
+    When the model fails, and at a short text, too, it is out of order: raises `ProviderUnavailable`. Else the texts
+    are halved until those that break it are alone, about log2 n calls for each. Such a text is embedded as its first
+    `SHORTENED_CHARS` characters, if the model takes these.
+    """
+    if not texts:
+        return []
+    try:
+        return [*_ask(client, texts)]
+    except ProviderRejected as error:
+        return _halved(client, texts, error)
+    except ProviderFailed as error:
+        _require_working(client, error)
+        return _halved(client, texts, error)
+
+
+def _halved(
+    client: Embedder, texts: Sequence[str], error: ProviderFailed | ProviderRejected
+) -> list[Vector | ProviderRejected]:
+    """Embed, in halves, texts that the model has just failed at together."""
+    if len(texts) == 1:
+        return [_shortened(client, texts[0], error)]
+    found: list[Vector | ProviderRejected] = []
+    for half in (texts[: len(texts) // 2], texts[len(texts) // 2 :]):
+        try:
+            found += _ask(client, half)
+        except (ProviderFailed, ProviderRejected) as failure:
+            found += _halved(client, half, failure)
+    return found
+
+
+def _shortened(
+    client: Embedder, given: str, error: ProviderFailed | ProviderRejected
+) -> Vector | ProviderRejected:
+    """Embed, shortened, a text that the model has just failed at on its own."""
+    if isinstance(error, ProviderRejected) and len(given) <= SHORTENED_CHARS:
+        return error
+    try:
+        return _ask(client, [given[:SHORTENED_CHARS]])[0]
+    except ProviderRejected as rejected:
+        return rejected
+    except ProviderFailed as failure:
+        # it may have broken down since the last call
+        _require_working(client, failure)
+        return ProviderRejected(f"{failure}; it embeds other texts")
+
+
+def _require_working(client: Embedder, error: ProviderFailed) -> None:
+    """Raise `ProviderUnavailable` if the model does not embed the probe either."""
+    try:
+        _ask(client, [PROBE])
+    except (ProviderFailed, ProviderRejected):
+        raise ProviderUnavailable(f"{error}; nor does it embed “{PROBE}”") from error
+
+
+def _ask(client: Embedder, texts: Sequence[str]) -> list[Vector]:
+    """Return the model's vectors; raises `ProviderFailed` for others than are asked for.
+
+    A vector of zeros or NaN would be stored, and then found by no query.
+    """
+    vectors = client.embed_documents(texts)
+    space = client.space
+    if len(vectors) != len(texts):
+        raise ProviderFailed(f"{space.name} answered {len(vectors)} vectors for {len(texts)} texts")
+    for vector in vectors:
+        if len(vector) != space.dimensions or not abs(hypot(*vector) - 1) <= UNIT_TOLERANCE:
+            raise ProviderFailed(
+                f"{space.name} answered a vector of {len(vector)} dimensions and length {hypot(*vector):.3g} "
+                f"where {space.dimensions} and 1 are right"
+            )
+    return vectors

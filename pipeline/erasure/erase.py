@@ -1,0 +1,107 @@
+"""Delete messages, and have what was made of their sessions made again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from pipeline.erasure import derived
+from pipeline.ingest import session_ranges
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.store import chats, edits, jobs
+from schemas.kinds import FENCED_BY_CHANGE
+from schemas.sessions import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Erased:
+    """How much was deleted."""
+
+    messages: int = 0
+    vectors: int = 0
+    # sessions that were split again, and the summaries among them
+    sessions: int = 0
+    summaries: int = 0
+    memories: int = 0
+    # rows of the query log that nothing was removed from before
+    queries: int = 0
+    # jobs; `work` in receipts
+    work: int = 0
+    # kinds of jobs that are due now
+    follows: frozenset[str] = field(default_factory=frozenset)
+
+
+def erase_messages(
+    connection: Connection,
+    tenant_id: str,
+    chat: chats.Chat,
+    message_ids: Sequence[int],
+    policy: SessionPolicy,
+    *,
+    trace_id: str | None = None,
+) -> Erased:
+    """Delete messages of a chat, which is locked exclusively, with all data derived from them."""
+    vectors = edits.drop_message_vectors(connection, message_ids)
+    gone = edits.delete_messages(connection, chat.chat_id, message_ids)
+    edits.drop_pending(connection, chat.chat_id, [row.external_id for row in gone])
+    placed = [row for row in gone if row.placed]
+    chats.count_placed(connection, chat.chat_id, -len(placed), -sum(row.lexemes for row in placed))
+    places = sorted({(row.session_key, row.sent_at) for row in placed})
+    touched = edits.sessions_at(connection, chat.chat_id, places)
+    redone = redo_sessions(connection, tenant_id, chat, touched, policy, gone=gone, trace_id=trace_id)
+    return replace(redone, messages=len(gone), vectors=vectors)
+
+
+def redo_sessions(
+    connection: Connection,
+    tenant_id: str,
+    chat: chats.Chat,
+    sessions: Sequence[Session],
+    policy: SessionPolicy,
+    *,
+    gone: Sequence[Row[Any]] = (),
+    edited: Row[Any] | None = None,
+    embed: bool = False,
+    trace_id: str | None = None,
+) -> Erased:
+    """Discard what was made of locked sessions whose messages have changed, and enqueue making it again.
+
+    `gone` and `edited` are messages as they were before: `(id, content)`. Without an edit the sessions are split
+    again; with `embed` the edited message's new text is embedded.
+    """
+    session_ids = [session.id for session in sessions]
+    changed = [*gone] if edited is None else [edited]
+    taken = derived.take_back(
+        connection,
+        tenant_id,
+        chat.chat_id,
+        message_ids=[row.id for row in changed],
+        session_ids=session_ids,
+        texts=[row.content for row in changed],
+    )
+    summaries = edits.clear(connection, session_ids)
+    for session in sessions if edited is None else ():
+        session_ranges.split_anew(connection, tenant_id, session, chat.language, policy)
+    # jobs are locked last
+    doomed = [f"message:{row.id}" for row in gone]
+    dropped = jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, doomed) if gone else 0
+    keys = [f"message:{edited.id}"] if edited is not None else []
+    jobs_of = [*keys, *(f"session:{session_id}" for session_id in session_ids)]
+    jobs.fence(connection, tenant_id, jobs_of)
+    jobs.clear_errors(connection, tenant_id, jobs_of)
+    follows: set[str] = set()
+    if embed:
+        jobs.enqueue(connection, tenant_id, "embed", keys, lane=chat.chat_id, trace_id=trace_id)
+        follows.add("embed")
+    of_chat = policy.for_chat(chat)
+    if session_ranges.close_sessions(connection, tenant_id, chat.chat_id, of_chat, trace_id=trace_id):
+        follows.add("summarize")
+    return Erased(
+        sessions=len(sessions),
+        summaries=summaries,
+        memories=taken.memories,
+        queries=taken.queries,
+        work=dropped,
+        follows=frozenset(follows),
+    )
