@@ -3,7 +3,6 @@
 `compose-spec.json` beside this is the Compose Specification's own schema (Apache-2.0), unchanged.
 """
 
-import importlib
 import json
 import re
 import shutil
@@ -16,7 +15,7 @@ import jsonschema
 import psycopg
 import typer
 
-from ops.cli import COMMANDS
+from ops.cli import COMMANDS, Commands, app
 from ops.local.embedded.cluster import SETTINGS
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import role_name
@@ -179,7 +178,9 @@ def test_the_commands_exist(services: Services) -> None:
     assert {name for name, _ in called} >= {"worker", "beat", "api", "db"}
     for name, subcommand in called:
         assert name in COMMANDS
-        command = typer.main.get_command(importlib.import_module(COMMANDS[name]).app)
+        group = typer.main.get_command(app)
+        assert isinstance(group, Commands)
+        command = group.get_command(None, name)
         if subcommands := getattr(command, "commands", None):
             assert subcommand in subcommands
 
