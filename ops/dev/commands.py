@@ -1,7 +1,7 @@
 """`backscroll dev`: evaluations, benchmarks and chaos runs, on databases and deployments of their own."""
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +13,6 @@ from rich.table import Table
 from ops import connection
 from ops.console import rendering
 from ops.console.options import JsonOption
-from ops.dev.observe import Say
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 
 app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True)
@@ -46,7 +45,7 @@ LeaseOption = Annotated[
 
 
 @contextmanager
-def _shown() -> Iterator[Say]:
+def _shown() -> Iterator[Callable[[str], None]]:
     """Show what a tool is doing."""
     with rendering.err().status("starting") as status:
         yield status.update
