@@ -18,6 +18,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
 
+from migrations import REVISION
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -26,7 +27,6 @@ from pipeline.jobs.runner import Policy
 from pipeline.store import vectors
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
-from schemas.revision import REVISION
 from schemas.settings import Settings
 
 CHECKOUT = Path(__file__).parents[1]

@@ -9,13 +9,13 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, event, text
 
+from migrations import REVISION
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
-from schemas.revision import REVISION
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, alembic_config, message, next_release
 from tests.test_pipeline import place, run, summarizer

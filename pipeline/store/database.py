@@ -16,9 +16,9 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine,
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from migrations import REVISION
 from pipeline.store import checks, counters, trips, vectors
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
-from schemas.revision import REVISION
 from schemas.settings import Settings
 
 C = TypeVar("C")

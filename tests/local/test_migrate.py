@@ -5,7 +5,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from migrations import patience
+from migrations import REVISION, patience
 from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -14,7 +14,6 @@ from pipeline.store import chats
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.messages import ChatIn
-from schemas.revision import REVISION
 from schemas.settings import Settings
 from tests.conftest import NEXT, TENANT, message, next_release
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from alembic import command
 
+from migrations import REVISION
 from ops.local import migrate
 from ops.local.embedded.folder import open_lock, take
 from ops.local.embedded.postgres import EmbeddedPostgres
@@ -21,7 +22,6 @@ from pipeline.ingest.accept import accept
 from pipeline.store.database import Database
 from schemas.forgetting import Subject
 from schemas.messages import ChatIn
-from schemas.revision import REVISION
 from tests.conftest import TENANT, message
 from tests.ops.conftest import Here
 

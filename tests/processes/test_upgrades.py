@@ -13,12 +13,12 @@ import pytest
 from alembic import command
 from alembic.config import Config
 
+from migrations import REVISION
 from ops.local import processes
 from ops.local.embedded.ports import free_port
 from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest.policy import SessionPolicy
 from schemas.messages import MessageIn
-from schemas.revision import REVISION
 from tests.conftest import NEXT, alembic_config, next_release
 from tests.ops.running import backscroll, until
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk

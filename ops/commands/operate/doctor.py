@@ -11,6 +11,7 @@ import typer
 from pydantic import SecretStr
 from rich.text import Text
 
+from migrations import REVISION
 from ops import connection
 from ops.console import broker, rendering
 from ops.console.command import Call, command
@@ -20,7 +21,6 @@ from pipeline.operations.doctor.facts import Broker, Facts, Login
 from pipeline.operations.doctor.findings import Finding, Severity, diagnose, not_running, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
 from schemas.kinds import KINDS
-from schemas.revision import REVISION
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection
 
+from migrations import REVISION
 from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
@@ -19,7 +20,6 @@ from pipeline.store import ranges as stored_ranges
 from pipeline.store.chats import tenant_ids
 from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
-from schemas.revision import REVISION
 from schemas.vectors import EmbeddingSpace
 
 JOBS_PER_TRANSACTION = 5000
