@@ -28,7 +28,7 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import CHECKOUT, TENANT, message
-from tests.test_quarantine import as_owner
+from tests.ingest.test_quarantine import as_owner
 from workers.queues import QUEUES
 
 CHAT = "test:1"

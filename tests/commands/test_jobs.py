@@ -14,8 +14,8 @@ from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import TENANT, message
-from tests.test_ledger import failing, pass_time
-from tests.test_quarantine import as_owner, refuse
+from tests.ingest.test_quarantine import as_owner, refuse
+from tests.jobs.test_runner import failing, pass_time
 
 CHAT = "test:1"
 POLICY = Policy(batch=200, lease_seconds=60, max_attempts=3)

@@ -1,3 +1,3 @@
-"""The stories of tests/test_changes.py, on partitioned messages."""
+"""The stories of tests/erasure/test_edits.py, on partitioned messages."""
 
-from tests.test_changes import *  # noqa: F403 - its tests and fixtures
+from tests.erasure.test_edits import *  # noqa: F403 - its tests and fixtures

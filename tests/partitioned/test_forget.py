@@ -1,3 +1,3 @@
-"""The stories of tests/test_forget.py, on partitioned messages."""
+"""The stories of tests/erasure/test_forget.py, on partitioned messages."""
 
-from tests.test_forget import *  # noqa: F403 - its tests and fixtures
+from tests.erasure.test_forget import *  # noqa: F403 - its tests and fixtures

@@ -1,3 +1,3 @@
 """The stories of chats that move, with messages in partitions."""
 
-from tests.test_moving import *  # noqa: F403
+from tests.ingest.test_chat_moves import *  # noqa: F403

@@ -20,10 +20,10 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.ingest.policy import SessionPolicy
 from schemas.messages import MessageIn
 from tests.conftest import NEXT, alembic_config, next_release
+from tests.ingest.test_sessions_stored import expected, stored
 from tests.ops.running import backscroll, until
 from tests.processes.conftest import SECONDS, Deployment, clock, deployed, talk
 from tests.processes.nodes import Process
-from tests.test_sessions_stored import expected, stored
 
 MESSAGES = 20
 # A migration tries for a lock for a second, and messages wait behind it as long; the rest is a busy machine.

@@ -27,7 +27,7 @@ from schemas.search import MoreQuery, SearchQuery, SearchResult
 from schemas.settings import Settings
 from tests.conftest import EPOCH, TENANT, message
 from tests.context.test_context import CHAT, DAY, do_all, house
-from tests.test_nearest import build_index
+from tests.store.test_vector_search import build_index
 
 OTHER = ChatIn(chat_id="test:elsewhere")
 BOBS = {"h1", "h3", "h7", "h8", "h11"}

@@ -14,7 +14,7 @@ from schemas.forgetting import Subject
 from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, KINDS, SUMMARIZE, Kind
 from schemas.settings import Settings
 from tests.conftest import CHECKOUT, TENANT, Templates
-from tests.test_forget import GROUP, fill, forgotten
+from tests.erasure.test_forget import GROUP, fill, forgotten
 from workers.app import make_app
 from workers.queues import OF_KIND, QUEUES
 from workers.resources import HANDLERS

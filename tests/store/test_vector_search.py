@@ -16,9 +16,9 @@ from pipeline.store.vector_search import VectorHits
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT
-from tests.test_keywords import write
-from tests.test_migrations import owner_url
-from tests.test_quarantine import as_owner
+from tests.ingest.test_quarantine import as_owner
+from tests.store.test_keyword_search import write
+from tests.store.test_migrations import owner_url
 
 MESSAGES = 1500
 

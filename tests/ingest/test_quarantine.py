@@ -12,8 +12,8 @@ from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_ledger import pass_time, row
-from tests.test_sessions_stored import expected, stored
+from tests.ingest.test_sessions_stored import expected, stored
+from tests.jobs.test_runner import pass_time, row
 
 CHAT = ChatIn(chat_id="test:1")
 REFUSE = """

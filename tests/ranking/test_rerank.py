@@ -18,7 +18,7 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, TENANT, Templates
 from tests.context.test_context import CHAT, fill
-from tests.test_rank import candidate
+from tests.ranking.test_rank import candidate
 
 NOW = datetime(2026, 4, 1, tzinfo=UTC)
 GROUP = (0.45, 0.25, 0.30)

@@ -19,7 +19,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_forget import everywhere, forgotten, work
+from tests.erasure.test_forget import everywhere, forgotten, work
 from tests.test_pipeline import rows, run
 
 GROUP = ChatIn(chat_id="test:group")

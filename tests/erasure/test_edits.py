@@ -22,8 +22,8 @@ from schemas.messages import ChatIn
 from schemas.sessions import Message, Summary
 from schemas.vectors import Vector
 from tests.conftest import EPOCH, TENANT, message
+from tests.ingest.test_sessions_stored import expected, stored
 from tests.test_pipeline import CHAT, place, rows, run, summarizer, talk
-from tests.test_sessions_stored import expected, stored
 
 
 def at(minute: float) -> datetime:

@@ -19,7 +19,7 @@ from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, Templates
 from tests.context.test_context import CHAT, fill
-from tests.test_rerank import hit
+from tests.ranking.test_rerank import hit
 
 
 class Prefers:

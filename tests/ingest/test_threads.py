@@ -18,9 +18,9 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_changes import work
+from tests.erasure.test_edits import work
+from tests.ingest.test_sessions_stored import place_all, stored
 from tests.test_pipeline import rows
-from tests.test_sessions_stored import place_all, stored
 
 CHAT = ChatIn(chat_id="test:1")
 

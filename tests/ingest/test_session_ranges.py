@@ -22,8 +22,8 @@ from schemas.backfills import BackfillRequest
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
+from tests.ingest.test_placing import locked, sent
 from tests.test_pipeline import current, place, rows, run, state, summarizer
-from tests.test_placing import locked, sent
 
 CHAT = ChatIn(chat_id="test:1")
 

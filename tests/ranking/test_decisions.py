@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.ranking.model import Candidate
 from pipeline.text import answer_types
-from tests.test_rank import candidate, ids
+from tests.ranking.test_rank import candidate, ids
 
 HOUSE = [
     ("the boiler is cold", "Graça sends Amílcar for the boiler", "or Beatriz from the restaurant"),

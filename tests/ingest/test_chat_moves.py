@@ -34,9 +34,9 @@ from schemas.search import SearchQuery
 from schemas.sessions import key_of
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_changes import work
+from tests.erasure.test_edits import work
+from tests.ingest.test_sessions_stored import expected, place_all, stored
 from tests.test_pipeline import rows, summarizer
-from tests.test_sessions_stored import expected, place_all, stored
 
 OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")
 FINAL = "test:3"

@@ -23,7 +23,7 @@ from pipeline.store.database import Database
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import Vector
 from tests.conftest import TENANT, message
-from tests.test_accepting import wait_for_a_lock
+from tests.ingest.test_accepting import wait_for_a_lock
 from tests.test_pipeline import CHAT, place, rows
 from workers.queues import EMBED
 

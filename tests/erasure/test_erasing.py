@@ -28,7 +28,7 @@ from schemas.memories import MemoryIn
 from schemas.messages import ChatIn
 from schemas.settings import Settings
 from tests.conftest import TENANT, message
-from tests.test_migrations import owner_url
+from tests.store.test_migrations import owner_url
 from tests.test_pipeline import CHAT, place, rows, run
 
 OTHER = ChatIn(chat_id="test:other")

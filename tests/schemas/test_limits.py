@@ -25,7 +25,7 @@ from schemas.memories import MemoryIn
 from schemas.messages import MessageIn
 from schemas.payloads import ContextQuery, EditPayload, IngestPayload, QueuedIngest, parse_payload
 from schemas.search import MoreQuery, SearchQuery
-from tests.test_payloads import payload, said
+from tests.schemas.test_payloads import payload, said
 from workers.api import bodies
 
 MIB = 2**20

@@ -22,8 +22,8 @@ from schemas.messages import ChatIn, MessageIn
 from schemas.payloads import parse_payload
 from schemas.settings import Settings
 from tests.conftest import MIGRATED, POLICY, TENANT, Templates, message
+from tests.erasure.test_edits import at
 from tests.tables import OF_TENANTS, TABLES
-from tests.test_changes import at
 from tests.test_pipeline import place, rows, run, summarizer
 
 GROUP, DIRECT = ChatIn(chat_id="test:group", title="Group"), ChatIn(chat_id="test:direct", title="Direct")

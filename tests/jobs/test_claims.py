@@ -19,7 +19,7 @@ from pipeline.store.claims import Claimed, Turn, claim
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from tests.conftest import TENANT, message
-from tests.test_ledger import done, failing, owe, pass_time, row, rows
+from tests.jobs.test_runner import done, failing, owe, pass_time, row, rows
 
 FILL = """
     INSERT INTO jobs (tenant_id, kind, key, lane, priority, due_at)
