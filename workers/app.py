@@ -28,7 +28,7 @@ REDIS_TRANSPORT: dict[str, Any] = {
     "unacked_restore_throttle": 1,
     # One worker looks at a time, by a lock: with the default, one that dies meanwhile blocks the others for 5 minutes.
     "unacked_mutex_expire": 20,
-    # Without a timeout a hung Redis blocks whoever enqueues for ever.
+    # Without a timeout a hung Redis blocks the sender for ever.
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
     "socket_keepalive": True,

@@ -35,7 +35,7 @@ class Queue:
     spawn: bool = False
     # rows claimed at once: claims are fair among tenants, but others wait for the batch under way
     batch: int = 1
-    # replace a child after so many tasks: long runs leak
+    # replace a child after this many tasks: long runs leak
     max_tasks: int | None = None
 
     @property

@@ -94,7 +94,7 @@ def _tell_what_it_waits_for(**_: Any) -> None:
     except BackscrollError as error:
         log.warning("worker_waits", error=str(error))
     finally:
-        # whoever is forked off later must not find this connection
+        # a process forked off later must not find this connection
         database.close()
 
 

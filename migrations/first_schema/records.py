@@ -85,14 +85,14 @@ TABLES = {
         value double precision NOT NULL,
         PRIMARY KEY (tenant_id, day, name, slot)
     ) WITH (fillfactor = 70)""",
-    # Without a tenant's key the hashes of its tombstones cannot be tried out.
+    # Without a tenant's key the hashes of its suppression list cannot be tried out.
     # what a tenant's suppression list is hashed with
     "tenant_keys": """(
         tenant_id text PRIMARY KEY REFERENCES tenants ON DELETE CASCADE,
         key bytea NOT NULL CHECK (octet_length(key) = 32)
     )""",
     # what must not come back: see pipeline/people/suppression.py
-    "tombstones": f"""(
+    "suppression_list": f"""(
         {TENANT},
         -- keyed, of the kind and the name: who reads the table learns neither
         hash bytea NOT NULL,
@@ -119,7 +119,7 @@ TABLES = {
         CHECK ((finished_at IS NULL) = (subject IS NOT NULL))
     )""",
     # No foreign key on the chat: serving a context would wait while the chat is locked. Forgetting a chat deletes its
-    # rows, and none is written behind a tombstone.
+    # rows, and none is written that is suppressed.
     # contexts served, and what was answered: see pipeline/context/query_log.py
     "query_log": f"""(
         {TENANT},

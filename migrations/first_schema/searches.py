@@ -11,7 +11,7 @@ _HITS = """(
     WHERE hit.tenant_id = tenant AND hit.chat_id = in_chat AND (in_key IS NULL OR hit.session_key = in_key)
     LIMIT most + 1)"""
 
-# How often a lexeme stands in a message is read back from `ts_rank`: for a single lexeme with all weights 1 it
+# The frequency of a lexeme in a message is read back from `ts_rank`: for a single lexeme with all weights 1 it
 # is (1/1² + 1/2² + … + 1/n²) / 1.64493406685, and 1 / (π²/6 - that sum) is n + 1/2 to within 0.06. `unnest` of
 # the tsvector takes ten times as long.
 _TIMES = "round(1 / (1.64493406685 * (1 - ts_rank('{{1,1,1,1}}', {tsv}, {query}))) - 0.5)"

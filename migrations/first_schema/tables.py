@@ -29,7 +29,7 @@ TABLES = {
         PRIMARY KEY (tenant_id, chat_id),
         FOREIGN KEY (tenant_id, moved_to) REFERENCES chats ON DELETE CASCADE
     )""",
-    # who is in a chat: a trigger on `messages` notes whoever speaks there, the bots themselves aside
+    # who is in a chat: a trigger on `messages` notes everybody who speaks there but bots
     "chat_members": f"""(
         tenant_id text NOT NULL,
         chat_id text NOT NULL,
@@ -70,7 +70,7 @@ TABLES = {
         tenant_id text NOT NULL,
         chat_id text NOT NULL,
         message_id bigint NOT NULL,
-        -- placing fails because of it: it stands aside until an operator releases it, with the reason and the request
+        -- placing fails because of it: it is set aside until an operator releases it, with the reason and the request
         quarantined_at timestamptz,
         error text,
         trace_id text,

@@ -41,7 +41,7 @@ def upgrade() -> None:
         _index(table)
     for signature, statement in functions.FUNCTIONS.items():
         op.execute(statement)
-        # whoever writes a row computes its keys
+        # the role that writes a row computes its keys
         op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO backscroll_app, backscroll_search")
     for definition in functions.INDEXES:
         op.execute(f"CREATE INDEX {definition}")

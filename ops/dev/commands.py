@@ -152,7 +152,7 @@ def locomo(
         typer.Option(metavar="SEED", help="Messages arrive in an order of this seed's.", show_default=False),
     ] = None,
     unsummarized: Annotated[
-        bool, typer.Option("--unsummarized", help="Nothing is summarized or embedded yet: keywords alone.")
+        bool, typer.Option("--unsummarized", help="Nothing is summarized or embedded yet: only keywords.")
     ] = False,
     plot: Annotated[
         Path | None,

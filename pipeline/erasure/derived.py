@@ -2,7 +2,7 @@
 
 Memories made of them; question and answer of contexts that showed them; and of the query log what quotes them:
 
-- a message, or a session that it lies in, that a context showed is removed from what it showed, and the answer to
+- a message, or a session that it is in, that a context showed is removed from what it showed, and the answer to
   that context with it, as it may repeat the message;
 - a question that says what the message said is removed, with its answer: a bot asks with the very message that
   it reacts to;

@@ -70,10 +70,10 @@ def edit(
         at = _edited_at(connection, chat_id, external_id, edited_at)
         if at is None:
             return Changed(outcome="kept_out")
-        chat = chats.lock_alone(connection, chat_id)
+        chat = chats.lock_exclusively(connection, chat_id)
         if chat is None:
             chats.ensure(connection, tenant_id, ChatIn(chat_id=chat_id))
-            chat = chats.lock_alone(connection, chat_id)
+            chat = chats.lock_exclusively(connection, chat_id)
         message = store.find(connection, chat_id, external_id)
         if chat is None or message is None:
             store.put_pending(connection, tenant_id, chat_id, external_id, content, tokens, at)
@@ -109,13 +109,13 @@ def edit(
 
 
 def _lock_address(
-    connection: Connection, tenant_id: str, chat_id: str, external_id: str, *, alone: bool = False
+    connection: Connection, tenant_id: str, chat_id: str, external_id: str, *, exclusive: bool = False
 ) -> tuple[str, str]:
     """Lock a message's chat against forgetting, under its former and its present id; return its present address."""
-    suppression_list.lock(connection, tenant_id, chat_id, alone=alone)
+    suppression_list.lock(connection, tenant_id, chat_id, exclusive=exclusive)
     present = chat_moves.address(connection, chat_id, external_id)
     if present[0] != chat_id:
-        suppression_list.lock(connection, tenant_id, present[0], alone=alone)
+        suppression_list.lock(connection, tenant_id, present[0], exclusive=exclusive)
     return present
 
 
@@ -157,7 +157,7 @@ def delete(
     given = chat_id
     with database.tenant(tenant_id) as connection:
         # what is being accepted in this chat ends first, and what is accepted next sees the suppression list
-        chat_id, external_id = _lock_address(connection, tenant_id, chat_id, external_id, alone=True)
+        chat_id, external_id = _lock_address(connection, tenant_id, chat_id, external_id, exclusive=True)
         key = suppression_list.ensure_key(connection, tenant_id)
         digest = suppression.hash_of(key, "message", chat_id, external_id)
         suppression_list.put(connection, tenant_id, "message", [digest], None)
@@ -181,7 +181,7 @@ def delete(
     with database.tenant(tenant_id) as connection:
         # the message may have been moved to another chat meanwhile; under this lock it stays where it is
         suppression_list.lock(connection, tenant_id, given)
-        chat = chats.lock_alone(connection, chat_moves.chat_of(connection, message.id) or chat_id)
+        chat = chats.lock_exclusively(connection, chat_moves.chat_of(connection, message.id) or chat_id)
         erased = erase.Erased()
         if chat is not None:
             erased = erase.erase_messages(

@@ -33,7 +33,7 @@ def start(database: Database, tenant_id: str, subject: Subject, *, trace_id: str
     names = [given]
     with database.tenant(tenant_id) as connection:
         # of a person or of all nothing is stored meanwhile in any chat, of a chat or a message in this one
-        suppression_list.lock(connection, tenant_id, subject.chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, subject.chat_id, exclusive=True)
         if subject.kind == "message":
             subject = _present(connection, tenant_id, subject)
             known |= subject.model_dump(include={"chat_id", "external_id"})
@@ -73,7 +73,7 @@ def _present(connection: Connection, tenant_id: str, subject: Subject) -> Subjec
     """Return the message by its present name: its chat may have another id."""
     chat_id, external_id = chat_moves.address(connection, subject.names[0], subject.names[1])
     if chat_id != subject.chat_id:
-        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
     return subject.model_copy(update={"chat_id": chat_id, "external_id": external_id})
 
 
@@ -85,7 +85,7 @@ def remove(database: Database, tenant_id: str, chat_id: str, *, trace_id: str | 
     known = {"kind": "chat", "chat_id": chat_id, "again": True}
     with database.tenant(tenant_id) as connection:
         # what is being accepted there comes to its end first, and goes too
-        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
         chats.require_unmoved(chats.get(connection, chat_id))
         digest = suppression.hash_of(suppression_list.ensure_key(connection, tenant_id), "chat", chat_id)
         until = chats.clock(connection)
@@ -119,7 +119,7 @@ def given_up(database: Database, tenant_id: str, receipt_id: int) -> str | None:
     with database.tenant(tenant_id) as connection:
         state, error = jobs.state(connection, tenant_id, "forget", str(receipt_id))
     # looked at second: what is finished in between is not taken for given up
-    if state == "owed" or get(database, tenant_id, receipt_id).finished_at is not None:
+    if state == "pending" or get(database, tenant_id, receipt_id).finished_at is not None:
         return None
     return error or "the job was dropped"
 

@@ -144,7 +144,7 @@ class Forgetting:
         if subject.kind == "tenant":
             with self.transaction() as connection:
                 # nobody may be linking people while those go
-                suppression_list.lock(connection, self.tenant_id, alone=True)
+                suppression_list.lock(connection, self.tenant_id, exclusive=True)
                 store.empty_tenant(connection, self.tenant_id, receipt.until)
 
     def _messages(self, chat_id: str, subject: Subject, receipt: Receipt) -> Iterator[None]:
@@ -163,7 +163,7 @@ class Forgetting:
                 if more:
                     yield
             with self.transaction() as connection:
-                chat = chats.lock_alone(connection, chat_id)
+                chat = chats.lock_exclusively(connection, chat_id)
                 if chat is None:
                     return
                 found = verify.pick(connection, ids)
@@ -192,7 +192,7 @@ class Forgetting:
         """Split sessions anew whose messages were pruned, as their summaries may still quote them."""
         while True:
             with self.transaction() as connection:
-                chat = chats.lock_alone(connection, chat_id)
+                chat = chats.lock_exclusively(connection, chat_id)
                 found = chat and store.pruned_sessions_with(connection, chat_id, names, SESSIONS)
                 if not chat or not found:
                     return
@@ -206,7 +206,7 @@ class Forgetting:
         """Delete a chat's other data, and the chat itself if nobody has gone on talking there."""
         while True:
             with self.transaction() as connection:
-                if chats.lock_alone(connection, chat_id) is None:
+                if chats.lock_exclusively(connection, chat_id) is None:
                     return
                 store.drop_pending_of_chat(connection, chat_id, receipt.until)
                 ids = store.old_sessions(connection, chat_id, receipt.until, BATCH)
@@ -223,7 +223,7 @@ class Forgetting:
         yield from self._memories(chat_id, receipt)
         with self.transaction() as connection:
             # nobody may be storing a message there while the chat goes
-            suppression_list.lock(connection, self.tenant_id, chat_id, alone=True)
+            suppression_list.lock(connection, self.tenant_id, chat_id, exclusive=True)
             gone = store.delete_chat(connection, self.tenant_id, chat_id)
             if not gone:
                 membership.unname(connection, chat_id)
@@ -268,11 +268,11 @@ class Forgetting:
             named_in = membership.chats_to_unname(connection, senders)
         for chat_id in named_in:
             with self.transaction() as connection:
-                suppression_list.lock(connection, self.tenant_id, chat_id, alone=True)
+                suppression_list.lock(connection, self.tenant_id, chat_id, exclusive=True)
                 membership.unname(connection, chat_id, senders)
             yield
         with self.transaction() as connection:
-            suppression_list.lock(connection, self.tenant_id, alone=True)
+            suppression_list.lock(connection, self.tenant_id, exclusive=True)
             store.add_counts(connection, self.id, {"links": identities.forget(connection, senders)})
 
     def _count(self, connection: Connection, erased: Erased) -> None:

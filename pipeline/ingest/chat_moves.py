@@ -45,7 +45,7 @@ def start(
         raise InvalidInput(f"to: {into} is the id that the chat has", field="to")
     with database.tenant(tenant_id) as connection:
         # nothing is stored meanwhile, and nothing begins to be forgotten
-        suppression_list.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, exclusive=True)
         chat, other = chats.get(connection, chat_id), chats.get(connection, into)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
@@ -117,7 +117,7 @@ def steps(
         with database.tenant(tenant_id) as connection:
             # in the order in which messages sent under the former id lock them
             for each in (chat_id, into):
-                suppression_list.lock(connection, tenant_id, each, alone=True)
+                suppression_list.lock(connection, tenant_id, each, exclusive=True)
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return

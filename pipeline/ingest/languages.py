@@ -40,7 +40,7 @@ def change(database: Database, tenant_id: str, chat_id: str, language: str) -> i
     """
     with database.tenant(tenant_id) as connection:
         # alone: what is accepted or placed from now on is in the new language
-        chat = chats.lock_alone(connection, chat_id)
+        chat = chats.lock_exclusively(connection, chat_id)
         if chat is None:
             raise NotFound(f"there is no chat {chat_id}")
         if chat.language != language:

@@ -172,7 +172,7 @@ def _move(
 ) -> int:
     with database.tenant(tenant_id) as connection:
         suppression_list.lock(connection, tenant_id, chat_id)
-        chat = chats.lock_alone(connection, chat_id)
+        chat = chats.lock_exclusively(connection, chat_id)
         held = store.lock_messages(connection, chat_id, [move.id for move in moves]) if chat else []
         if chat is None or not held:
             return 0

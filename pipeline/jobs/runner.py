@@ -180,7 +180,7 @@ def reason_of(error: Exception) -> str:
 def finish(connection: Connection, claims: Sequence[Claim], *, again_in: float | None = None) -> None:
     """Mark one tenant's claims done, as the last statement of the transaction that saves their results.
 
-    `again_in` keeps them due, after so many seconds: a part was done and there is more. Raises `LeaseLost` when a
+    `again_in` keeps them due, after this many seconds: a part was done and there is more. Raises `LeaseLost` when a
     claim is no longer ours, so that the transaction rolls back.
     """
     if not claims:

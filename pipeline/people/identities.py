@@ -46,7 +46,7 @@ def _join(
     database: Database, tenant_id: str, any_id: str, into: str, outcome: Literal["linked", "merged"]
 ) -> Linked:
     with database.tenant(tenant_id) as connection:
-        suppression_list.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, exclusive=True)
         user, former = store.user_of(connection, into), store.user_of(connection, any_id)
         if former == user:
             return Linked(outcome="unchanged", user=_user(connection, user))
@@ -62,7 +62,7 @@ def unlink(database: Database, tenant_id: str, sender_id: str, user_id: str | No
     Raises `InvalidInput` for a user's own id that others are linked to, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        suppression_list.lock(connection, tenant_id, alone=True)
+        suppression_list.lock(connection, tenant_id, exclusive=True)
         user = store.user_of(connection, sender_id)
         if user_id is not None and store.user_of(connection, user_id) != user:
             return Linked(outcome="unchanged", user=_user(connection, store.user_of(connection, user_id)))

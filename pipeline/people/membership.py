@@ -17,7 +17,7 @@ def set_members(database: Database, tenant_id: str, chat_id: str, senders: Seque
     Raises `NotFound`, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
-        suppression_list.lock(connection, tenant_id, chat_id, alone=True)
+        suppression_list.lock(connection, tenant_id, chat_id, exclusive=True)
         chat = chats.get(connection, chat_id)
         chats.require_unmoved(chat)
         if chat is None:

@@ -144,7 +144,7 @@ def put_unremembered(connection: Connection, tenant_id: str, ids: Sequence[str])
 def remember_user(database: Database, tenant_id: str, any_id: str, *, remembered: bool) -> None:
     """Switch a person's memory on or off under all their ids; what there is already stays until it is forgotten."""
     with database.tenant(tenant_id) as connection:
-        store.lock(connection, tenant_id, alone=True)
+        store.lock(connection, tenant_id, exclusive=True)
         ids = identities.ids_of(connection, any_id)
         if remembered:
             key = store.ensure_key(connection, tenant_id)

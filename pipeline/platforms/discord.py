@@ -51,7 +51,7 @@ def _chat(header: Mapping[str, Any], options: ImportOptions) -> ChatIn:
     elif channel_type in {"DirectTextChat", "DirectTextChannel"}:
         kind = "direct"
     name, guild = fields.name_of(header.get("channel.name")), fields.name_of(header.get("guild.name"))
-    # in a server the channel alone, `general`, says little; "Direct Messages" says nothing
+    # in a server only the channel, `general`, says little; "Direct Messages" says nothing
     title = f"{guild} #{name}" if guild and name and channel_type.startswith("Guild") else name
     own = header.get("channel.id")
     chat_id = options.chat_id or (str(own) if own is not None else "")

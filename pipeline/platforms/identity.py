@@ -47,7 +47,7 @@ class Positions:
     """
 
     def __init__(self, remembered: int = 4096) -> None:
-        # times come nearly in order; only so many of the latest are kept, whatever the file's size
+        # times come nearly in order; only the latest are kept, whatever the file's size
         self._remembered = remembered
         self._next: dict[Hashable, int] = {}
 

@@ -29,7 +29,7 @@ _DAY = re.compile(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
 _WRITTEN = frozenset(
     ("", "bot_message", "me_message", "thread_broadcast", "reply_broadcast", "file_share", "file_comment")
 )
-# what stands in place of the text of a message that has blocks alone
+# what stands in place of the text of a message that has only blocks
 _NOT_SHOWN = "This content can't be displayed."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TS = re.compile(r"(?P<seconds>\d{1,12})(?:\.(?P<micros>\d{1,6})\d*)?")

@@ -13,7 +13,7 @@ from schemas.sessions import Message
 JUST_NOW = timedelta(minutes=30)
 # So many messages at most are looked at.
 LOOKED_AT = 8
-# A question with more words of its own than this stands on its own feet, whatever it refers to.
+# A question with more words of its own than this needs no context, whatever it refers to.
 MOST_OWN = 2
 _GOES_ON = re.compile(
     r"\W*(?:and|but|so|or|also|then|what about|how about|why not|which one)\b", re.IGNORECASE

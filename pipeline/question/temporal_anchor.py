@@ -14,8 +14,8 @@ from pipeline.text.calendar import MONTHS, written
 
 Relation = Literal["before", "after", "since", "during", "between"]
 
-# Beyond the time asked for a preference is halved every so many days. What was before an event may be long before; what
-# came after it, soon after; its own days are known but for a few; and nothing on the wrong side of it was meant.
+# Outside the time asked for, the preference halves after this many days. What was before an event may be long before;
+# what came after it, soon after; its own days are known but for a few; and nothing on the wrong side of it was meant.
 FADES_BEFORE = 30.0
 FADES_AFTER = 10.0
 FADES_AROUND = 3.0
@@ -32,7 +32,7 @@ _RELATIONS: dict[str, Relation] = {
     "of": "during",
 }
 _UNITS = {"day": 1, "night": 1, "morning": 1, "evening": 1, "weekend": 3, "week": 7, "month": 30, "year": 365}
-# "right after" is within so many days.
+# The days that "right after" allows.
 _NEAR_DAYS = 3
 _M = "|".join(MONTHS)
 _LEAD = re.compile(
@@ -70,7 +70,7 @@ _LENGTH = re.compile(
 _BEFORE_A_MARK = re.compile(r"(?<!\s)\s++(?=[?!.,;])")
 # An event said in fewer letters is none.
 _SHORTEST = 4
-# Of so many words that an event may follow, the first, each is tried: what comes after them is read to its end.
+# The first words that an event may follow are each tried, up to this number: the text after them is read to its end.
 _LEADS_TRIED = 16
 
 
@@ -81,9 +81,9 @@ class Mention:
     relation: Relation
     # what it says of the event; two for `between`
     events: tuple[str, ...]
-    # within so many days of it, where the question says so
+    # within this many days of it, where the question says so
     days: int | None = None
-    # as it stands in the question, and the question without it
+    # its words in the question, and the question without them
     text: str
     rest: str
 

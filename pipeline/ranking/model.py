@@ -45,20 +45,20 @@ class Weights:
     about_self: float = 0.6
     # asked what was decided, this message decides it
     decision: float = 4.0
-    # a question that was put to a bot, or an answer that says nothing, stands behind all else
+    # a question that was put to a bot, or an answer that says nothing, ranks behind all else
     aside: float = -10.0
     # sent at the time that the question names, or that it counts from an event
     date: float = 1.2
-    # what the question puts in quotation marks stands here as it is: more than all else together makes up for
+    # the message contains what the question quotes: this outweighs all else together
     phrase: float = 6.0
-    # an identifier, address, path or long number of the question stands here as it is
+    # the message contains an identifier, address, path or long number of the question
     exact: float = 1.0
     # what a message's words still count one step later, and one step earlier, from 0 to 1
     decay: float = 0.7
     decay_back: float = 0.4
     # the step between two messages of one speaker in a row; a change of speaker is 1
     burst_step: float = 0.7
-    # a message of so many distinct words has half the substance that any could have: "haha" answers nothing
+    # a message of this many distinct words has half the substance that any could have: "haha" answers nothing
     half_substance: float = 1.0
     date_half_life_days: float = 5.0
 
@@ -67,7 +67,7 @@ class Candidate(NamedTuple):
     """A message that may answer, or is beside one that may; a tuple, which is made faster than a dataclass."""
 
     id: int
-    # the session that it lies in; 0 as long as it has not been placed
+    # the session that it is in; 0 as long as it has not been placed
     session: int
     # among the candidates of its session, in order from 0
     place: int
@@ -97,7 +97,7 @@ class Statistics:
     messages: int
     # distinct lexemes of a message
     mean_length: float
-    # in how many messages each of the question's lexemes stands; 0 for those that stand in none
+    # the number of messages with each of the question's lexemes; 0 for those in none
     document_frequency: Mapping[str, int]
     mean_cosine: float = 0.0
 

@@ -52,7 +52,7 @@ _PUT = f"""
         SELECT language FROM chats
         WHERE chat_id = %(chat)s AND moved_to IS NULL AND (%(looked)s OR {_AS_SAID}
             AND (SELECT key FROM tenant_keys) IS NOT DISTINCT FROM CAST(%(key)s AS bytea)
-            AND NOT EXISTS (SELECT 1 FROM tombstones WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
+            AND NOT EXISTS (SELECT 1 FROM suppression_list WHERE hash = ANY(CAST(%(hashes)s AS bytea[]))))
     ), edits AS (
         DELETE FROM pending_changes USING allowed WHERE chat_id = %(chat)s AND external_id = ANY(%(externals)s)
         RETURNING external_id, content, token_count, edited_at
@@ -99,7 +99,7 @@ def begin(connection: Connection, tenant_id: str, chat_id: str) -> tuple[bytes |
     """Begin to store; return `(key of the tenant's suppression list, chat)`, each None where there is none yet.
 
     First of a transaction that serves no tenant yet (`Database.undecided`). Forgetting waits from now on, and so does
-    `chats.lock_alone`; placing goes on.
+    `chats.lock_exclusively`; placing goes on.
     """
     driver = _driver(connection)
     with driver.pipeline():

@@ -201,7 +201,7 @@ def existing(connection: Connection, chat_ids: Sequence[str]) -> set[str]:
 _LOCK_ALONE = text(f"SELECT {CHAT_COLUMNS} FROM chats WHERE chat_id = :chat FOR UPDATE")
 
 
-def lock_alone(connection: Connection, chat_id: str) -> Chat | None:
+def lock_exclusively(connection: Connection, chat_id: str) -> Chat | None:
     """Lock a chat against placing and accepting alike: its holder sees every message there is."""
     return _one(run(connection, _LOCK_ALONE, chat=chat_id))
 

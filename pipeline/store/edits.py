@@ -89,7 +89,7 @@ _LOCK_MESSAGES = text("""
         SELECT 1 FROM arrivals a WHERE a.tenant_id = m.tenant_id AND a.message_id = m.id) AS placed
     FROM messages m WHERE chat_id = :chat AND id = ANY(:ids) ORDER BY external_id FOR UPDATE
 """)
-# As accepting does it, a time that lies ahead is stored as that of the arrival.
+# As in accepting, a time in the future is stored as that of the arrival.
 _REDATE = text("""
     UPDATE messages m SET external_id = moved.external_id, position = moved.position,
         sent_at = CASE WHEN moved.sent_at > now() + interval '5 minutes' THEN now() ELSE moved.sent_at END,
@@ -184,7 +184,7 @@ def sessions_at(
 
 
 def revise(connection: Connection, session_id: int, tokens: int) -> None:
-    """Record that a session's text has changed by so many tokens; it is open until it is closed again."""
+    """Record that a session's text has changed by a number of tokens; it is open until it is closed again."""
     run(connection, _REVISE, id=session_id, tokens=tokens)
 
 

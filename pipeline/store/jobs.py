@@ -151,7 +151,7 @@ def finish(
 ) -> int:
     """End claims that are still ours, as the last statement; return how many were.
 
-    A job is deleted unless something newer is wanted; with `again_in` it is due again after so many seconds.
+    A job is deleted unless something newer is wanted; with `again_in` it is due again after this many seconds.
     """
     return number(connection, _FINISH, tenant=tenant_id, kind=kind, keys=keys, tokens=tokens, again=again_in)
 

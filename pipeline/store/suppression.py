@@ -16,7 +16,7 @@ KEY_BYTES = 32
 
 _TENANT = f"hashtextextended(:tenant, {FORGETTING})"
 _SHARED = f"pg_advisory_xact_lock_shared({_TENANT})"
-# by whether there is a chat, and whether the lock is `alone`
+# by whether there is a chat, and whether the lock is exclusive
 _LOCKS = {
     (False, False): text(f"SELECT {_SHARED}"),
     (False, True): text(f"SELECT pg_advisory_xact_lock({_TENANT})"),
@@ -28,26 +28,28 @@ _LOCKS = {
 _KEY = text("SELECT key FROM tenant_keys")
 _CREATE_KEY = text("INSERT INTO tenant_keys (tenant_id, key) VALUES (:tenant, :key) ON CONFLICT DO NOTHING")
 _PUT = text("""
-    INSERT INTO tombstones (tenant_id, hash, kind, until)
+    INSERT INTO suppression_list (tenant_id, hash, kind, until)
     SELECT :tenant, hash, :kind, :until FROM unnest(CAST(:hashes AS bytea[])) AS hash ORDER BY hash
     ON CONFLICT (tenant_id, hash) DO UPDATE SET
-        until = CASE WHEN tombstones.until IS NULL OR excluded.until IS NULL THEN NULL
-                     ELSE greatest(tombstones.until, excluded.until) END
+        until = CASE WHEN suppression_list.until IS NULL OR excluded.until IS NULL THEN NULL
+                     ELSE greatest(suppression_list.until, excluded.until) END
 """)
-_REMOVE = text("DELETE FROM tombstones WHERE hash = :hash")
-_LISTED = text("SELECT hash, until FROM tombstones WHERE hash = ANY(:hashes)")
+_REMOVE = text("DELETE FROM suppression_list WHERE hash = :hash")
+_LISTED = text("SELECT hash, until FROM suppression_list WHERE hash = ANY(:hashes)")
 
 
-def lock(connection: Connection, tenant_id: str, chat_id: str | None = None, *, alone: bool = False) -> None:
-    """Hold off forgetting while something is stored; `alone`: hold off whatever is being stored.
+def lock(
+    connection: Connection, tenant_id: str, chat_id: str | None = None, *, exclusive: bool = False
+) -> None:
+    """Hold off forgetting while something is stored; `exclusive`: hold off whatever is being stored.
 
-    Two levels: with a chat, storing holds tenant and chat shared, and `alone` the chat alone, so that a deletion
+    Two levels: with a chat, storing holds tenant and chat shared, and `exclusive` only the chat, so that a deletion
     in one chat waits for none of the others. Waits, for as long as the longest batch that is being accepted; first
     statement of its transaction.
     """
     run(
         connection,
-        _LOCKS[chat_id is not None, alone],
+        _LOCKS[chat_id is not None, exclusive],
         tenant=tenant_id,
         **({"chat": chat_id} if chat_id else {}),
     )

@@ -139,7 +139,7 @@ def nearest(
 
 
 def scan_from(connection: Connection, chat_id: str, messages: int, until: datetime | None) -> datetime | None:
-    """Return from when on a chat's sessions hold at most so many messages, until a moment, or None if all do.
+    """Return from when on a chat's sessions hold at most `messages` messages, until a moment, or None if all do.
 
     The newest session counts whatever its size.
     """

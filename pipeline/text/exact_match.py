@@ -48,7 +48,7 @@ _WORD_SIGN = re.compile(r"\w")
 _NO_FIGURE = re.compile(r"\D")
 _DECIMALS = re.compile(r"[.,]\d{1,2}$")
 _APOSTROPHE = re.compile("['’]")
-# A number of so many figures is one to call.
+# A number with at least this many digits is a telephone number.
 _PHONE_DIGITS = 7
 # Scripts that put no space between words have no edge of a word to look for.
 _SPACELESS = 0x2E80

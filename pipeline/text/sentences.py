@@ -53,7 +53,7 @@ def _sentences(text: str) -> Iterator[str]:
         ):
             continue
         sentence, start = text[start : match.end()].strip(), match.end()
-        # behind white space alone the number is still the same
+        # behind only white space the number is still the same
         if sentence:
             yield sentence
             number = _ITEM_NUMBER.match(text, start)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Tokens of a text that stands on lines of its own.
+# Tokens of a text on lines of its own.
 Count = Callable[[str], int]
 
 # What English shortens after an apostrophe; runs of ASCII letters; of ASCII digits; of other letters, where

@@ -24,7 +24,7 @@ EMPTY = (
     "chats",
     "conversation_sessions",
     "message_vectors",
-    "tombstones",
+    "suppression_list",
     "arrivals",
     "chat_members",
 )

@@ -333,7 +333,7 @@ def test_nothing_of_a_user_who_is_not_to_be_remembered_is_kept_until_they_are_ag
 def test_tombstones_name_nobody(database: Database, rules: SessionPolicy) -> None:
     suppression.remember_user(database, TENANT, "test:ann", remembered=False)
     delete(database, rules, "m77")
-    shown = str(rows(database, "SELECT kind, encode(hash, 'escape') FROM tombstones"))
+    shown = str(rows(database, "SELECT kind, encode(hash, 'escape') FROM suppression_list"))
     assert "ann" not in shown
     assert "m77" not in shown
 
@@ -344,5 +344,5 @@ def test_the_same_name_has_another_tombstone_with_every_tenant(database: Databas
     hashes = set()
     for tenant in ("one", "two"):
         with database.tenant(tenant) as connection:
-            hashes.add(bytes(connection.execute(text("SELECT hash FROM tombstones")).scalar_one()))
+            hashes.add(bytes(connection.execute(text("SELECT hash FROM suppression_list")).scalar_one()))
     assert len(hashes) == 2

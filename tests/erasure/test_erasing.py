@@ -160,7 +160,7 @@ def test_whatever_is_stored_of_a_chat_waits_for_its_forgetting_and_for_that_of_n
     talked: Database, impatient: Database, rules: SessionPolicy, what: str
 ) -> None:
     with talked.tenant(TENANT) as forgetting_it:
-        suppression_list.lock(forgetting_it, TENANT, CHAT.chat_id, alone=True)
+        suppression_list.lock(forgetting_it, TENANT, CHAT.chat_id, exclusive=True)
         with pytest.raises(Retryable):
             CHECKS_A_CHAT[what](impatient, rules, CHAT.chat_id)
         CHECKS_A_CHAT[what](impatient, rules, OTHER.chat_id)
@@ -177,13 +177,13 @@ def test_the_query_log_is_searched_and_written_before_the_chat_is_locked(
         log(talked, f"ctx_{number}", "what now?", [f"message:{message_id}"])
     log(talked, "ctx_quoting", "why: the boiler shows error number 1 again?", [])
     left: list[object] = []
-    lock_alone = chats.lock_alone
+    lock_exclusively = chats.lock_exclusively
 
     def looked(connection: Connection, chat_id: str) -> chats.Chat | None:
         left.append(rows(talked, "SELECT count(*) FROM query_log WHERE redacted_at IS NULL")[0][0])
-        return lock_alone(connection, chat_id)
+        return lock_exclusively(connection, chat_id)
 
-    monkeypatch.setattr(chats, "lock_alone", looked)
+    monkeypatch.setattr(chats, "lock_exclusively", looked)
     # When it is edited
     edits.edit(talked, TENANT, CHAT.chat_id, "m1", "something else", None, rules)
     # Then they were taken back when the chat was locked

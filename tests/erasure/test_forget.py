@@ -299,7 +299,7 @@ def test_a_forgotten_tenant_keeps_its_receipts_alone(
     assert {name for name, count in left.items() if count} == {
         "tenants",
         "tenant_keys",
-        "tombstones",
+        "suppression_list",
         "forget_receipts",
         "daily_counters",
     }

@@ -242,11 +242,13 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "memory": lambda a: a.memory,
     "identity": lambda a: UUID(str(a.known.one("memories", "id"))) if a.theme.text is None else uuid4(),
     "content_hash": lambda a: a.known.one("memories", "content_hash"),
-    "hashes": lambda a: [] if a.theme.empty else [bytes(each) for each in a.known.all("tombstones", "hash")],
+    "hashes": lambda a: (
+        [] if a.theme.empty else [bytes(each) for each in a.known.all("suppression_list", "hash")]
+    ),
     "store.vectors.known_hashes.hashes": lambda a: [
         bytes(each) for each in a.known.all("message_vectors", "content_hash")
     ],
-    "entry": lambda a: bytes(a.known.one("tombstones", "hash")),
+    "entry": lambda a: bytes(a.known.one("suppression_list", "hash")),
     "space": lambda a: a.space,
     "space: schemas.vectors.EmbeddingSpace | None": lambda a: None if a.theme.empty else a.space,
     "space_id": lambda _: 1,

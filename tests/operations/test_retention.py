@@ -57,7 +57,7 @@ def test_a_chat_is_locked_before_its_messages_as_whoever_edits_one_does(
     pruned: list[int] = []
     with database.tenant(TENANT) as editing:
         # Given somebody who has the chat and comes to its messages next
-        chats.lock_alone(editing, OLD.chat_id)
+        chats.lock_exclusively(editing, OLD.chat_id)
         thread = threading.Thread(
             target=lambda: pruned.append(prune(database, TENANT, keep)["messages_by_age"])
         )
@@ -186,14 +186,14 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(
     with database.tenant(TENANT) as connection:
         for statement in (
             "UPDATE forget_receipts SET finished_at = now() - interval '401 days' WHERE id = 1",
-            "UPDATE tombstones SET created_at = now() - interval '4000 days'",
+            "UPDATE suppression_list SET created_at = now() - interval '4000 days'",
             """INSERT INTO backfills (tenant_id, kind, filter, batch_size, state, finished_at)
                 SELECT 'default', 'embed', '{}', 100, 'completed', now() - days * interval '1 day'
                 FROM unnest(ARRAY[1, 401]) AS days""",
             "DELETE FROM messages WHERE session_key = 'gone'",
         ):
             connection.execute(text(statement))
-    stones = rows(database, "SELECT hash FROM tombstones ORDER BY hash")
+    stones = rows(database, "SELECT hash FROM suppression_list ORDER BY hash")
     # When all is pruned that is to be
     pruned = prune(database, TENANT, Retention(**{**vars(keep), "message_age": None}))
     # Then what is young, or keeps something out or apart, is there
@@ -201,6 +201,6 @@ def test_what_is_done_long_ago_goes_and_tombstones_stay(
     assert rows(database, "SELECT id FROM forget_receipts") == [(2,)]
     assert rows(database, "SELECT count(*) FROM backfills") == [(1,)]
     assert rows(database, "SELECT session_key FROM session_closes") == [("kept",)]
-    assert rows(database, "SELECT hash FROM tombstones ORDER BY hash") == stones
+    assert rows(database, "SELECT hash FROM suppression_list ORDER BY hash") == stones
     assert len(stones) == 3
     assert keep.record_age == timedelta(days=400)

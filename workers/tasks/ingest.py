@@ -46,7 +46,7 @@ class PayloadRequest(Request):  # type: ignore[misc] # Celery ships no types
         return shown
 
 
-# A payload is in no table before it is accepted: this task alone goes back to the queue when its worker dies.
+# A payload is in no table before it is accepted: only this task goes back to the queue when its worker dies.
 @shared_task(name="backscroll.ingest", bind=True, reject_on_worker_lost=True, Request=PayloadRequest)
 def ingest(self: Task, *args: Any, **payload: Any) -> None:
     """Store the messages of a payload, waiting while Postgres is away or not upgraded; without one, place arrivals.

@@ -1,4 +1,4 @@
-"""Which faults a run makes, in which order and for how long: drawn from a seed alone."""
+"""Which faults a run makes, in which order and for how long: drawn only from a seed."""
 
 import random
 from collections.abc import Collection, Sequence

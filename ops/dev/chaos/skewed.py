@@ -17,7 +17,7 @@ SHIFT = "CHAOS_CLOCK_SHIFT_SECONDS"
 
 
 def shift(seconds: float) -> None:
-    """Set this process's clock so many seconds ahead. Raises `RuntimeError` where this Python does not allow it."""
+    """Set this process's clock ahead, in seconds. Raises `RuntimeError` where this Python does not allow it."""
     true_time, true_ns = time.time, time.time_ns
     true_now, true_utcnow = datetime.datetime.now, datetime.datetime.utcnow
     ahead = datetime.timedelta(seconds=seconds)

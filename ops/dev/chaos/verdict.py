@@ -81,7 +81,7 @@ CHECKS = {
                 WHERE d.tenant_id = tenants.tenant_id AND d.name = 'messages_accepted') AS counted,
             (SELECT count(*) FROM messages m WHERE m.tenant_id = tenants.tenant_id) AS held
             FROM tenants) t WHERE counted < held OR counted > held AND NOT EXISTS (
-                SELECT 1 FROM tombstones s WHERE s.tenant_id = t.tenant_id)
+                SELECT 1 FROM suppression_list s WHERE s.tenant_id = t.tenant_id)
     """,
     # a backfill may fail where a provider's rubbish has made dead letters
     "backfills not completed": """
