@@ -132,7 +132,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         zone=zone,
         now=now,
         asker=asker,
-        active_space=vectors.active_space(connection),
+        active_space=vectors.searched_space(connection),
     )
 
 

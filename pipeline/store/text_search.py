@@ -179,13 +179,16 @@ def resembling(
     return [(row[0], row[1]) for row in _filtered(connection, chat_id, which, _RESEMBLING, **given)]
 
 
+_LIKE_SIGN = re.compile("[!%_]")
+
+
 def pattern(piece: str) -> str:
     """Return what LIKE with the escape `!` matches wherever these characters are.
 
     >>> pattern("100%_sure!")
     '%100!%!_sure!!%'
     """
-    return "%" + re.sub("[!%_]", r"!\g<0>", piece) + "%"
+    return "%" + _LIKE_SIGN.sub(r"!\g<0>", piece) + "%"
 
 
 def sessions_about(

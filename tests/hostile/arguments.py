@@ -313,8 +313,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "key": lambda a: a.name("jobs", "key"),
     "people.suppression.admit.key": lambda _: bytes(32),
     "lane": lambda a: a.chat_id,
-    "owed": lambda a: [
-        jobs.Job(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
+    "new_jobs": lambda a: [
+        jobs.NewJob(kind="ingest", key=key, lane=a.chat_id, priority=jobs.LATER)
         for key in a.names("jobs", "key")
     ],
     "closing": lambda _: True,
