@@ -26,8 +26,7 @@ class Erased:
     memories: int = 0
     # rows of the query log that nothing was removed from before
     queries: int = 0
-    # jobs; `work` in receipts
-    work: int = 0
+    jobs: int = 0
     # kinds of jobs that are due now
     follows: frozenset[str] = field(default_factory=frozenset)
 
@@ -102,6 +101,6 @@ def redo_sessions(
         summaries=summaries,
         memories=taken.memories,
         queries=taken.queries,
-        work=dropped,
+        jobs=dropped,
         follows=frozenset(follows),
     )

@@ -85,9 +85,9 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     assert SECRET in run("jobs", "show", f"payload:{item['key']}").out
     shown = run("jobs", "show", "payload", item["key"], "--json").json
     assert shown["payload"] == {"args": [], "kwargs": payload()}
-    (status,) = run("status", "--json").json["work"]
+    (status,) = run("status", "--json").json["jobs"]
     assert (status["kind"], status["dead"]) == ("payload", 1)
-    assert "1 pieces of payload were given up" in run("doctor").out
+    assert "1 jobs of payload were given up" in run("doctor").out
 
 
 def test_the_same_payload_refused_twice_is_one_dead_letter(refuse: Refuse, database: Database) -> None:
