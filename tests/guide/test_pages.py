@@ -237,6 +237,6 @@ def test_the_map_names_every_package_of_the_pipeline() -> None:
 
 def test_no_change_touches_more_than_eight_places() -> None:
     changes = page("architecture").table("to …")
-    assert len(changes) == 12
+    assert len(changes) >= 12
     for change, places in changes:
         assert len(re.findall(r"`[\w./]+(?:/|\.\w+)`", places)) <= 8, change
