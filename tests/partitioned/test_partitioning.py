@@ -175,7 +175,9 @@ def test_the_command_partitions_and_everything_else_goes_on(
             (command("many", **urls), "many is no number of partitions"),
             (command("3"), "BACKSCROLL_OWNER_DATABASE_URL is not set"),
         ):
-            assert (refused.returncode, refused.stderr.startswith(f"Error: {why}")) == (1, True), refused.stderr
+            assert (refused.returncode, refused.stderr.startswith(f"Error: {why}")) == (1, True), (
+                refused.stderr
+            )
         settings_too = {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_TENANT": TENANT}
         folder = settings.data_dir.parent
         # the tables are brought up to date as before, and the doctor finds nothing of them to mend
