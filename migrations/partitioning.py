@@ -15,7 +15,7 @@ from sqlalchemy import Connection, create_engine, pool, text
 
 from migrations import patience
 from schemas.errors import Permanent, SettingsError
-from schemas.settings import load_settings
+from schemas.settings import Settings, load_settings
 
 PARTITIONS = 32
 """More than a database of a billion messages needs: some thirty million in each."""
@@ -180,11 +180,21 @@ def _strings(connection: Connection, statement: str) -> list[str]:
 
 def main() -> None:
     """Partition the database of BACKSCROLL_OWNER_DATABASE_URL."""
-    secret = load_settings().owner_database_url
+    given = sys.argv[1] if len(sys.argv) > 1 else str(PARTITIONS)
+    if not given.isdecimal() or int(given) < 1:
+        sys.exit(f"Error: {given} is no number of partitions")
+    try:
+        found = _partition_database(load_settings(), int(given))
+    except (CannotPartition, SettingsError) as error:
+        sys.exit(f"Error: {error}")
+    print(f"{found:,} messages in {int(given)} partitions. Next: VACUUM (ANALYZE) messages")  # noqa: T201
+
+
+def _partition_database(settings: Settings, partitions: int) -> int:
+    secret = settings.owner_database_url
     if secret is None:
         raise SettingsError("BACKSCROLL_OWNER_DATABASE_URL is not set: tables are changed as their owner")
     url = "postgresql+psycopg://" + secret.get_secret_value().partition("://")[2]
-    partitions = int(sys.argv[1]) if len(sys.argv) > 1 else PARTITIONS
     engine = create_engine(url, poolclass=pool.NullPool)
     with engine.connect() as connection, patience.alone(connection):
         found: list[int] = []
@@ -195,7 +205,7 @@ def main() -> None:
 
         patience.persistently(connection, act)
     engine.dispose()
-    print(f"{found[-1]:,} messages in {partitions} partitions. Next: VACUUM (ANALYZE) messages")  # noqa: T201
+    return found[-1]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -173,11 +173,14 @@ def print_json(value: Any) -> None:
 
 def watch(look: Callable[[], RenderableType], until: Callable[[], bool] = lambda: False) -> None:
     """Show what `look` returns, refreshed every two seconds, until `until` or Ctrl-C; in a pipe the last of it."""
-    with Live(console=out(), auto_refresh=False, vertical_overflow="visible") as live:
-        try:
-            poll(lambda: live.update(look(), refresh=True), until)
-        except KeyboardInterrupt:
-            return
+    with (
+        Live(console=out(), auto_refresh=False, vertical_overflow="visible") as live,
+        suppress(KeyboardInterrupt),
+    ):
+        poll(lambda: live.update(look(), refresh=True), until)
+    if not out().is_terminal:
+        # in a pipe the last line is not ended
+        out().line()
 
 
 def poll(look: Callable[[], object], until: Callable[[], bool]) -> None:

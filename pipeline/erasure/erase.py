@@ -26,8 +26,7 @@ class Erased:
     memories: int = 0
     # rows of the query log that nothing was removed from before
     queries: int = 0
-    # jobs; `work` in receipts
-    work: int = 0
+    jobs: int = 0
     # kinds of jobs that are due now
     follows: frozenset[str] = field(default_factory=frozenset)
 
@@ -81,8 +80,9 @@ def redo_sessions(
         texts=[row.content for row in changed],
     )
     summaries = edits.clear(connection, session_ids)
+    of_chat = policy.for_chat(chat)
     for session in sessions if edited is None else ():
-        session_ranges.split_anew(connection, tenant_id, session, chat.language, policy)
+        session_ranges.split_anew(connection, tenant_id, session, chat.language, of_chat)
     # jobs are locked last
     doomed = [f"message:{row.id}" for row in gone]
     dropped = jobs.drop(connection, tenant_id, FENCED_BY_CHANGE, doomed) if gone else 0
@@ -94,7 +94,6 @@ def redo_sessions(
     if embed:
         jobs.enqueue(connection, tenant_id, "embed", keys, lane=chat.chat_id, trace_id=trace_id)
         follows.add("embed")
-    of_chat = policy.for_chat(chat)
     if session_ranges.close_sessions(connection, tenant_id, chat.chat_id, of_chat, trace_id=trace_id):
         follows.add("summarize")
     return Erased(
@@ -102,6 +101,6 @@ def redo_sessions(
         summaries=summaries,
         memories=taken.memories,
         queries=taken.queries,
-        work=dropped,
+        jobs=dropped,
         follows=frozenset(follows),
     )

@@ -121,7 +121,8 @@ def steps(
             found = store.lock(connection, [chat_id, into])
             if len(found) < 2:
                 return
-            step = _Step(connection, tenant_id, receipt_id, found[chat_id], found[into], policy)
+            target = found[into]
+            step = _Step(connection, tenant_id, receipt_id, found[chat_id], target, policy.for_chat(target))
             more, follows = step.run()
         yield follows
 
@@ -157,8 +158,9 @@ class _Step:
         return False, self._close()
 
     def _close(self) -> bool:
-        policy = self.policy.for_chat(self.into)
-        return bool(session_ranges.close_sessions(self.connection, self.tenant_id, self.into.chat_id, policy))
+        return bool(
+            session_ranges.close_sessions(self.connection, self.tenant_id, self.into.chat_id, self.policy)
+        )
 
     def _messages(self, ids: Sequence[int], sessions: int = 0) -> None:
         moved = store.messages(self.connection, self.chat.chat_id, self.into.chat_id, ids)

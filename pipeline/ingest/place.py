@@ -160,7 +160,8 @@ def place(
     put(connection, tenant_id, free, [a for a in arrived if a.chat_id in remembered], policy)
     _leave_the_queue(connection, arrived)
     for session in sessions.newly_cut(connection, sorted(remembered)):
-        session_ranges.split_anew(connection, tenant_id, session, free[session.chat_id].language, policy)
+        chat = free[session.chat_id]
+        session_ranges.split_anew(connection, tenant_id, session, chat.language, policy.for_chat(chat))
 
     due = [
         NewJob(kind="embed", key=a.key, lane=a.chat_id, priority=a.priority, trace_id=traces[a.chat_id])
@@ -202,7 +203,9 @@ def put(
     windows = [
         Window(chat_id=place[0], session_key=place[1], start=start, end=end)
         for place, some in by_place.items()
-        for start, end in sessionize.windows((a.sent_at for a in some), policy.gap_of(place[1]))
+        for start, end in sessionize.windows(
+            (a.sent_at for a in some), policy.for_chat(of[place[0]]).gap_of(place[1])
+        )
     ]
     stored: dict[tuple[str, str], list[Session]] = defaultdict(list)
     for session in store.near(connection, windows):
@@ -210,7 +213,7 @@ def put(
     closes = sessions.closes(connection, by_place)
     rewrite = Rewrite()
     for place, some in by_place.items():
-        _note(rewrite, of[place[0]], some, stored[place], closes[place], policy)
+        _note(rewrite, of[place[0]], some, stored[place], closes[place], policy.for_chat(of[place[0]]))
     rewrite.write(connection, tenant_id)
 
 

@@ -214,6 +214,7 @@ def _place(
         return
     # while they wait they do not count as messages of the sessions that they leave
     ids = [message.id for message in placed]
+    policy = policy.for_chat(chat)
     arrived = store.arrive_anew(connection, tenant_id, chat.chat_id, ids)
     emptied = [
         session
@@ -221,7 +222,7 @@ def _place(
         if not session_ranges.split_what_is_left(connection, tenant_id, session, chat.language, policy)
     ]
     store.set_aside(connection, [session.id for session in emptied])
-    if policy.for_chat(chat).memory:
+    if policy.memory:
         place.put(connection, tenant_id, {chat.chat_id: chat}, arrived, policy)
     messages.forget_arrivals(connection, ids)
     now_at = {each.message_id: each.sent_at for each in arrived}

@@ -38,12 +38,13 @@ class JobCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetter:
-    """A job that was given up."""
+    """A job that was given up, a message in quarantine, or a refused payload."""
 
     tenant_id: str
     kind: str
     key: str
-    attempts: int
+    # of jobs only
+    attempts: int | None
     dead_at: datetime
     last_error: str | None
     # the request that asked for it
@@ -119,7 +120,7 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
         kinds = [JobCounts(**row._mapping) for row in job_admin.totals(connection)]
-        dead = [DeadLetter(**row._mapping) for row in stats.dead_letters(connection, DEAD_LETTERS)]
+        dead = [DeadLetter(**row._mapping) for row in job_admin.dead_letters(connection, DEAD_LETTERS)]
     return Status(
         at=at,
         tenant=tenant_id,

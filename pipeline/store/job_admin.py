@@ -31,6 +31,10 @@ _LISTING = text(f"""
         AND (CAST(:older AS float8) IS NULL OR since < now() - make_interval(secs => :older))
     ORDER BY since, tenant_id, kind, key LIMIT :limit
 """)
+_LATEST_DEAD = text(f"""
+    SELECT tenant_id, kind, key, attempts, since AS dead_at, error AS last_error, trace_id FROM ({_ITEMS}) item
+    WHERE state = 'dead' ORDER BY since DESC LIMIT :limit
+""")
 _TOTALS = text("""
     SELECT kind,
         count(*) FILTER (WHERE due_at IS NOT NULL AND claimed IS NULL AND attempts = 0) AS pending,
@@ -89,6 +93,11 @@ def listing(
 def totals(connection: Connection) -> Sequence[Row[Any]]:
     """Count jobs by kind and state, with the age in seconds of the longest pending (maintenance)."""
     return run(connection, _TOTALS).all()
+
+
+def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
+    """Return the latest dead letters of all kinds, of all that the role may see."""
+    return run(connection, _LATEST_DEAD, limit=limit).all()
 
 
 def chat_of(connection: Connection, kind: str, key: str) -> str | None:

@@ -39,10 +39,6 @@ _OLDEST_UNPLACED_SECONDS = text("""
     FROM arrivals a JOIN messages m ON m.tenant_id = a.tenant_id AND m.id = a.message_id
     WHERE a.quarantined_at IS NULL
 """)
-_DEAD_LETTERS = text("""
-    SELECT tenant_id, kind, key, attempts, dead_at, last_error, trace_id FROM jobs
-    WHERE dead_at IS NOT NULL ORDER BY dead_at DESC LIMIT :limit
-""")
 _SPEAKERS = text("""
     SELECT max(coalesce(nullif(sender_name, ''), sender_id)) AS speaker, sender_id, count(*) AS messages
     FROM messages WHERE chat_id = :chat GROUP BY sender_id ORDER BY count(*) DESC, sender_id LIMIT :limit
@@ -122,11 +118,6 @@ def oldest_unplaced_seconds(connection: Connection) -> float | None:
     """Return how long the tenant's longest waiting message has been accepted, or None if none waits."""
     seconds = connection.scalar(_OLDEST_UNPLACED_SECONDS)
     return None if seconds is None else float(seconds)
-
-
-def dead_letters(connection: Connection, limit: int) -> Sequence[Row[Any]]:
-    """Return the latest dead letters, of all that the role may see."""
-    return run(connection, _DEAD_LETTERS, limit=limit).all()
 
 
 def speakers(connection: Connection, chat_id: str, limit: int) -> Sequence[Row[Any]]:

@@ -61,6 +61,8 @@ def test_watching_ends_with_the_backfill(run: Run, workers: Workers, monkeypatch
         watched = run("backfills", "status", 1, "--watch")
     assert watched.code == 0
     assert "completed" in watched.out
+    # a shell's prompt begins on a line of its own
+    assert watched.out.endswith("\n")
 
 
 def test_a_backfill_with_work_given_up_ends_with_code_5(

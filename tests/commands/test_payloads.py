@@ -85,8 +85,12 @@ def test_a_refused_payload_is_a_dead_letter_whose_text_is_shown_on_demand_alone(
     assert SECRET in run("jobs", "show", f"payload:{item['key']}").out
     shown = run("jobs", "show", "payload", item["key"], "--json").json
     assert shown["payload"] == {"args": [], "kwargs": payload()}
-    (status,) = run("status", "--json").json["jobs"]
-    assert (status["kind"], status["dead"]) == ("payload", 1)
+    status = run("status", "--json").json
+    assert [(jobs["kind"], jobs["dead"]) for jobs in status["jobs"]] == [("payload", 1)]
+    assert [(letter["kind"], letter["key"]) for letter in status["dead_letters"]] == [
+        ("payload", item["key"])
+    ]
+    assert "version 2, 2 messages" in run("status").out
     assert "1 jobs of payload were given up" in run("doctor").out
 
 

@@ -60,7 +60,7 @@ def test_what_was_given_up_is_shown_with_its_reason(run: Run, database: Database
     found = run("status", "--json").json
     assert [letter["last_error"] for letter in found["dead_letters"]] == ["InvalidInput: too odd"]
     shown = run("status").out
-    assert "Dead jobs" in shown
+    assert "Dead letters" in shown
     assert "too odd" in shown
 
 

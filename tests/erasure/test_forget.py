@@ -136,6 +136,7 @@ def test_nothing_of_a_forgotten_user_stands_in_any_column_of_any_table(
         "sessions": 21,
         "memories": 2,
     }
+    assert "jobs" in receipt.counts
     assert receipt.counts["looked_for"] > 0
     assert (receipt.counts["found_again_texts"], receipt.counts["found_again_vectors"]) == (0, 0)
 

@@ -157,15 +157,27 @@ def test_the_command_partitions_and_everything_else_goes_on(
             f"BACKSCROLL_{setting}DATABASE_URL": postgres.dsn(role, database=name)
             for setting, role in {"": "app", "MAINTENANCE_": "maintenance", "OWNER_": "owner"}.items()
         }
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "migrations.partitioning", "3"],
-            env=urls | {"PYTHONPATH": str(CHECKOUT)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+
+        def command(partitions: str, **environment: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-P", "-m", "migrations.partitioning", partitions],
+                env=environment | {"PYTHONPATH": str(CHECKOUT)},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        done = command("3", **urls)
         assert done.returncode == 0, done.stderr
         assert "240 messages in 3 partitions" in done.stdout
+        for refused, why in (
+            (command("3", **urls), "messages are partitioned already"),
+            (command("many", **urls), "many is no number of partitions"),
+            (command("3"), "BACKSCROLL_OWNER_DATABASE_URL is not set"),
+        ):
+            assert (refused.returncode, refused.stderr.startswith(f"Error: {why}")) == (1, True), (
+                refused.stderr
+            )
         settings_too = {"BACKSCROLL_EMBEDDING_PROVIDER": "deterministic", "BACKSCROLL_TENANT": TENANT}
         folder = settings.data_dir.parent
         # the tables are brought up to date as before, and the doctor finds nothing of them to mend

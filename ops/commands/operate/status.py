@@ -1,4 +1,4 @@
-"""`backscroll status`: pending jobs and lags, what is stored, counters, queues, and dead jobs."""
+"""`backscroll status`: pending jobs and lags, what is stored, counters, queues, and dead letters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def status(
     workers: Annotated[bool, "Ask the workers of each queue, too (takes a second)."] = False,
     memory: Annotated[bool, "Show the memory of `backscroll up` (Linux)."] = False,
 ) -> None:
-    """Show jobs by kind and state, lags, counts, counters, queues and dead jobs.
+    """Show jobs by kind and state, lags, counts, counters, queues and dead letters.
 
     Jobs are those of all tenants where **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set, everything else is of one
     tenant. With `--watch --json` there is an object on each line. Works without Redis, and says so.
@@ -103,7 +103,7 @@ def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
     yield from _jobs(found)
     yield from _queues(queues)
     yield from _counters(found)
-    yield from _dead_jobs(found)
+    yield from _dead_letters(found)
     for running in found.backfills:
         yield Text(
             f"\nBackfill {running.id} ({running.request.kind}) is {running.state}: {running.seen:,} of "
@@ -172,14 +172,15 @@ def _counters(found: Status) -> Iterator[RenderableType]:
         )
 
 
-def _dead_jobs(found: Status) -> Iterator[RenderableType]:
+def _dead_letters(found: Status) -> Iterator[RenderableType]:
     if found.dead_letters:
         cells = [
             (
-                *(rendering.moment(dead.dead_at), dead.tenant_id, f"{dead.kind} {dead.key}", dead.attempts),
+                *(rendering.moment(dead.dead_at), dead.tenant_id, f"{dead.kind} {dead.key}"),
+                "–" if dead.attempts is None else dead.attempts,
                 rendering.preview(dead.last_error or "", 200),
             )
             for dead in found.dead_letters
         ]
         headings = ("dead since (UTC)", "tenant", "job", "attempts", "error")
-        yield rendering.rows(headings, cells, title="\nDead jobs", right=("attempts",), cut="error")
+        yield rendering.rows(headings, cells, title="\nDead letters", right=("attempts",), cut="error")

@@ -142,7 +142,8 @@ def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator
                     continue
                 if checks.counted(connection, chat_id) != (chat.message_count, chat.lexeme_count):
                     drifted.append(chat_id)
-                if rules.for_chat(chat).memory and not _as_cut(connection, chat_id, rules):
+                of_chat = rules.for_chat(chat)
+                if of_chat.memory and not _as_cut(connection, chat_id, of_chat):
                     differing.append(chat_id)
         with database.tenant(tenant_id) as connection:
             lacking = {
