@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import psycopg
@@ -15,6 +16,7 @@ from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.messages import ChatIn
 from schemas.settings import Settings
@@ -335,3 +337,22 @@ def deadlocks(database: Database) -> object:
         return connection.scalar(
             text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
         )
+
+
+class _LongerInDirectChats(SessionPolicy):
+    """A policy by a chat's kind, as somebody may write one."""
+
+    def for_chat(self, chat: Chat) -> SessionPolicy:
+        return replace(self, gap=2 * self.gap) if chat.kind == "direct" else self
+
+
+def test_a_chat_s_own_pause_cuts_its_sessions(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    longer = _LongerInDirectChats(**vars(rules))
+    for chat_id, kind in (("test:group", "group"), ("test:direct", "direct")):
+        chat = ChatIn.model_validate({"chat_id": chat_id, "kind": kind})
+        accept.accept(database, TENANT, chat, [message(0), message(50)])
+    place(database, longer, policy)
+    cut = "SELECT chat_id, count(*) FROM conversation_sessions GROUP BY 1 ORDER BY 1"
+    assert rows(database, cut) == [("test:direct", 1), ("test:group", 2)]
