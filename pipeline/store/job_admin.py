@@ -31,8 +31,11 @@ _LISTING = text(f"""
         AND (CAST(:older AS float8) IS NULL OR since < now() - make_interval(secs => :older))
     ORDER BY since, tenant_id, kind, key LIMIT :limit
 """)
+# The error of a message or payload may quote it, and the status of a deployment shows no texts.
 _LATEST_DEAD = text(f"""
-    SELECT tenant_id, kind, key, attempts, since AS dead_at, error AS last_error, trace_id FROM ({_ITEMS}) item
+    SELECT tenant_id, kind, key, attempts, since AS dead_at, trace_id,
+        CASE WHEN kind NOT IN ('{ARRIVAL}', '{PAYLOAD}') THEN error END AS last_error
+    FROM ({_ITEMS}) item
     WHERE state = 'dead' ORDER BY since DESC LIMIT :limit
 """)
 _TOTALS = text("""
