@@ -217,7 +217,6 @@ def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network
     monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "all-MiniLM-L6-v3")
     as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
     monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
-    began = time.monotonic()
     told = diagnose(run, *model)["findings"]
     # Then both are found
     checks = {each["check"] for each in told}
@@ -226,7 +225,6 @@ def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network
     assert "sentence-transformers/all-MiniLM-L6-v3" in next(
         each["what"] for each in told if each["check"] == "space"
     )
-    assert time.monotonic() - began < 45
 
 
 def test_an_embedder_that_cannot_be_is_a_finding(
