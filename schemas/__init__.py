@@ -1,1 +1,1 @@
-"""Data models: messages, sessions, memories, payloads, tables, settings and errors."""
+"""Data models: messages, sessions, memories, payloads, settings and errors."""

@@ -91,7 +91,7 @@ _LOOK_UP = """
             RETURN;
         END IF;
         wanted := public.item_keys(tenant, items) || public.said_keys(tenant, in_chat, texts);
-        -- a scan for so many keys takes as many steps for each row that it finds
+        -- the cost of a scan per row grows with its keys, so long lists are searched in parts
         FOR start IN 1..coalesce(cardinality(wanted), 0) BY 1000 LOOP
             part := wanted[start:start + 999];
             RETURN QUERY SELECT hit.id FROM (
