@@ -135,7 +135,7 @@ def _make(connection: Connection, partitions: int, kept: _Kept) -> None:
 
 
 def _restore(connection: Connection, partitions: int, kept: _Kept) -> None:
-    """What is cheaper, or possible at all, once the rows are there and the old table is gone."""
+    """Do what is cheaper, or possible at all, once the rows are there and the old table is gone."""
     execute = connection.exec_driver_sql
     # Nobody is granted a partition, and without a policy nobody sees a row of one. This comes first: it binds the
     # owner, too, so foreign keys do not check again the rows that were checked when they were inserted.

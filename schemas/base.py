@@ -66,7 +66,7 @@ def in_words(errors: Sequence[Any], model: type[BaseModel] | None) -> tuple[str,
 
 
 def fields_at(model: type[BaseModel] | None, place: Sequence[str | int]) -> Collection[str]:
-    """The field names of the object at a place inside a payload of this model."""
+    """Return the field names of the object at a place inside a payload of this model."""
     for part in place:
         if model is not None and isinstance(part, str):
             field = model.model_fields.get(part)

@@ -30,7 +30,7 @@ TenantId = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z
 
 
 def _known(model: type[BaseModel], value: Any) -> Any:
-    """The value without fields that this version does not know."""
+    """Return the value without fields that this version does not know."""
     known = model.model_fields
     return {name: value[name] for name in value if name in known} if isinstance(value, dict) else value
 

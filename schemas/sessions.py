@@ -15,7 +15,7 @@ THREAD = " thread:"
 
 
 def key_of(session_key: str, thread: str | None) -> str:
-    """The session key with which a message is stored: the agent's own, else that of its thread.
+    """Return the session key with which a message is stored: the agent's own, else that of its thread.
 
     >>> key_of("", None), key_of("", "7"), key_of("order-12", "7")
     ('', ' thread:7', 'order-12')
@@ -24,7 +24,7 @@ def key_of(session_key: str, thread: str | None) -> str:
 
 
 def is_named(session_key: str) -> bool:
-    """Whether an agent chose the key: its sessions have their own time-to-live and may be closed explicitly."""
+    """Return whether an agent chose the key: its sessions have their own time-to-live and may be closed explicitly."""
     return session_key != "" and not session_key.startswith(THREAD)
 
 
@@ -40,7 +40,7 @@ class Stamp(NamedTuple):
 
 
 def number_of(external_id: str) -> int:
-    """The number in a platform's id, which orders messages of the same time; -1: it is no number.
+    """Return the number in a platform's id, which orders messages of the same time; -1: it is no number.
 
     After a chat got another id, the ids of its messages begin with the former one and a slash.
 

@@ -26,7 +26,7 @@ OTHERS = (
 
 
 def _also(prefix: str, name: str, default: Any) -> Any:
-    """The default of a setting that is also read with the prefix of the tools that people come from."""
+    """Return the default of a setting that is also read with the prefix of the tools that people come from."""
     return Field(default, validation_alias=AliasChoices(PREFIX + name, prefix + name))
 
 
@@ -165,7 +165,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """The settings of this process.
+    """Load the settings of this process.
 
     Raises `SettingsError` that names each wrong variable, its value and what is allowed, and each variable with our
     prefix that is no setting.

@@ -37,5 +37,5 @@ class EmbeddingSpace:
         return f"{self.provider}/{self.model}/{self.dimensions}"
 
     def same_as(self, other: "EmbeddingSpace") -> bool:
-        """Whether vectors of both may be compared, stored or not."""
+        """Return whether vectors of both may be compared, stored or not."""
         return replace(self, id=None) == replace(other, id=None)

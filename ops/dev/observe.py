@@ -48,6 +48,6 @@ def batches(rng: random.Random, items: Sequence[T], largest: int) -> Iterator[Se
 def count(
     connection: psycopg.Connection, statement: str, given: Sequence[object] | Mapping[str, object] = ()
 ) -> int:
-    """The number that a statement selects; 0 without a row."""
+    """Return the number that a statement selects; 0 without a row."""
     row = connection.execute(statement, given).fetchone()
     return int(row[0]) if row else 0

@@ -31,7 +31,7 @@ _WEEKDAYS = [name.capitalize() for name in WEEKDAYS]
 
 
 def sessions(ranked: Sequence[RetrievedSession], parameters: Parameters, cap: int, zone: tzinfo) -> Section:
-    """The summaries of the best sessions, each with its time window and topics."""
+    """Offer the summaries of the best sessions, each with its time window and topics."""
     entries = []
     for session in ranked[: parameters.sessions]:
         topics = f" ({truncate.one_line(', '.join(session.topics[:4]))})" if session.topics else ""
@@ -72,7 +72,7 @@ def _session_entry(session: RetrievedSession, text: str, reason: str, zone: tzin
 
 
 def history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count = estimate_line) -> Section:
-    """The newest messages that fit, without a gap; the newest is cut rather than left out.
+    """Offer the newest messages that fit, without a gap; the newest is cut rather than left out.
 
     `recent` is newest first.
     """
@@ -100,14 +100,14 @@ def _history(recent: Sequence[Message], cap: int, zone: tzinfo, count: Count) ->
 
 
 def _quoted(recent: Sequence[Message], number: int) -> RepliedTo | None:
-    """The message that a line of recent talk, newest first, quotes as answered; None if it is the line above."""
+    """Return the message that a line of recent talk, newest first, quotes as answered; None if it is the line above."""
     answered = recent[number].answered
     above = recent[number + 1] if number + 1 < len(recent) else None
     return None if answered and above and above.id == answered.id else answered
 
 
 def said_by(speaker: str, answered: RepliedTo | None) -> str:
-    """Who speaks, and what they answer; followed by a colon.
+    """Name who speaks, and whom they answer, followed by a colon.
 
     >>> said_by("Ben", None)
     'Ben'
@@ -122,12 +122,12 @@ def said_by(speaker: str, answered: RepliedTo | None) -> str:
 
 
 def display_name(name: str) -> str:
-    """A name on one line of bounded length."""
+    """Put a name on one line of bounded length."""
     return truncate.shortened(truncate.one_line(name), MAX_NAME_CHARS)
 
 
 def window(start: datetime, end: datetime, zone: tzinfo) -> str:
-    """The time of a session in the chat's zone.
+    """Format the time of a session in the chat's zone.
 
     >>> from datetime import UTC
     >>> window(datetime(2026, 3, 2, 18, 4, tzinfo=UTC), datetime(2026, 3, 2, 18, 40, tzinfo=UTC), UTC)
@@ -140,12 +140,12 @@ def window(start: datetime, end: datetime, zone: tzinfo) -> str:
 
 
 def moment(at: datetime) -> str:
-    """A day and a time of day."""
+    """Format a day and a time of day."""
     return f"{_day(at)}, {clock(at)}"
 
 
 def date_of(at: datetime) -> str:
-    """A day with its weekday, as a heading of what was said on it.
+    """Format a day with its weekday, as a heading of what was said on it.
 
     >>> date_of(datetime(2026, 11, 19, 11, 58))
     '19 November 2026, Thursday'
@@ -154,7 +154,7 @@ def date_of(at: datetime) -> str:
 
 
 def clock(at: datetime) -> str:
-    """A time of day."""
+    """Format a time of day."""
     return f"{at.hour:02}:{at.minute:02}"
 
 

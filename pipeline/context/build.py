@@ -25,7 +25,7 @@ SUMMARIES: tuple[BlockKind, ...] = ("sessions", "related")
 
 
 def question_block(query: ContextQuery, budget: int, tokenizer: Tokenizer = ESTIMATE) -> Block:
-    """The question as the context shows it.
+    """Return the question as the context shows it.
 
     Raises `InvalidInput` for a budget that is too small for it, which is known before anything is searched.
     """
@@ -103,7 +103,7 @@ def assemble(
 
 
 def _prompt(prepared: PreparedQuery, rooms: Sequence[int], count: Count) -> Prompt:
-    """The question with the asker and the time, or as much of them as there is room for."""
+    """Show the question with the asker and the time, or as much of them as there is room for."""
     whole = prompt(
         prepared.request.text, prepared.parsed.asker, prepared.parsed.now.astimezone(prepared.parsed.zone)
     )
@@ -121,7 +121,7 @@ def _with_sessions(
     session_cap: int,
     is_question: Callable[[str], bool],
 ) -> Page:
-    """The page with sessions, messages and related sessions.
+    """Fill the page with sessions, messages and related sessions.
 
     A session whose messages are all shown is not summarized: the tokens go to others.
     """
@@ -183,7 +183,7 @@ def shown_whole(
     session_of: Mapping[str, int],
     is_question: Callable[[str], bool],
 ) -> set[int]:
-    """The sessions whose messages are all in the context, so that their summaries would repeat them.
+    """Return the sessions whose messages are all in the context, so that their summaries would repeat them.
 
     `recent` are the chat's newest messages, of which `history` shows some; `exchanged` are other messages, whose
     sessions `session_of` maps by id. Messages without text, and the question itself, need not be shown.

@@ -80,7 +80,7 @@ def explanation(
 
 
 def _times(prepared: PreparedQuery) -> list[str]:
-    """The times that the question names, for people; none where they have no weight."""
+    """Name the times of the question for people; none where they have no weight."""
     if not prepared.request.weights.date:
         return []
     named = []
@@ -97,7 +97,7 @@ def _times(prepared: PreparedQuery) -> list[str]:
 def _dropped(
     parameters: Parameters, found: RetrievalResult, hits: Sequence[Hit], dropped: Sequence[Dropped]
 ) -> list[Dropped]:
-    """The reason of each hit that is not shown; then what else was dropped, such as older recent messages."""
+    """Give the reason of each hit that is not shown; then what else was dropped, such as older recent messages."""
     known = {(each.kind, each.id): each for each in dropped}
     reasons = [
         known.get((hit.kind, hit.id)) or _not_offered(parameters, hit, found)
@@ -110,7 +110,7 @@ def _dropped(
 
 
 def _not_offered(parameters: Parameters, hit: Hit, found: RetrievalResult) -> Dropped:
-    """The reason of a hit that was offered to no block."""
+    """Give the reason of a hit that was offered to no block."""
 
     def dropped(reason: DropReason, detail: str) -> Dropped:
         return Dropped(kind=hit.kind, id=hit.id, reason=reason, detail=detail)

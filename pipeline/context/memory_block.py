@@ -99,7 +99,7 @@ def choose(
 def _is_related(
     memory: RetrievedMemory, similar: float | None, parameters: Parameters, asked: set[str]
 ) -> bool:
-    """Whether a memory shares a word with the question or is similar to it.
+    """Return whether a memory shares a word with the question or is similar to it.
 
     One that has no vector yet was found by its words.
     """

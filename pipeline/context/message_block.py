@@ -25,7 +25,7 @@ def exchanges(
     is_question: Callable[[str], bool],
     scale: Scale,
 ) -> Iterator[Entry | Dropped]:
-    """The best messages with their neighbours, and what is left out whatever the budget.
+    """Offer the best messages with their neighbours, and say what is left out whatever the budget.
 
     `shown` are messages of other blocks, by id, with the block's name; `is_question` recognizes the question itself.
     """
@@ -104,7 +104,7 @@ def exchanges(
 
 
 def _needs_no_similarity(hit: Scored) -> bool:
-    """Whether it holds a phrase or an identifier of the question verbatim, or was found as a decision."""
+    """Return whether a message holds a phrase or an identifier of the question verbatim, or was found as a decision."""
     decided = hit.parts.get("decision", 0.0)
     return (
         hit.parts.get("phrase", 0.0) > 0
@@ -114,7 +114,7 @@ def _needs_no_similarity(hit: Scored) -> bool:
 
 
 def _why(hit: Scored) -> str:
-    """The three largest parts of a score."""
+    """Name the three largest parts of a score."""
     best = sorted(((v, n) for n, v in hit.parts.items() if v > 0.01), reverse=True)[:3]
     return ", ".join(f"{name} {value:.2f}" for value, name in best) or "nothing speaks for it"
 

@@ -92,17 +92,17 @@ class Page:
             self.put(packed.block)
 
     def items(self, kind: BlockKind) -> list[ContextItem]:
-        """What one of the blocks shows."""
+        """Return what one of the blocks shows."""
         return self.blocks[kind].items if kind in self.blocks else []
 
     def copy(self) -> "Page":
-        """A copy that can be filled otherwise."""
+        """Return a copy that can be filled otherwise."""
         page = Page(self.room, self.count, explained=self.explained)
         page.blocks, page.dropped = dict(self.blocks), list(self.dropped)
         return page
 
     def ordered(self) -> list[Block]:
-        """The blocks in reading order."""
+        """Return the blocks in reading order."""
         return [self.blocks[kind] for kind in BLOCK_ORDER if kind in self.blocks]
 
 
@@ -153,7 +153,7 @@ def fill(section: Section, room: int, count: Count = estimate_line, *, explained
 def plain(
     kind: BlockKind, text: str, count: Count = estimate_line, items: Sequence[ContextItem] = ()
 ) -> Block:
-    """A block of this text, such as the guardrails or the question."""
+    """Make a block of this text, such as the guardrails or the question."""
     return Block(kind=kind, tokens=count(text), chars=len(text), text=text, items=list(items))
 
 

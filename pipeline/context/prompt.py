@@ -49,7 +49,7 @@ class Prompt:
 
 
 def prompt(query: str, asker: str | None, now: datetime) -> Prompt:
-    """The question with its asker and the time on the chat's clock."""
+    """Show the question with its asker and the time on the chat's clock."""
     return Prompt(query=query, asker=display_name(asker or ""), today=f"{TODAY}{date_of(now)}, {clock(now)}")
 
 
@@ -62,7 +62,7 @@ def chat_messages(
     *,
     alternate: bool = False,
 ) -> list[ChatMessage]:
-    """The blocks as messages, the question last.
+    """Return the blocks as messages, the question last.
 
     With `alternate` user and assistant take turns, the user first: a run of one role is one message, with the names
     of its speakers, and what the assistant said before anybody else becomes a line of the user's.
@@ -85,7 +85,7 @@ def chat_messages(
 def _spoken(
     history: Block, recent: Sequence[Message], zone: tzinfo, count: Count, *, alternate: bool
 ) -> Iterator[ChatMessage]:
-    """The messages of the history in their roles, oldest first."""
+    """Return the messages of the history in their roles, oldest first."""
     by_id = {str(message.id): message for message in recent}
     shown = [(item, by_id[item.id], count(item.text)) for item in history.items]
     dates = [date_of(message.sent_at.astimezone(zone)) for _, message, _ in shown]
@@ -108,13 +108,13 @@ def _spoken(
 
 
 def _of_an_assistant(message: Message, *, named: bool) -> tuple[str, str]:
-    """A message of an assistant, verbatim and on one line."""
+    """Return a message of an assistant, verbatim and on one line."""
     name = f"{truncate.one_line(message.speaker)}: " if named else ""
     return name + harmless(visible(message.content)), name + truncate.one_line(message.content)
 
 
 def _of_people(item: ContextItem, message: Message) -> tuple[str, str]:
-    """A line of the text, with the message's line breaks and without; the newest may be cut, and stays so."""
+    """Return a line of the text, with the message's line breaks and without; the newest may be cut, and stays so."""
     head = item.text.removesuffix(truncate.one_line(message.content))
     if head == item.text:
         return item.text, item.text
@@ -122,7 +122,7 @@ def _of_people(item: ContextItem, message: Message) -> tuple[str, str]:
 
 
 def _fitting(forms: Sequence[str], line: str, tokens: int, room: int, count: Count) -> tuple[str, int]:
-    """The first of these forms of a message that fits into `room` tokens, or the first one cut; and its tokens.
+    """Return the first of these forms of a message that fits into `room` tokens, or the first one cut; and its tokens.
 
     `tokens` are those of the message's line in the text, which are not counted again.
     """

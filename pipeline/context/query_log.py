@@ -42,7 +42,7 @@ SOURCES: dict[BlockKind, Source] = {
 
 
 def shown_in(context: Context) -> dict[str, str]:
-    """The block of each item of a context, by `kind:id`; the first if it is in two."""
+    """Return the block of each item of a context, by `kind:id`; the first if it is in two."""
     items = [(item, block.kind) for block in reversed(context.blocks) for item in block.items]
     # a message that a line quotes is shown, too
     quoted: dict[str, str] = {f"message:{item.answers}": kind for item, kind in items if item.answers}
@@ -50,7 +50,7 @@ def shown_in(context: Context) -> dict[str, str]:
 
 
 def by_source(context: Context) -> tuple[dict[str, int], dict[str, int]]:
-    """A context's tokens and its characters by source."""
+    """Count a context's tokens and its characters by source."""
     tokens, chars = Counter[str](), Counter[str]()
     for block in context.blocks:
         if source := SOURCES.get(block.kind):
@@ -100,7 +100,7 @@ def _insert(
     prepared: PreparedQuery,
     seconds: float,
 ) -> None:
-    """Where memory is off, or the asker is not to be remembered, only the figures are recorded."""
+    """Record the query; only its figures where memory is off, or the asker is not to be remembered."""
     asked_at, chat_id = prepared.parsed.now, prepared.request.chat.chat_id
     if stopped(connection, asked_at, ("tenant",), ("chat", chat_id)):
         return
@@ -192,7 +192,7 @@ def report(
 
 
 def _ids(items: Iterable[str], kind: str) -> set[str]:
-    """The ids of one kind among items by `kind:id`."""
+    """Return the ids of one kind among items by `kind:id`."""
     return {item.partition(":")[2] for item in items if item.startswith(f"{kind}:")}
 
 
@@ -201,7 +201,7 @@ def _shown(row: Row[Any], kind: str) -> list[str]:
 
 
 def _names(chat_id: str, user_id: str | None) -> list[Named]:
-    """The subjects whose suppression keeps a row's answer out."""
+    """Return the subjects whose suppression keeps a row's answer out."""
     names: list[Named] = [("tenant",), ("chat", chat_id)]
     if user_id:
         names += [("user", user_id), ("unremembered", user_id)]

@@ -55,14 +55,14 @@ class CandidateSet:
 
 
 def retrieve(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
-    """The candidates of a scope, whatever the request's filter lets through."""
+    """Read the candidates of a scope, whatever the request's filter lets through."""
     if is_whole(request.chat):
         return _whole(connection, request.scope, terms)
     return _large(connection, request, terms)
 
 
 def is_whole(chat: Chat) -> bool:
-    """Whether every message of a scope of this chat is a candidate."""
+    """Return whether every message of a scope of this chat is a candidate."""
     return chat.message_count <= WHOLE_UP_TO
 
 
@@ -90,7 +90,7 @@ def _whole(connection: Connection, scope: Scope, terms: SearchTerms) -> Candidat
 
 
 def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms) -> CandidateSet:
-    """The best of each arm with their neighbours; the statistics are the whole scope's."""
+    """Read the best of each arm with their neighbours; the statistics are the whole scope's."""
     chat, scope = request.chat, request.scope
     verbatim = [
         message
@@ -125,7 +125,7 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
 
 
 def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim, share: float) -> list[int]:
-    """Up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim.
+    """Find up to `CANDIDATES_PER_ARM` messages that hold a piece of the query verbatim.
 
     They are found by its words in the index, the best by BM25. Where the index has other words for it, or none (`to be
     or not to be`), the newest messages are read instead. `share` is the part of the limits that this piece may use.
@@ -143,7 +143,7 @@ def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim,
 def keyword_hits(
     connection: Connection, request: RetrievalRequest, words: Sequence[str], limit: int, share: float = 1.0
 ) -> KeywordHits:
-    """The best messages of a scope by BM25; with a `share` of the messages that may be scored."""
+    """Find the best messages of a scope by BM25; with a `share` of the messages that may be scored."""
     chat = request.chat
     return keyword_search.keywords(
         connection,
@@ -159,7 +159,7 @@ def keyword_hits(
 def filtered(
     connection: Connection, request: RetrievalRequest, which: MessageFilter, terms: SearchTerms
 ) -> list[Candidate]:
-    """The best of each arm among the messages that a filter lets through, with their neighbours."""
+    """Read the best of each arm among the messages that a filter lets through, with their neighbours."""
     chat_id, limit = request.chat.chat_id, 2 * CANDIDATES_PER_ARM
     by_word = text_search.keywords(
         connection, chat_id, which, terms.lexemes, mean_size=_mean_length(request.chat), limit=limit
@@ -188,7 +188,7 @@ def with_neighbours(
 
 
 def _mean_length(chat: Chat) -> float:
-    """The mean number of distinct lexemes of a chat's messages."""
+    """Return the mean number of distinct lexemes of a chat's messages."""
     return chat.lexeme_count / max(1, chat.message_count)
 
 
@@ -201,7 +201,7 @@ def _scanned(
 
 
 def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange]) -> dict[int, int]:
-    """The session of each message; 0 for those that are not placed yet."""
+    """Return the session of each message; 0 for those that are not placed yet."""
     starts = [(r.session_key, r.started_at) for r in ranges]
     placed = {}
     for row in rows:
@@ -250,7 +250,9 @@ def _candidates(
 
 
 def _answered(named: Row[*tuple[Any, ...]] | None, row: Row[*tuple[Any, ...]]) -> RepliedTo | None:
-    """The message that a message answers: the row that it names, if that was read too, or what came with its own."""
+    """Return the message that a message answers: the row that it names, if that was read too, or what came with its
+    own.
+    """
     if named is not None:
         return RepliedTo(named[0], named[3], named[5])
     found = row._mapping.get("answered")

@@ -75,7 +75,7 @@ def _dated(hit: Scored, zone: tzinfo) -> EventDate:
 
 
 def _days(text: str, said_at: datetime) -> tuple[datetime, datetime] | None:
-    """The days that a message names; None if it names none, or several that do not overlap."""
+    """Return the days that a message names; None if it names none, or several that do not overlap."""
     spans = [
         (_midnight(first, said_at), _midnight(first + timedelta(days=count), said_at))
         for first, count in calendar.days(text, said_at.date())

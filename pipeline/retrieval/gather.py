@@ -62,7 +62,7 @@ class RetrievalResult:
         return Scale.of([*cosines, *(memory.cosine for memory in self.memories)], mean)
 
     def is_outside(self, session: int | None) -> bool:
-        """Whether other sessions than this were chosen."""
+        """Return whether other sessions than this were chosen."""
         chosen = self.narrowing.chosen if self.narrowing else ()
         return bool(chosen) and all(each.id != session for each in chosen)
 
@@ -202,7 +202,9 @@ def _blended(
 def _alike(
     connection: Connection, query: PreparedQuery, ranked: Sequence[Scored]
 ) -> Callable[[Candidate, Candidate], float]:
-    """The similarity of two messages: the cosine of their vectors, or the overlap of their words if one has none."""
+    """Return the similarity of two messages: the cosine of their vectors, or the overlap of their words if one has
+    none.
+    """
     stored: dict[int, Vector] = {}
     if query.terms.embedded:
         best = [hit.candidate.id for hit in ranked[: rerank.MMR_TOP]]

@@ -94,7 +94,7 @@ def _scored(rows: Sequence[Row[Any]], now: datetime) -> list[RetrievedMemory]:
 
 
 def _factors(similarity: float, importance: float, used_at: datetime, now: datetime) -> dict[str, float]:
-    """The factors of a memory's score; `recency` is 1.1 for now and 1 after a month."""
+    """Return the factors of a memory's score; `recency` is 1.1 for now and 1 after a month."""
     age_days = max(0.0, (now - used_at).total_seconds() / 86_400)
     return {
         "similarity": max(similarity, 0.0),

@@ -33,7 +33,7 @@ def rank_messages(connection: Connection, query: PreparedQuery) -> tuple[list[Sc
 
 
 def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]) -> Sequence[Scored]:
-    """The hits that the request's filter lets through."""
+    """Return the hits that the request's filter lets through."""
     request = query.request
     if request.filter.is_open:
         return hits
@@ -43,7 +43,7 @@ def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]
 
 
 def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
-    """The question's lexemes that the messages of each session hold."""
+    """Return the question's lexemes that the messages of each session hold."""
     held: dict[int, set[str]] = {}
     for hit in hits:
         held.setdefault(hit.candidate.session, set()).update(hit.candidate.terms)
@@ -51,7 +51,7 @@ def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
 
 
 def arms(ranked: Sequence[Scored]) -> dict[int, dict[str, int]]:
-    """For each message, its place from 1 by its words and surroundings only, and by its vector only."""
+    """Return, for each message, its place from 1 by its words and surroundings only, and by its vector only."""
     words = [hit for hit in ranked if hit.parts.get("words", 0) > 0]
     vectors = [hit for hit in ranked if hit.candidate.cosine is not None]
     places: dict[int, dict[str, int]] = {}
@@ -88,7 +88,7 @@ def message_hits(
 
 
 def confidence(ranked: Sequence[Scored], retrieved: CandidateSet) -> Confidence:
-    """How close the best come to the question, in raw figures."""
+    """Return how close the best come to the question, in raw figures."""
     statistics = retrieved.statistics
     cosines = [hit.candidate.cosine for hit in ranked if hit.candidate.cosine is not None]
     words = statistics.document_frequency
@@ -104,7 +104,7 @@ def confidence(ranked: Sequence[Scored], retrieved: CandidateSet) -> Confidence:
 
 
 def as_line(message: Message, score: float | None = None) -> Line:
-    """A message for a search's answer."""
+    """Put a message on a line of a search's answer."""
     return Line(
         id=str(message.id),
         external_id=message.external_id,
@@ -117,10 +117,10 @@ def as_line(message: Message, score: float | None = None) -> Line:
 
 
 def preview(text: str) -> str:
-    """The beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     return truncate.shortened(truncate.one_line(text), PREVIEW_CHARS)
 
 
 def rounded(parts: Mapping[str, float]) -> dict[str, float]:
-    """The parts of a score to six digits."""
+    """Round the parts of a score to six digits."""
     return {name: round(value, 6) for name, value in parts.items()}

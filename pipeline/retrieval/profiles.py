@@ -179,7 +179,7 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
 
 
 def parameters_of(query: ContextQuery, settings: Settings) -> tuple[Parameters, Weights]:
-    """The parameters and weights of a context query. Raises `InvalidInput` as `parameters_for` does."""
+    """Return the parameters and weights of a context query. Raises `InvalidInput` as `parameters_for` does."""
     # settings are the defaults of `balanced` only: the other profiles are what their names promise
     configured = (
         {
@@ -196,7 +196,7 @@ def parameters_of(query: ContextQuery, settings: Settings) -> tuple[Parameters, 
 
 
 def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Parameters, Weights]:
-    """The profile's parameters and the ranking's weights, overridden by a request's own values.
+    """Return the profile's parameters and the ranking's weights, overridden by a request's own values.
 
     Raises `InvalidInput` that names what is unknown, of the wrong type or out of its limits.
     """
@@ -222,6 +222,6 @@ def parameters_for(profile: str, overrides: Mapping[str, Any]) -> tuple[Paramete
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is a finite number: JSON may contain `1e999`."""
+    """Return whether a value is a finite number: JSON may contain `1e999`."""
     is_one = isinstance(value, int | float) and not isinstance(value, bool)
     return is_one and -float_info.max <= value <= float_info.max

@@ -83,7 +83,7 @@ class Stopwatch:
 
 
 def for_context(connection: Connection, query: ContextQuery, settings: Settings) -> RetrievalRequest:
-    """The request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
+    """Make the request of a context. Raises `NotFound` for an unknown chat, `InvalidInput` for its parameters."""
     parameters, weights = parameters_of(query, settings)
     chat = find_chat(connection, query.chat_id)
     return RetrievalRequest(
@@ -102,7 +102,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
 
 
 def for_search(connection: Connection, query: SearchQuery, settings: Settings) -> RetrievalRequest:
-    """The request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
+    """Make the request of a search. Raises `NotFound` for an unknown chat or a session of another one."""
     # a search for messages finds questions, too; `exact` and `similar` do not rank by date
     weights = {"aside": 0, **({"date": 0} if query.mode in {"exact", "similar"} else {})}
     parameters, ranking_weights = parameters_for("balanced", weights)
@@ -122,7 +122,7 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
 
 
 def find_chat(connection: Connection, chat_id: str) -> Chat:
-    """The chat of this id, also after it got another. Raises `NotFound`."""
+    """Find the chat of this id, also after it got another. Raises `NotFound`."""
     chat = chats.followed(connection, chat_id)
     if chat is None:
         raise NotFound(f"there is no chat {chat_id}: see `backscroll chats`")
@@ -130,7 +130,7 @@ def find_chat(connection: Connection, chat_id: str) -> Chat:
 
 
 def memory_is_on(chat: Chat, settings: Settings) -> bool:
-    """Whether a chat's messages are processed and searched; otherwise they are only stored."""
+    """Return whether a chat's messages are processed and searched; otherwise they are only stored."""
     return settings.session_memory_enabled and chat.memory
 
 

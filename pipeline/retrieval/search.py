@@ -85,7 +85,7 @@ def search(
 
 
 def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery) -> SearchResult:
-    """By words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
+    """Search by words and meaning, ranked as a context ranks: every neighbour counts, also one that is filtered out."""
     ranked, found = rank_messages(connection, prepared)
     hits = allowed(connection, prepared, ranked)
     if query.min_similarity is not None and prepared.terms.embedded:
@@ -108,7 +108,7 @@ def _similar(
     query: SearchQuery,
     embedded: tuple[EmbeddingSpace, Vector],
 ) -> SearchResult:
-    """By meaning only: in the whole chat as a context compares, exactly among what a filter lets through."""
+    """Search by meaning only: in the whole chat as a context compares, exactly among what a filter lets through."""
     request = prepared.request
     if request.filter.is_open:
         near = vector_search.nearest(
@@ -136,7 +136,7 @@ def _similar(
 
 
 def _exact(connection: Connection, request: RetrievalRequest, query: SearchQuery) -> SearchResult:
-    """By literal text, in the newest `EXACT_SCANNED` messages and the rest of the session that they begin in."""
+    """Search for literal text, in the newest `EXACT_SCANNED` messages and the rest of the session they begin in."""
     chat_id = request.chat.chat_id
     since = text_search.scan_from(connection, chat_id, EXACT_SCANNED, query.until)
     found = text_search.exact(

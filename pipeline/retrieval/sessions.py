@@ -162,7 +162,7 @@ def load_sessions(
 def sharing_topics(
     chosen: Sequence[RetrievedSession], others: Sequence[RetrievedSession]
 ) -> list[tuple[list[str], RetrievedSession]]:
-    """The others that share topics or entities with the chosen ones, and which, most shared first."""
+    """Return the others that share topics or entities with the chosen ones, and which, most shared first."""
     topics = {topic.casefold() for session in chosen for topic in (*session.topics, *session.entities)}
     shared = [
         (sorted({t for t in (*session.topics, *session.entities) if t.casefold() in topics}), session)
@@ -172,7 +172,7 @@ def sharing_topics(
 
 
 def _decides(query: PreparedQuery, hit: Scored | None) -> float:
-    """How well a session's best message decides what the query asks a decision about, from 0 to 1."""
+    """Return how well a session's best message decides what the query asks a decision about, from 0 to 1."""
     weight = query.request.weights.decision
     return max(0.0, hit.parts.get("decision", 0.0) / weight) if hit is not None and weight else 0.0
 
@@ -184,7 +184,7 @@ def _messages_of(
     statistics: Statistics,
     chosen: Sequence[RetrievedSession],
 ) -> list[Scored]:
-    """The messages of these sessions, best first."""
+    """Return the messages of these sessions, best first."""
     request = query.request
     if not is_whole(request.chat):
         # the arms searched the whole chat: search again, in these sessions only

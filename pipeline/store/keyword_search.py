@@ -120,7 +120,7 @@ def any_of(words: Sequence[str]) -> str:
 
 
 def _quoted(lexeme: str) -> str:
-    r"""A lexeme as a tsquery takes it.
+    r"""Quote a lexeme as a tsquery takes it.
 
     >>> print(_quoted("it's"))
     'it''s'

@@ -135,7 +135,7 @@ class Visible:
     chats: frozenset[str]
 
     def shows(self, learned_in: str | None) -> bool:
-        """Whether what was learned there may be shown; None was learned in no chat, and is anybody's."""
+        """Return whether what was learned there may be shown; None was learned in no chat, and is anybody's."""
         return learned_in is None or self.everywhere or learned_in in self.chats
 
 

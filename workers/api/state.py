@@ -45,7 +45,7 @@ async def _state(request: Request) -> ApiState:
 
 
 def state_of(request: Request) -> ApiState:
-    """The state of the process, for an endpoint without dependencies."""
+    """Return the state of the process, for an endpoint without dependencies."""
     state: ApiState = request.app.state.api
     return state
 

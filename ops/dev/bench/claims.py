@@ -112,7 +112,7 @@ def _backlogs(due: ClaimedDatabase, say: Say) -> Iterator[Figure]:
 
 
 def _median_claim(due: ClaimedDatabase, backlog: int) -> float:
-    """The median of some claims in milliseconds; what is claimed is finished, and as much becomes due anew."""
+    """Measure the median of some claims in milliseconds; finish what is claimed, and make as much due anew."""
     due.refill("one", rows=backlog)
     due.checkpoint()
     taken = []

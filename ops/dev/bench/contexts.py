@@ -41,7 +41,7 @@ _PLAIN = ("fill_seconds", "database_mb", "database_mb_per_10k", "process_warm_mb
 
 
 def gates(found: Mapping[str, Any]) -> list[Figure]:
-    """What is promised of a run, beside what it found."""
+    """Compare a run with what is promised of it."""
     grown = found["process_growth_mb"] * 10_000 / max(found["messages"], 10_000)
     memory = round(found["database_mb_per_10k"] + grown, 1)
     context_ms = context_limit_ms(found["messages"], found["chats"])
@@ -59,7 +59,7 @@ def gates(found: Mapping[str, Any]) -> list[Figure]:
 
 
 def as_dict(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What was found with its gates, as one JSON object."""
+    """Return what was found with its gates, as one JSON object."""
     judged = [asdict(gate) | {"kept": gate.kept} for gate in gates(found)]
     return {
         **found,
@@ -68,7 +68,7 @@ def as_dict(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def context_limit_ms(messages: int, chats: int) -> float:
-    """The most that 95 of 100 contexts may take: 60 ms where a chat has up to 2,000 messages, else 150 ms."""
+    """Return the most that 95 of 100 contexts may take: 60 ms where a chat has up to 2,000 messages, else 150 ms."""
     return 60.0 if messages <= 2000 * chats else 150.0
 
 
@@ -231,7 +231,7 @@ def _everywhere(backscroll: Shipped, space: EmbeddingSpace, vector: Vector) -> l
 
 
 def tables(found: Mapping[str, Any]) -> list[Table]:
-    """The figures, and the limits beside what was measured."""
+    """Show the figures, and the limits beside what was measured."""
     spent = {"context": found["context"], **found["stages"], "top-10 search": found["search"]}
     rows = {
         "vectors": found["vectors"],

@@ -98,7 +98,7 @@ def _embed_rows(backscroll: Shipped, wanted: int) -> int:
 
 
 def _messages(count: int) -> Iterator[MessageIn]:
-    """What is said in the sample chats, now and then two such messages in one; no two alike."""
+    """Make messages of what is said in the sample chats, now and then of two such texts; no two alike."""
     said = [message.content for sample in samples() for message in sample.messages if message.content]
     rng = random.Random(1)  # noqa: S311
     for number in range(count):
@@ -114,7 +114,7 @@ def _messages(count: int) -> Iterator[MessageIn]:
 
 @contextmanager
 def _busy() -> Iterator[None]:
-    """A process that keeps a core full."""
+    """Keep a core full with a process of its own."""
     loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         yield

@@ -109,7 +109,7 @@ _ASKED = """
 
 
 def _add_questions(superuser: psycopg.Connection) -> None:
-    """The query log, and memories of a part of the answers."""
+    """Add the query log, and memories of a part of the answers."""
 
     def asked(count: int) -> str:
         return _ASKED.format(count=count, words=" ".join(VOCABULARY))
@@ -157,7 +157,7 @@ def _add_memories_and_sessions(superuser: psycopg.Connection) -> None:
 
 
 def _edited_and_forgotten(backscroll: Shipped, turn: int) -> dict[str, LockTimes]:
-    """The median of some edits with their longest lock, and one person's hundred messages."""
+    """Measure the median of some edits with their longest lock, and the forgetting of one person's hundred messages."""
     edits = [
         _probed(backscroll, lambda n=n: _edit(backscroll, f"b{11 + turn + 500 * n}"))  # type: ignore[misc]
         for n in range(EDITS)

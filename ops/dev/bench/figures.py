@@ -36,22 +36,22 @@ class Figure:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Of at least two values the most that half of them are (`p50`), and that 95 of 100 are (`p95`)."""
+    """Return the most that half of at least two values are (`p50`), and that 95 of 100 are (`p95`)."""
     return {"p50": round(median(values), 1), "p95": round(quantiles(values, n=20)[18], 1)}
 
 
 def resident_mb() -> float:
-    """The most memory that this process has held so far, in units of 10**6 bytes."""
+    """Return the most memory that this process has held so far, in units of 10**6 bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
 def as_dict(name: str, figures: Sequence[Figure]) -> dict[str, Any]:
-    """A benchmark's result as one JSON object."""
+    """Return a benchmark's result as one JSON object."""
     return {"name": name, "results": [asdict(one) | {"kept": one.kept} for one in figures]}
 
 
 def as_table(name: str, figures: Sequence[Figure]) -> Table:
-    """A benchmark's result for people."""
+    """Show a benchmark's result to people."""
     table = Table("case", "measured", "ratio", "limit", "", title=name)
     for one in figures:
         sign = "at least" if one.more_is_better else "at most"

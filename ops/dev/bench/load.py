@@ -53,7 +53,7 @@ def measure(say: Say) -> list[Figure]:
 
 
 def _fairness(cast: Cast, say: Say) -> Iterator[Figure]:
-    """The small tenant's lag without and with the flood."""
+    """Measure the small tenant's lag without and with the flood."""
     with (
         closing(Database.from_settings(cast.settings)) as database,
         make_app(cast.settings) as app,

@@ -80,7 +80,7 @@ class WordMeans(WrappedEmbedder):
         return [self._mean(text) for text in texts]
 
     def _mean(self, text: str) -> Vector:
-        """The mean of the words, scaled to length 1."""
+        """Return the mean of the words, scaled to length 1."""
         known = [self._words[word] for word in text.rstrip(".?!").split() if word in self._words]
         total = [sum(values) for values in zip(*known or [self._words[VOCABULARY[0]]], strict=True)]
         length = hypot(*total)

@@ -49,7 +49,7 @@ class Play(JudgedRun):
 
 
 def measure(messages: int, cut_seconds: float, lease_seconds: float, say: Say) -> list[Play]:
-    """The three plays. To be called by the main thread, which is on another network afterwards.
+    """Play the three plays. To be called by the main thread, which is on another network afterwards.
 
     Raises `NoNamespace` where two hosts cannot be made, and what starting a deployment raises.
     """

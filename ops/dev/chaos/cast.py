@@ -77,7 +77,7 @@ class Cast:
         )
 
     def redis_client(self) -> Redis:
-        """A client of the broker."""
+        """Return a client of the broker."""
         return Redis.from_url(self.redis.url, socket_timeout=5, socket_connect_timeout=2)
 
     def set_mood(self, mood: str) -> None:
@@ -95,7 +95,7 @@ class Cast:
         return [member.name for member in ended]
 
     def is_ready(self) -> bool:
-        """Whether all processes have come up."""
+        """Return whether all processes have come up."""
         return all(member.is_ready() for member in self.members.values())
 
 
@@ -103,7 +103,7 @@ class Cast:
 def playing(
     folder: Path, lease_seconds: float = 30, hosts: Hosts | None = None, only: Collection[str] = ()
 ) -> Iterator[Cast]:
-    """The whole cast, or the processes named, ready; killed at the end.
+    """Run the whole cast, or the processes named, and wait until they are ready; kill them at the end.
 
     With `hosts` the workers and beat are on the far one, the servers and the HTTP API on the near one.
     Raises `CastNotReady` and what the embedded servers raise.
@@ -193,7 +193,7 @@ def _environment(settings: Settings, folder: Path) -> dict[str, str]:
 
 
 def _worker(name: str) -> list[str]:
-    """The shipped command, with models that have moods and payloads that come back soon."""
+    """Return the shipped command, with models that have moods and payloads that come back soon."""
     command = _skewed(processes.worker_command([name], concurrency=CONCURRENCY.get(name), shutdown_seconds=1))
     at = command.index("worker") + 1
     transport = REDIS_TRANSPORT | {"visibility_timeout": VISIBILITY_SECONDS, "unacked_restore_interval": 1}
@@ -206,7 +206,7 @@ def _worker(name: str) -> list[str]:
 
 
 def _skewed(command: list[str]) -> list[str]:
-    """The same command, with a clock that can be wrong."""
+    """Return the same command, with a clock that can be wrong."""
     return [skewed.__name__ if part == "workers" else part for part in command]
 
 

@@ -65,7 +65,7 @@ class Driver:
             self._turn.notify_all()
 
     def is_done(self) -> bool:
-        """Whether everything has been sent and taken."""
+        """Return whether everything has been sent and taken."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def end(self) -> None:
@@ -129,7 +129,7 @@ class Driver:
         return True
 
     def _ask(self, method: str, path: str, said: dict[str, Any] | None, expected: int) -> bool:
-        """Whether the HTTP API took it."""
+        """Ask the HTTP API, and return whether it took the request."""
         headers = {"Authorization": f"Bearer {self._cast.key}", "Content-Type": "application/json"}
         api = http.client.HTTPConnection("127.0.0.1", self._cast.port, timeout=API_SECONDS)
         try:

@@ -33,7 +33,7 @@ class Hosts:
     keeper: int
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The command, to be run on the far host."""
+        """Return the command that runs this one on the far host."""
         return ["nsenter", f"--net=/proc/{self.keeper}/ns/net", "--", *command]
 
     def cut(self) -> None:
@@ -71,7 +71,7 @@ class NetworkRedis(EmbeddedRedis):
 
 
 def as_seen_from_afar(url: str) -> str:
-    """The URL of a server on the near host, for a process on the far one.
+    """Return the URL of a server on the near host, for a process on the far one.
 
     >>> as_seen_from_afar("redis://:secret@127.0.0.1:6379/0")
     'redis://:secret@192.0.2.1:6379/0'

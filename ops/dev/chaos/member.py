@@ -44,11 +44,11 @@ class Member:
             )
 
     def is_running(self) -> bool:
-        """Whether its first process lives."""
+        """Return whether its first process lives."""
         return self._child is not None and self._child.poll() is None
 
     def is_ready(self) -> bool:
-        """Whether it has logged since its last start that it takes up its work."""
+        """Return whether it has logged since its last start that it takes up its work."""
         with self.log.open("rb") as log:
             log.seek(self._begins_at)
             said = log.read()
@@ -78,7 +78,7 @@ def _without_interruption() -> Iterator[None]:
 
 
 def _begin(first: Callable[[], None]) -> Callable[[], None]:
-    """What a member does before its program: `first`, and hear of signals again."""
+    """Return what a member does before its program: call `first`, and hear of signals again."""
 
     def before_exec() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

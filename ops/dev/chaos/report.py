@@ -104,7 +104,7 @@ class ChaosReport(JudgedRun):
 
 
 def as_dict(report: ChaosReport) -> dict[str, Any]:
-    """The report as one JSON object."""
+    """Return the report as one JSON object."""
     recovery: dict[str, Any] = {
         what: {"median": round(median(times), 2), "longest": max(times)}
         for what in ("starting", "taken", "done")

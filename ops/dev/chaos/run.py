@@ -43,7 +43,7 @@ class QueueHistory:
     emptied: list[float] = field(default_factory=list)
 
     def may_have_held(self, queued_at: float) -> bool:
-        """Whether what was queued then may still have been in Redis when its data went.
+        """Return whether what was queued then may still have been in Redis when its data went.
 
         >>> QueueHistory([5.0], [7.0]).may_have_held(4.0), QueueHistory([5.0], [7.0]).may_have_held(6.0)
         (False, True)

@@ -148,7 +148,7 @@ def _conversation(rng: random.Random, count: int, *, named: bool) -> list[Messag
 
 
 def _mark(chat: str, message: MessageIn) -> str:
-    """What marks a text that is to be forgotten: it is searched for, and must not be found."""
+    """Return what marks a text that is to be forgotten: it is searched for, and must not be found."""
     return f" ({chat} {message.external_id})" if _is_forgotten(chat, message) else ""
 
 
@@ -163,7 +163,7 @@ def _text(rng: random.Random) -> str:
 
 
 def _disordered(rng: random.Random, said: Sequence[MessageIn]) -> list[MessageIn]:
-    """Everything about where it belongs, and a tenth a second time."""
+    """Shuffle everything about where it belongs, and repeat a tenth of it."""
     numbered = list(enumerate(said))
     placed = [(place + rng.uniform(0, DISORDER), message) for place, message in numbered]
     again = (each for each in numbered if rng.random() < DUPLICATES)

@@ -136,7 +136,7 @@ def judge(
     accepted: Collection[Key],
     gone: Collection[Key] = (),
 ) -> Verdict:
-    """The verdict on all tenants of a database, read by a role that sees them all.
+    """Judge all tenants of a database, read by a role that sees them all.
 
     `originals`: what was sent; `accepted`: what must be there, but for what is `gone`: deleted or forgotten.
     """

@@ -50,7 +50,7 @@ class Gathered:
     found: RetrievalResult
 
     def ranked(self, weights: Weights) -> RetrievalResult:
-        """What was found, ranked by these weights."""
+        """Rank what was found by these weights."""
         retrieved = self.retrieved
         ranked = rank.rank(self.prepared.question, retrieved.candidates, retrieved.statistics, weights)
         best = rank.rank_sessions(ranked)
@@ -60,7 +60,7 @@ class Gathered:
         return replace(self.found, ranked=ranked, sessions=sessions)
 
     def context(self, found: RetrievalResult, parameters: Parameters, budget: int) -> Context:
-        """What a bot gets of it under a budget."""
+        """Build what a bot gets of it under a budget."""
         request = replace(self.prepared.request, parameters=parameters)
         prepared = replace(self.prepared, parsed=replace(self.prepared.parsed, request=request))
         return assemble(self.query, prepared, found, budget)
@@ -89,7 +89,7 @@ class Gathered:
 
 
 def filled(backscroll: Shipped, conversation: Conversation) -> FilledConversation:
-    """A conversation after `Shipped.fill`."""
+    """Return what `Shipped.fill` has stored of a conversation."""
     chat_id = conversation.chat.chat_id
     with backscroll.database.tenant(backscroll.tenant) as connection:
         rows = connection.execute(
@@ -112,7 +112,7 @@ def filled(backscroll: Shipped, conversation: Conversation) -> FilledConversatio
 def gather(
     backscroll: Shipped, where: FilledConversation, question: AskedQuestion, *, names_stay: bool = False
 ) -> Gathered:
-    """All that is found for a question; with `names_stay` its names and dates are searched for as words."""
+    """Find everything for a question; with `names_stay` its names and dates are searched for as words."""
     database, embedder, settings = backscroll.database, backscroll.resources.embedder, backscroll.settings
     query = ContextQuery(chat_id=where.conversation.chat.chat_id, query=question.text, include_history=False)
     stopwatch = Stopwatch()

@@ -53,7 +53,7 @@ def leave_one_out(
     budgets: tuple[int, ...],
     progress: Say,
 ) -> dict[str, Any]:
-    """The tables over all questions, each read with weights chosen on the other conversations, and these weights."""
+    """Judge each question by weights chosen on the other conversations; return the tables and these weights."""
     answered: list[QuestionShares] = []
     chosen: dict[str, Any] = {}
     for name, ours in by_conversation.items():
@@ -65,7 +65,7 @@ def leave_one_out(
 
 
 def search(gathered: Sequence[Gathered], progress: Say) -> Weights:
-    """The weights that find most of the evidence of these questions."""
+    """Search the weights that find most of the evidence of these questions."""
     best, tried = start(), Tried(gathered)
     score = tried.goodness(best)
     for turn in range(1, ROUNDS + 1):
@@ -102,7 +102,7 @@ class Tried:
         self._parts: list[_Parts] = []
 
     def goodness(self, weights: Weights) -> float:
-        """The mean share of the evidence among the first sessions and turns, over all ks."""
+        """Return the mean share of the evidence among the first sessions and turns, over all ks."""
         shape = replace(weights, **dict.fromkeys(ADDED, 1.0))
         if shape != self._shape:
             self._parts = [_parts(one, shape) for one in self._gathered]

@@ -65,7 +65,7 @@ def read(path: Path) -> Iterator[Conversation]:
 
 
 def parse(name: str, data: Mapping[str, Any]) -> Conversation:
-    """One conversation out of its JSON."""
+    """Read one conversation out of its JSON."""
     messages = []
     for key, turns in data.items():
         if not (_SESSION.fullmatch(key) and isinstance(turns, list)):

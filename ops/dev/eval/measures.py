@@ -10,7 +10,7 @@ TURN_KS = (5, 10, 20)
 
 
 def share_found(evidence: Iterable[Hashable], ranked: Sequence[Hashable], k: int) -> float:
-    """The share of the evidence among the first `k`."""
+    """Return the share of the evidence among the first `k`."""
     wanted = set(evidence)
     return len(wanted & set(ranked[:k])) / len(wanted)
 

@@ -59,7 +59,7 @@ class PlainSearch:
         self._vectors = embedder.embed_documents([message.content for message in messages])
 
     def ranked(self, question: str) -> list[tuple[MessageIn, float]]:
-        """All messages with their cosine, nearest first; of equal ones the later."""
+        """Rank all messages by their cosine, nearest first; of equal ones the later."""
         asked = self._embedder.embed_query(question)
         cosines = [sum(map(mul, asked, vector)) for vector in self._vectors]
         scored = zip(self._messages, cosines, strict=True)
@@ -67,7 +67,7 @@ class PlainSearch:
 
 
 def plain_context(ranked: Sequence[tuple[MessageIn, float]], budget: int) -> str:
-    """The nearest messages with their speakers, a line each, as long as they fit into `budget` tokens."""
+    """Show the nearest messages with their speakers, a line each, as long as they fit into `budget` tokens."""
     lines: list[str] = []
     left = budget
     for message, _ in ranked:
@@ -80,7 +80,7 @@ def plain_context(ranked: Sequence[tuple[MessageIn, float]], budget: int) -> str
 
 
 def own(settings: Settings, progress: Say) -> dict[str, Any]:
-    """The tables of `tables` over all sample chats, in one fresh database."""
+    """Compute the tables of `tables` over all sample chats, in one fresh database."""
     results: list[QuestionResult] = []
     with shipped.temporary(settings) as backscroll:
         for sample in samples():
@@ -124,7 +124,7 @@ def _search(search: PlainSearch, question: str, session_of: Mapping[str, int]) -
 
 
 def tables(results: Sequence[QuestionResult]) -> dict[str, Any]:
-    """What `--json` prints: for all questions, and by chat and kind, `counted` for each of `WAYS`.
+    """Return what `--json` prints: for all questions, and by chat and kind, `counted` for each of `WAYS`.
 
     Questions without an answer are counted apart, under `unanswerable`; see `_unanswered`. `questions` lists
     each one that has an answer: the place of its first evidence, what the context lacks, what it should not show.
@@ -212,7 +212,7 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _unanswered(results: Sequence[QuestionResult], way: str) -> dict[str, Any]:
-    """What came back where there was nothing to find, beside what an answerable question gets.
+    """Count what came back where there was nothing to find, beside what an answerable question gets.
 
     `top_score` is the mean score of the first hit, on each way's own scale. `told_apart` is the chance that a
     question with an answer has a higher top score than one without (the area under the ROC curve): 1 when a

@@ -16,7 +16,7 @@ PLOTTED_BUDGETS = (200, 400, 600, 800, 1200, 1600, 2000, 3000, 4000)
 
 
 def locomo_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
-    """How much of the evidence was found, by category; what each part is worth; what fitting has added."""
+    """Show how much of the evidence was found, by category; what each part is worth; what fitting has added."""
     title = f"{tables['questions']} questions on {', '.join(tables['conversations'])}; shares in %"
     found = _table(title, ("questions", "what"), ("mean", "any", "all"))
     for name, part in {"all": tables, **tables["by_category"]}.items():
@@ -38,7 +38,7 @@ def locomo_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _compared(title: str, base: Mapping[str, Any], others: Mapping[str, Any]) -> Table:
-    """The means of one run, and how far others are from them."""
+    """Show the means of one run, and how far others are from them."""
     budgets = list(next(iter(others.values()))["coverage"])
     heads = [*(f"{level} R@{k}" for level, k in _JUDGED), *(f"{int(budget):,} tok." for budget in budgets)]
     table = _table(title, ("",), heads)
@@ -61,7 +61,7 @@ def _tenths(share: float) -> str:
 
 
 def own_tables(tables: Mapping[str, Any]) -> Iterator[Table]:
-    """How much was found, by chat and kind, and what came back where there was nothing to find.
+    """Show how much was found, by chat and kind, and what came back where there was nothing to find.
 
     In every cell Backscroll's figure is before that of plain vector search.
     """
@@ -106,7 +106,7 @@ def _add_kinds(into: Table, label: str, whole: Mapping[str, Any], by_kind: Mappi
 
 
 def _table(title: str, left: Iterable[str], right: Iterable[str]) -> Table:
-    """A table with headings of words, and of figures."""
+    """Draw a table with headings of words, and of figures."""
     table = Table(*left, title=title)
     for name in right:
         table.add_column(name, justify="right")

@@ -46,7 +46,8 @@ class Options:
 
 
 def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
-    """The tables of `measures.tables` over the conversations of a folder; more under `ablated`, `leave_one_out`.
+    """Compute the tables of `measures.tables` over the conversations of a folder; more under `ablated`,
+    `leave_one_out`.
 
     Raises `InvalidInput` when the folder holds none, or none of those asked for.
     """
@@ -86,7 +87,7 @@ def _gathered(
 
 
 def _shuffled(messages: Sequence[MessageIn], seed: int) -> Iterator[Sequence[MessageIn]]:
-    """The messages in an order of this seed's, in batches of one to sixty."""
+    """Shuffle the messages by this seed, in batches of one to sixty."""
     order = random.Random(seed)  # noqa: S311 - an order that can be had again, no secret
     shuffled = list(messages)
     order.shuffle(shuffled)
@@ -94,7 +95,7 @@ def _shuffled(messages: Sequence[MessageIn], seed: int) -> Iterator[Sequence[Mes
 
 
 def parts() -> dict[str, Part]:
-    """By name, how a question goes without that part, everything else as it is."""
+    """Return, by name, how a question goes without that part, everything else as it is."""
 
     def by(change: Callable[[Gathered], Gathered]) -> Part:
         return lambda one: measured(change(one), BUDGETS)

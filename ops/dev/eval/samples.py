@@ -56,7 +56,7 @@ def samples() -> Iterator[SampleChat]:
 
 
 def read(name: str, folder: Traversable) -> SampleChat:
-    """The sample of two files, `NAME.jsonl` and `NAME_questions.json`.
+    """Read the sample of two files, `NAME.jsonl` and `NAME_questions.json`.
 
     Raises `ValueError` when a line is broken, a question lacks a field, or there is not exactly one chat.
     """
