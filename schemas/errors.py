@@ -30,7 +30,14 @@ class Retryable(BackscrollError):
 
 
 class ProviderUnavailable(Retryable):
-    """A model provider did not answer, or not in time."""
+    """A model provider did not answer, or not in time.
+
+    `retry_after` is when it may be asked again, in seconds, if it said so.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ProviderFailed(BackscrollError):

@@ -1,8 +1,9 @@
-"""Protocols of models: texts to vectors, messages to a summary."""
+"""Protocols of models: texts to vectors, messages to a summary, a prompt to an answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import Protocol
+from typing import Any, Protocol
 
 from schemas.sessions import Message, Summary
 from schemas.vectors import EmbeddingSpace, Vector
@@ -42,6 +43,50 @@ class Reranker(Protocol):
 
     def scores(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return a score from 0 to 1 for each text, in order. Raises `ProviderUnavailable` or `ProviderRejected`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """What a language model is asked."""
+
+    # the instructions
+    system: str
+    # the data, which instructs nobody; then, after an answer that was wrong, that answer and what is wrong with it
+    turns: tuple[str, ...]
+    # JSON schema of the answer; none: plain text
+    schema: Mapping[str, Any] | None = None
+    # of the answer, at most
+    max_tokens: int = 800
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """The answer of a language model."""
+
+    text: str
+    # it ended at `max_tokens`, not by itself
+    truncated: bool = False
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class ChatModel(Protocol):
+    """A prompt to its answer, by a language model."""
+
+    @property
+    def model(self) -> str:
+        """Return the provider's name of the model."""
+
+    @property
+    def provider(self) -> str:
+        """Return whose limits it shares: the base URL's host and port."""
+
+    def complete(self, prompt: Prompt, *, timeout_seconds: float) -> Completion:
+        """Answer a prompt, within `timeout_seconds` in all.
+
+        Raises `ProviderUnavailable` (no answer, 429 or 5xx: with `retry_after` seconds if it said so),
+        `ProviderFailed` (an answer that cannot be read) or `ProviderRejected` (4xx: never for this input).
+        """
 
 
 class Summarizer(Protocol):
