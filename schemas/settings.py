@@ -114,8 +114,8 @@ class Settings(BaseSettings):
     and `output = 1.6` in US dollars for a million tokens. Unset: only the built-in ones."""
     llm_calls_days: Annotated[int, Field(ge=1)] = 90
     """Days after which the records of calls to language models are pruned."""
-    llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 8
-    """Calls to one provider of language models at once, by all workers together."""
+    llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
+    """Calls to one provider of language models at once, by all workers together; a worker makes up to 16."""
     llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
     """Calls to one provider of language models a minute, by all workers together. Unset: any number."""
     llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None

@@ -21,15 +21,15 @@ from pipeline.llm.ledger import Entry
 from pipeline.llm.limits import Limits, Ticket
 from pipeline.llm.prices import Prices, load_prices
 from pipeline.store.database import Database
-from schemas.errors import DatabaseUnavailable, ProviderFailed, ProviderUnavailable, SettingsError
+from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, SettingsError
 from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 10.0
 """How long a call waits for its turn, of at most a quarter of its time; then it is to be tried again later."""
 SAVING_SECONDS = 20.0
-"""How long the answer to a call waits for Postgres to be back."""
+"""How long the end of a call waits to be noted: Postgres may be away, or the chat locked."""
 SAVING_PAUSE_SECONDS = 0.5
 
 
@@ -153,13 +153,13 @@ class Gateway:
         return note
 
     def _save(self, entry: Entry, note: Callable[[Connection], bool]) -> bool:
-        """Note how a call has ended, waiting for Postgres if it is away; return what the note says."""
+        """Note how a call has ended, trying again while Postgres cannot; return what the note says."""
         latest = monotonic() + SAVING_SECONDS
         while True:
             try:
                 with self._database.tenant(entry.tenant_id) as connection:
                     return note(connection)
-            except DatabaseUnavailable:
+            except Retryable:
                 if monotonic() > latest:
                     raise
                 time.sleep(SAVING_PAUSE_SECONDS)

@@ -116,8 +116,8 @@ class TestBackfill:
         ask(database, ScriptedModel(short, seconds=0.2))
         after = run(*start, "--json").json["estimate"]
         assert after["cost"] < before["cost"]
-        # eight at once
-        assert after["seconds"] == pytest.approx(0.2 * after["sessions"] / 8, rel=0.5)
+        # sixteen at once
+        assert after["seconds"] == pytest.approx(0.2 * after["sessions"] / 16, rel=0.5)
         monkeypatch.setenv("BACKSCROLL_LLM_REQUESTS_PER_MINUTE", "1")
         assert run(*start, "--json").json["estimate"]["seconds"] == 60 * after["sessions"]
         assert run(*start, "--limit", 2, "--json").json["estimate"]["sessions"] == 2

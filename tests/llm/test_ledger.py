@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from pipeline.clients.protocols import Completion
 from pipeline.erasure import edits, forget
+from pipeline.ingest import chat_moves
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
 from pipeline.llm.gateway import Call, Gateway
@@ -195,6 +196,21 @@ def test_what_is_deleted_while_the_model_thinks_is_not_kept_in_its_answer(
     # and the parts of a long session that are still to come are not paid for
     with pytest.raises(LeaseLost):
         Gateway(database, ScriptedModel()).complete(call, asking("the next part"), timeout_seconds=5)
+
+
+def test_a_chat_that_moves_while_the_model_thinks_leaves_no_answer_behind(
+    database: Database, call: Call, rules: SessionPolicy, policy: Policy
+) -> None:
+    def reply(_: object) -> Completion:
+        chat_moves.start(database, TENANT, CHAT, "test:elsewhere")
+        return ANSWER
+
+    gateway = Gateway(database, ScriptedModel(ANSWER, reply))
+    gateway.complete(call, asking("one part"), timeout_seconds=5)
+    gateway.complete(call, asking("the next"), timeout_seconds=5)
+    run(database, "forget", forget.forgetter(database, rules), policy)
+    assert answers(database) == 0
+    assert rows(database, "SELECT DISTINCT chat_id FROM llm_calls") == [("test:elsewhere",)]
 
 
 @pytest.mark.parametrize("kind", ["user", "chat", "tenant"])
