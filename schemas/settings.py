@@ -102,6 +102,25 @@ class Settings(BaseSettings):
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
     """… or after this many new tokens, whichever comes first."""
 
+    llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """US dollars that language models may cost a tenant a day (UTC), by the prices that are known. Unset: any."""
+    llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens that a tenant's prompts to language models and their answers may have a day (UTC). Unset: any."""
+    llm_budget_spent: Literal["wait", "extract"] = "wait"
+    """What becomes of a session when the budget is spent: `wait` for the next day, or `extract` its summary without a
+    model."""
+    llm_prices: Path | None = None
+    """TOML file of prices that adds to those that are built in and takes precedence, with `["model"]`, `input = 0.4`
+    and `output = 1.6` in US dollars for a million tokens. Unset: only the built-in ones."""
+    llm_calls_days: Annotated[int, Field(ge=1)] = 90
+    """Days after which the records of calls to language models are pruned."""
+    llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
+    """Calls to one provider of language models at once, by all workers together; a worker makes up to 16."""
+    llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Calls to one provider of language models a minute, by all workers together. Unset: any number."""
+    llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of calls to one provider of language models a minute, by all workers together. Unset: any number."""
+
     embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
         "VECTOR_", "EMBEDDING_PROVIDER", None
     )

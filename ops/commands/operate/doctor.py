@@ -116,6 +116,7 @@ def examine(
         broker=asked,
         skew_seconds=skew,
         jobs=collect.late_jobs(database, scope),
+        stopped_providers=collect.stopped_providers(database),
         tenants=list(collect.stored(database, sample, rules)),
     ), sample
 

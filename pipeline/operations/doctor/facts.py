@@ -102,4 +102,6 @@ class Facts:
     # the database's clock minus this machine's
     skew_seconds: float | None = None
     jobs: Sequence[LateJobs] = ()
+    # providers of language models that nobody calls at present
+    stopped_providers: Sequence[str] = ()
     tenants: Sequence[TenantData] = ()
