@@ -1,6 +1,6 @@
 """Protocols of models: texts to vectors, messages to a summary, a prompt to an answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from typing import Any, Protocol
@@ -89,6 +89,25 @@ class ChatModel(Protocol):
         """
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Whose messages are summarized."""
+
+    tenant_id: str = ""
+    chat_id: str = ""
+    # of the chat's keyword search, such as `german`; `simple`: unknown
+    language: str = "simple"
+    # is called before each call to a model, and renews the lease or raises `LeaseLost`
+    before_call: Callable[[], None] = _nothing
+
+
+NOWHERE = Source()
+
+
 class Summarizer(Protocol):
     """A session's messages to their summary."""
 
@@ -97,10 +116,15 @@ class Summarizer(Protocol):
         """Return the name that is stored with the summary, such as `extractive-v1`."""
 
     def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+        self,
+        messages: Sequence[Message],
+        previous: Summary | None = None,
+        *,
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
     ) -> Summary:
         """Summarize at least one message, in order of time; dates are those of the chat's `time_zone`.
 
         `previous` is the summary of the messages before them in the same session, and is carried on. Raises
-        `ProviderUnavailable` or `ProviderRejected`.
+        `ProviderUnavailable`, `BudgetSpent`, `ProviderFailed` (no usable answer) or `ProviderRejected`.
         """

@@ -20,14 +20,15 @@ from pipeline.store import claims as store_claims
 from pipeline.store import counters, jobs
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, Permanent, ProviderUnavailable, Retryable
+from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable, Retryable
 
 log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
 OUTAGE_SECONDS = 15.0
-"""How often a provider that is away is asked again; such a try does not count as an attempt."""
+"""How often a provider that is away, and does not say until when, is asked again; such a try does not count as an
+attempt."""
 MAX_ERROR_CHARS = 500
 
 
@@ -200,6 +201,26 @@ def keep(connection: Connection, claim: Claim) -> None:
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
+def renew(database: Database, claim: Claim, lease_seconds: float) -> None:
+    """Let a claim's lease begin anew, between two parts of its work. Raises `LeaseLost` if it is no longer ours."""
+    with database.tenant(claim.tenant_id) as connection:
+        if not jobs.renew(
+            connection, claim.tenant_id, claim.kind, claim.key, claim.token, lease_seconds=lease_seconds
+        ):
+            raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
+def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> None:
+    """Keep a claim due after a while, with its attempts, in place of `finish`: what is saved is to be replaced.
+
+    Raises `LeaseLost` as that does.
+    """
+    if not jobs.do_again(
+        connection, claim.tenant_id, claim.kind, claim.key, claim.token, delay_seconds=delay_seconds
+    ):
+        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """Make a dead letter of a claim that no retry would help; what was wanted anew meanwhile is due instead.
 
@@ -246,8 +267,8 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     dead = isinstance(error, Permanent)
     if isinstance(error, LeaseLost):
         delay = 0.0
-    elif isinstance(error, ProviderUnavailable):
-        delay = OUTAGE_SECONDS
+    elif isinstance(error, ProviderUnavailable | BudgetSpent):
+        delay = error.retry_after or OUTAGE_SECONDS
     else:
         # Postgres is back when this is written, so that what it interrupted need not wait long.
         delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311
