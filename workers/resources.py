@@ -98,9 +98,7 @@ def _summarizer(held: Resources) -> Handler:
 
 
 def _backfiller(held: Resources) -> Handler:
-    version, least = held.settings.session_summary_version, held.settings.session_min_messages
-    current = backfill.Current(rules=held.rules, summary_version=version, min_messages=least)
-    return backfill.backfiller(held.database, current)
+    return backfill.backfiller(held.database, backfill.Current.of(held.settings))
 
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {

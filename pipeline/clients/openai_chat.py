@@ -90,6 +90,11 @@ class OpenAIChatModel:
             else:
                 return self._completion(prompt, body)
 
+    def close(self) -> None:
+        """Close its connections."""
+        if "_client" in vars(self):
+            self._client.close()
+
     @cached_property
     def _client(self) -> "OpenAI":
         import httpx2

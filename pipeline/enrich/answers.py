@@ -22,7 +22,8 @@ eighth where it is of something else."""
 _MIN_TERMS = 4
 # Words beyond their beginning are inflected.
 _STEM_CHARS = 5
-_TELLING_TERMS = 3
+# A message of so many content words says something; from so many such messages on a summary needs more than one.
+_TELLING_TERMS, _TELLING_MESSAGES = 2, 3
 
 _LISTS = {
     "topics": MAX_ITEMS,
@@ -113,7 +114,7 @@ def _require_grounded(summary: Summary, said: Sequence[str]) -> None:
     if len(everything) >= _MIN_TERMS and len(everything & known) < MIN_FOUND_SHARE * len(everything):
         raise InvalidAnswer("it does not tell what the transcript says: too few of its words are from there")
     telling = [stems for stems in of_messages if len(stems) >= _TELLING_TERMS]
-    if len(telling) < _TELLING_TERMS:
+    if len(telling) < _TELLING_MESSAGES:
         return
     if len(told) < _MIN_TERMS:
         raise InvalidAnswer('"summary" is too short: say in 3 to 6 sentences what was said, and by whom')

@@ -38,7 +38,10 @@ class LanguageModelSummarizer:
     ) -> Summary:
         """Summarize as `Summarizer` says; what does not fit into the window in parts, then these together."""
         write = partial(prompts.summary_prompt, time_zone=time_zone, language=source.language)
-        room = prompts.room_for_data(self._context_tokens, previous)
+        room = prompts.room_for_data(self._context_tokens)
+        if previous is not None:
+            previous = prompts.condensed(previous, room // 2)
+            room = prompts.room_for_data(self._context_tokens, previous)
         runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
         if len(runs) == 1:
             return self._ask(write(runs[0], previous), _said(runs[0], previous), source)

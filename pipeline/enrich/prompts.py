@@ -126,6 +126,17 @@ def room_for_data(context_tokens: int, previous: Summary | None = None) -> int:
     return int((context_tokens - 2 * MAX_ANSWER_TOKENS) * _SAFETY) - instructions - before
 
 
+def condensed(summary: Summary, tokens: int) -> Summary:
+    """Return a summary of at most this many tokens: without its longest lists, and cut if that is not enough."""
+    while estimate_line(_as_line(summary)) > tokens:
+        lists = {name: value for name, value in summary if isinstance(value, list) and value}
+        if not lists:
+            return summary.model_copy(update={"summary": within_tokens(summary.summary, max(tokens // 2, 1))})
+        longest = max(lists, key=lambda name: estimate_line("\n".join(lists[name])))
+        summary = summary.model_copy(update={longest: []})
+    return summary
+
+
 def clipped(message: Message, tokens: int) -> Message:
     """Return a message on one line of at most this many tokens."""
     return replace(message, content=within_tokens(one_line(message.content), tokens))

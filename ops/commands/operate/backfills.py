@@ -197,11 +197,6 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
 
 
 def _current(settings: Settings) -> backfill.Current:
-    from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations import backfill
 
-    return backfill.Current(
-        rules=SessionPolicy.of(settings),
-        summary_version=settings.session_summary_version,
-        min_messages=settings.session_min_messages,
-    )
+    return backfill.Current.of(settings)
