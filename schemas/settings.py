@@ -116,12 +116,6 @@ class Settings(BaseSettings):
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
     """… or after this many new tokens, whichever comes first."""
 
-    openai_base_url: str | None = _also("", "OPENAI_BASE_URL", None)
-    """Where language models are asked: any endpoint with OpenAI's protocol, such as `http://127.0.0.1:11434/v1` for
-    Ollama. Nothing is sent there until a setting names a model. Unset: `https://api.openai.com/v1`."""
-    openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
-    """The key for it, if it needs one."""
-
     embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
         "VECTOR_", "EMBEDDING_PROVIDER", None
     )
@@ -137,6 +131,11 @@ class Settings(BaseSettings):
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
     again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
+    openai_base_url: str | None = _also("", "OPENAI_BASE_URL", None)
+    """Where language models are asked: any endpoint with OpenAI's protocol, such as `http://127.0.0.1:11434/v1` for
+    Ollama. Nothing is sent there until a setting names a model. Unset: `https://api.openai.com/v1`."""
+    openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
+    """The key for it, if it needs one."""
 
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages."""

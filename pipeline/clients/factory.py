@@ -1,12 +1,13 @@
 """Make the models that the settings name: embedder, reranker, language model."""
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 from pipeline.clients import deterministic, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.openai_chat import OpenAIChatModel
-from pipeline.clients.protocols import ChatModel, Embedder, Reranker
+from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
 from schemas.sessions import EXTRACTIVE
@@ -67,7 +68,7 @@ def make_reranker(model: str | None) -> Reranker | None:
     return CrossEncoderReranker(model) if model else None
 
 
-def make_chat_model(settings: Settings, model: str, *, setting: str) -> ChatModel:
+def make_chat_model(settings: Settings, model: str, *, setting: str) -> OpenAIChatModel:
     """Make the client of a language model that the setting of this name asks for; it connects at its first call.
 
     Raises `SettingsError` where no endpoint is configured: a model's name alone sends nothing anywhere.
@@ -84,7 +85,7 @@ def make_chat_model(settings: Settings, model: str, *, setting: str) -> ChatMode
     )
 
 
-def make_summary_model(settings: Settings) -> ChatModel | None:
+def make_summary_model(settings: Settings) -> OpenAIChatModel | None:
     """Make the language model that summarizes; None: summaries are extracted. Raises `SettingsError`."""
     if settings.session_summary_model == EXTRACTIVE:
         return None
@@ -95,3 +96,25 @@ def make_summary_model(settings: Settings) -> ChatModel | None:
             "another worker would ask the model the same once the lease has ended"
         )
     return make_chat_model(settings, settings.session_summary_model, setting="SESSION_SUMMARY_MODEL")
+
+
+def sent_elsewhere(settings: Settings) -> list[str]:
+    """Say in a sentence each what these settings send to another machine, and where. Raises `SettingsError`."""
+    model = make_summary_model(settings)
+    if model is None or _is_this_machine(model.provider.rpartition(":")[0]):
+        return []
+    chats = settings.summary_canaries()
+    of = f" of {', '.join(sorted(chats))}" if chats else ""
+    return [
+        f"Sessions{of} are sent to {model.provider}, where {model.model} summarizes them: every message with its "
+        "time and its speaker's name"
+    ]
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

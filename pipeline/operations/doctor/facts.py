@@ -103,3 +103,5 @@ class Facts:
     skew_seconds: float | None = None
     jobs: Sequence[LateJobs] = ()
     tenants: Sequence[TenantData] = ()
+    # why the language model that is to summarize cannot be asked; None: it can, was not tried, or there is none
+    summary_problem: str | None = None
