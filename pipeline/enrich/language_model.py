@@ -5,10 +5,12 @@ from datetime import UTC, tzinfo
 from functools import partial
 
 import structlog
+from sqlalchemy import Connection
 
-from pipeline.clients.protocols import NOWHERE, Completion, Prompt, Source
+from pipeline.clients.protocols import Completion, Prompt
 from pipeline.enrich import answers, prompts
 from pipeline.enrich.answers import InvalidAnswer
+from pipeline.enrich.protocols import NOWHERE, Source
 from pipeline.llm.gateway import Call, Gateway
 from schemas.sessions import Message, Summary
 
@@ -52,6 +54,13 @@ class LanguageModelSummarizer:
             parts = [self._combine(group, before, time_zone, source) for group in groups]
         return parts[0]
 
+    def forget_answers(self, connection: Connection, source: Source) -> None:
+        """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
+
+        The next try asks anew.
+        """
+        self._gateway.forget_answers(connection, _call("summary", source))
+
     def _combine(
         self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: Source
     ) -> Summary:
@@ -82,8 +91,11 @@ class LanguageModelSummarizer:
 
     def _complete(self, purpose: str, prompt: Prompt, source: Source) -> Completion:
         source.before_call()
-        call = Call(tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose)
-        return self._gateway.complete(call, prompt, timeout_seconds=self._timeout_seconds)
+        return self._gateway.complete(_call(purpose, source), prompt, timeout_seconds=self._timeout_seconds)
+
+
+def _call(purpose: str, source: Source) -> Call:
+    return Call(tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim)
 
 
 def _said(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:

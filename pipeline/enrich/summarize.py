@@ -16,16 +16,16 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.clients.protocols import NOWHERE, Source, Summarizer
 from pipeline.enrich import extractive
 from pipeline.enrich.language_model import LanguageModelSummarizer
+from pipeline.enrich.protocols import NOWHERE, Source, Summarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.llm.gateway import Gateway
 from pipeline.store import chats, counters, jobs, messages, sessions
-from pipeline.store.chats import Chat
 from pipeline.store.database import Database
 from schemas.errors import (
+    BudgetSpent,
     LeaseLost,
     Permanent,
     ProviderFailed,
@@ -110,6 +110,7 @@ class _Pace:
     rollout: Rollout
     lease_seconds: float
     patience_seconds: float
+    extracts_when_spent: bool
 
 
 def summarizer(
@@ -123,12 +124,14 @@ def summarizer(
     rollout: Rollout = Rollout(),
     lease_seconds: float = 120,
     patience_seconds: float = PATIENCE_SECONDS,
+    extracts_when_spent: bool = False,
 ) -> runner.Handler:
     """Make the handler of `summarize` jobs: each claim is a session.
 
     A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose summary is of its
     revision and of this `version`, nor for an open one that has grown by fewer than `rolling_messages` and
-    `rolling_tokens` since. The lease begins anew before each call to a model, so it must be longer than one.
+    `rolling_tokens` since. The lease begins anew before each call to a model, so it must be longer than one. With
+    `extracts_when_spent` a session does not wait for the next day's budget.
     """
     pace = _Pace(
         min_messages=min_messages,
@@ -138,6 +141,7 @@ def summarizer(
         rollout=rollout,
         lease_seconds=lease_seconds,
         patience_seconds=patience_seconds,
+        extracts_when_spent=extracts_when_spent,
     )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
@@ -164,15 +168,23 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
             runner.finish(connection, [claim])
             return False
         chat = chats.get(connection, row.chat_id)
+    source = Source(
+        tenant_id=tenant_id,
+        chat_id=row.chat_id,
+        language=chat.language if chat else "simple",
+        claim=claim,
+        before_call=partial(runner.renew, database, claim, pace.lease_seconds),
+    )
+    zone = ZoneInfo(chat.time_zone if chat else "UTC")
     started, failure, model = monotonic(), None, client.model
     try:
         try:
-            summary = _read_and_call(database, claim, row, chat, client, pace)
-        except (ProviderFailed, ProviderRejected, ProviderUnavailable) as error:
+            summary = _read_and_call(database, row, client, source, zone, pace.version)
+        except (ProviderFailed, ProviderRejected, ProviderUnavailable, BudgetSpent) as error:
             if not _is_given_up(database, claim, client, error, pace):
                 raise
             failure, model = error, EXTRACTIVE
-            summary = _read_and_call(database, claim, row, chat, ExtractiveSummarizer(), pace)
+            summary = _read_and_call(database, row, ExtractiveSummarizer(), source, zone, pace.version)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
             sessions.set_status(connection, session_id, row.revision, "failed", str(error))
@@ -180,6 +192,8 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
             runner.give_up(connection, claim, error)
         return False
     with database.tenant(tenant_id) as connection:
+        if isinstance(client, LanguageModelSummarizer):
+            client.forget_answers(connection, source)
         saved = sessions.save_summary(connection, row, summary, model=model, version=pace.version)
         if saved:
             jobs.enqueue(
@@ -207,6 +221,8 @@ def _is_given_up(database: Database, claim: Claim, client: Summarizer, error: Ex
     """Tell whether a session gets an extractive summary for now: it has no answer, or has waited long enough."""
     if client.model == EXTRACTIVE:
         return False
+    if isinstance(error, BudgetSpent):
+        return pace.extracts_when_spent
     if not isinstance(error, ProviderUnavailable):
         return True
     if error.retry_after is not None:
@@ -259,22 +275,15 @@ def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace, 
 
 
 def _read_and_call(
-    database: Database, claim: Claim, row: Row[Any], chat: Chat | None, client: Summarizer, pace: _Pace
+    database: Database, row: Row[Any], client: Summarizer, source: Source, time_zone: tzinfo, version: int
 ) -> Summary:
     """Read and summarize a session's messages part by part."""
-    source = Source(
-        tenant_id=claim.tenant_id,
-        chat_id=row.chat_id,
-        language=chat.language if chat else "simple",
-        before_call=partial(runner.renew, database, claim, pace.lease_seconds),
-    )
-    zone = ZoneInfo(chat.time_zone if chat else "UTC")
-    with database.tenant(claim.tenant_id) as connection:
-        summary = _carried_on(connection, row, client.model, pace.version)
+    with database.tenant(source.tenant_id) as connection:
+        summary = _carried_on(connection, row, client.model, version)
     start = row.started_at if summary is None else row.summary_ended_at - OVERLAP
     last: Message | None = None
     while True:
-        with database.tenant(claim.tenant_id) as connection:
+        with database.tenant(source.tenant_id) as connection:
             part = messages.in_range(
                 connection,
                 row.chat_id,
@@ -285,7 +294,7 @@ def _read_and_call(
                 after=last.stamp if last else None,
             )
         if part:
-            summary = client.summarize(part, summary, time_zone=zone, source=source)
+            summary = client.summarize(part, summary, time_zone=time_zone, source=source)
             last = part[-1]
         if len(part) < MESSAGES_AT_ONCE:
             break

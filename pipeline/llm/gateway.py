@@ -5,7 +5,10 @@ It keeps answers that were paid for, refuses what a budget does not allow, and l
 
 from dataclasses import dataclass
 
+from sqlalchemy import Connection
+
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
+from pipeline.jobs.runner import Claim
 from pipeline.store.database import Database
 
 
@@ -17,6 +20,8 @@ class Call:
     chat_id: str
     # `summary`, `repair`, `hyde`, …: a row of `backscroll cost` for each
     purpose: str
+    # the job that it is made for, whose next try finds the answer; none: the answer is not kept
+    claim: Claim | None = None
 
 
 class Gateway:
@@ -37,3 +42,6 @@ class Gateway:
         Raises `ProviderUnavailable`, `ProviderFailed` or `ProviderRejected` as the client does.
         """
         return self._client.complete(prompt, timeout_seconds=timeout_seconds)
+
+    def forget_answers(self, connection: Connection, call: Call) -> None:
+        """Delete the answers kept for a call's job, in the transaction that saves its result."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ops.dev.embedders import WrappedEmbedder
 from pipeline.clients.factory import make_embedder
-from pipeline.clients.protocols import Summarizer
+from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarize import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message, Summary
