@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.base import did_you_mean
 from schemas.errors import SettingsError
+from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
 
@@ -93,8 +94,21 @@ class Settings(BaseSettings):
     """`sessions` of the profile `balanced`: how many earlier sessions a context shows."""
     session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
     """Whether sessions are summarized. Off: they are cut and searched only."""
-    session_summary_model: str = _also("CONTEXT_", "SESSION_SUMMARY_MODEL", "extractive-v1")
-    """Summarizer; the extractive one is the only one so far."""
+    session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(
+        "CONTEXT_", "SESSION_SUMMARY_MODEL", EXTRACTIVE
+    )
+    """What summarizes sessions: `extractive-v1` on this machine, or a language model of `BACKSCROLL_OPENAI_BASE_URL`,
+    which is sent the transcripts; `gpt-4.1-mini` is one to begin with."""
+    session_summary_timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 60
+    """How long a language model may take for one answer, in all; must be less than `BACKSCROLL_LEASE_SECONDS`."""
+    session_summary_context_tokens: Annotated[int, Field(ge=4000, le=2_000_000)] = 16_000
+    """Tokens that the language model reads at once, its answer included (for Ollama: `num_ctx`). A longer session is
+    summarized in parts."""
+    session_summary_every: Annotated[int, Field(ge=1, le=1000)] = 1
+    """In quiet chats, those with fewer than seven sessions in a week, the language model summarizes only every session
+    of this number; the others are extracted."""
+    session_summary_canaries: str | None = None
+    """Chats, separated by commas, whose sessions alone the language model summarizes. Unset: all chats."""
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Version of the summaries. Raise it to have a backfill summarize sessions again."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
@@ -136,6 +150,11 @@ class Settings(BaseSettings):
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
     again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
+    openai_base_url: str | None = _also("", "OPENAI_BASE_URL", None)
+    """Where language models are asked: any endpoint with OpenAI's protocol, such as `http://127.0.0.1:11434/v1` for
+    Ollama. Nothing is sent there until a setting names a model. Unset: `https://api.openai.com/v1`."""
+    openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
+    """The key for it, if it needs one."""
 
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages."""
@@ -181,6 +200,16 @@ class Settings(BaseSettings):
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
     """Accepted messages that may wait to be placed (those of given-up chats aside); above this the HTTP API answers
     503."""
+
+    def summary_canaries(self) -> frozenset[str]:
+        """Return the chats that alone a language model summarizes; none: all."""
+        return frozenset(filter(None, map(str.strip, (self.session_summary_canaries or "").split(","))))
+
+    @field_validator("openai_base_url", "openai_api_key", mode="before")
+    @classmethod
+    def _unset_if_empty(cls, given: Any) -> Any:
+        # what other tools leave empty, and what hides them from a process that is not to have them
+        return given or None
 
 
 def load_settings(**overrides: Any) -> Settings:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -34,18 +35,35 @@ PASSED = (
 )
 
 
+# Where language models are asked, and the key for it: only for those who ask one.
+MODELS = ("openai_base_url", "openai_api_key")
+
+
 def environment(settings: Settings) -> dict[str, str]:
-    """Make the environment in which a process finds these settings, without the roles of owner and backup."""
-    values = {PREFIX + name.upper(): getattr(settings, name) for name in PASSED}
-    passed = {
+    """Make the environment in which a process finds these settings.
+
+    Without the roles of owner and backup, and without what `model_environment` adds.
+    """
+    hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL", *map(str.upper, MODELS)}
+    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+    # empty: a file of settings that a process reads by itself may have them, and the environment goes first
+    withheld = {PREFIX + name.upper(): "" for name in MODELS}
+    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
+    return inherited | _variables(settings, PASSED) | withheld | {"REMAP_SIGTERM": "SIGQUIT"}
+
+
+def model_environment(settings: Settings) -> dict[str, str]:
+    """Make what a process that asks language models finds besides."""
+    return _variables(settings, MODELS)
+
+
+def _variables(settings: Settings, names: Iterable[str]) -> dict[str, str]:
+    values = {PREFIX + name.upper(): getattr(settings, name) for name in names}
+    return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         for name, value in values.items()
         if value is not None
     }
-    hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL"}
-    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
-    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
-    return inherited | passed | {"REMAP_SIGTERM": "SIGQUIT"}
 
 
 def worker_command(

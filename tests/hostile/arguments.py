@@ -399,7 +399,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
     "embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),
-    "client: pipeline.clients.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
+    "client: pipeline.enrich.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
     # queries
     "query: schemas.payloads.ContextQuery": lambda a: a.context_query,
     "query: schemas.search.SearchQuery": lambda a: a.search_query,
