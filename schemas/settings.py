@@ -118,6 +118,10 @@ class Settings(BaseSettings):
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
     again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
 
+    hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Language model that makes up an answer to search with, for requests with `hyde` whose question finds little. It
+    is sent the question, nothing else. Unset: none is asked."""
+
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages."""
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100

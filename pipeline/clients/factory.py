@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pipeline.clients import deterministic, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.protocols import Embedder, Reranker
+from pipeline.clients.protocols import ChatModel, Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
-from schemas.settings import Settings
+from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
 
 DEFAULT_MODELS = {
@@ -58,6 +58,11 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
     unknown = EmbeddingSpace(provider=sentence_transformers.PROVIDER, model=embedder.model_name, dimensions=0)
     same = (s for s in stored if (s.provider, s.model) == (unknown.provider, unknown.model))
     return embedder.space_by_name or next(same, unknown)
+
+
+def make_chat_model(settings: Settings, model: str, *, setting: str) -> ChatModel:
+    """Make the client of the language model that a setting names. Raises `SettingsError`."""
+    raise SettingsError(f"{PREFIX}{setting}={model}: there is no client of language models yet")
 
 
 def make_reranker(model: str | None) -> Reranker | None:

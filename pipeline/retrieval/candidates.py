@@ -106,14 +106,15 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
         for message in _holding(connection, request, piece, 1 / len(terms.exact))
     ]
     for limit in (CANDIDATES_PER_ARM, BEHIND_ASIDES * CANDIDATES_PER_ARM):
-        by_word = [keyword_hits(connection, request, query.lexemes, limit) for query in terms.queries]
+        shares = _shares(terms, limit)
+        by_word = [keyword_hits(connection, request, query.lexemes, share) for query, share in shares]
         by_vector = [
             vector_search.nearest(
-                connection, scope, *query.embedded, messages=chat.message_count, limit=limit
+                connection, scope, *query.embedded, messages=chat.message_count, limit=share
             )
             if query.embedded
             else VectorHits()
-            for query in terms.queries
+            for query, share in shares
         ]
         arms = [*(found.scores for found in by_word), *(found.cosines for found in by_vector)]
         hits = dict.fromkeys(chain(*arms))
@@ -137,6 +138,14 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
         rows_compared=by_vector[0].compared,
         keyword_search=by_word[0].search,
     )
+
+
+def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
+    """Return each query with the candidates of one arm that it may bring: all others together as many as the question.
+
+    More would take longer to rank, for each query all candidates.
+    """
+    return [(terms, limit), *((other, max(1, limit // len(terms.others))) for other in terms.others)]
 
 
 def _nested(each: Sequence[Statistics]) -> Statistics:
@@ -183,13 +192,13 @@ def filtered(
     chat_id, limit = request.chat.chat_id, 2 * CANDIDATES_PER_ARM
     by_word = [
         text_search.keywords(
-            connection, chat_id, which, query.lexemes, mean_size=_mean_length(request.chat), limit=limit
+            connection, chat_id, which, query.lexemes, mean_size=_mean_length(request.chat), limit=share
         )
-        for query in terms.queries
+        for query, share in _shares(terms, limit)
     ]
     by_vector = [
-        dict(text_search.nearest(connection, chat_id, which, *query.embedded, limit=limit))
-        for query in terms.queries
+        dict(text_search.nearest(connection, chat_id, which, *query.embedded, limit=share))
+        for query, share in _shares(terms, limit)
         if query.embedded
     ]
     verbatim = [

@@ -19,7 +19,9 @@ from typing import assert_never
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Embedder
+from pipeline.llm.gateway import Gateway
 from pipeline.ranking.similarity import best_cosines
+from pipeline.retrieval import hyde
 from pipeline.retrieval.message_ranking import (
     PREVIEW_CHARS,
     allowed,
@@ -49,11 +51,13 @@ def search(
     *,
     embedder: Embedder | None,
     settings: Settings,
+    gateway: Gateway | None = None,
 ) -> SearchResult:
     """Search a chat's memory for at most `query.limit` messages or sessions.
 
     Never leaves the tenant and the chat. `embedder` is the process's own; without it, or when it does not answer, only
-    keywords are searched and `degraded` says so. Where memory is off nothing is searched, and `degraded` says that.
+    keywords are searched and `degraded` says so. `gateway` leads to the language model for `query.hyde`. Where memory
+    is off nothing is searched, and `degraded` says that.
     Raises `NotFound` for an unknown chat or session, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
@@ -64,6 +68,8 @@ def search(
             return _exact(connection, request, query)
         parsed = parse_question(connection, request)
     prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
+    if query.hyde:
+        prepared = hyde.widened(database, tenant_id, prepared, embedder, gateway, Stopwatch())
     degraded = list(prepared.degraded)
     with database.tenant(tenant_id) as connection:
         match query.mode:
