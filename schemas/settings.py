@@ -156,6 +156,10 @@ class Settings(BaseSettings):
     openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
     """The key for it, if it needs one."""
 
+    hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Language model that makes up an answer to search with, for requests with `hyde` whose question finds little. It
+    is sent the question, nothing else. Unset: none is asked."""
+
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages."""
     memory_session_max: Annotated[int, Field(ge=1, le=100_000)] = 100

@@ -157,6 +157,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "exact": lambda a: [] if a.theme.empty else [a.verbatim],
     "parts": lambda a: [] if a.theme.empty else [a.text],
     "reranker": lambda _: None,
+    "gateway": lambda _: None,
     "mention": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
     "described": lambda a: [(parse.read(a.text, [], LONG_AGO, FAR_AHEAD), a.terms)],
     "zone": lambda _: UTC,

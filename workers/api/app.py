@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from pipeline.clients.factory import make_embedder, make_reranker
 from pipeline.clients.protocols import Embedder
+from pipeline.retrieval.hyde import make_gateway
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, Retryable, SettingsError
 from schemas.settings import Settings, load_settings
@@ -67,6 +68,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         api_key=key,
         database=database,
         reranker=make_reranker(settings.reranker_model),
+        gateway=make_gateway(settings, database),
         embedder=make_embedder(settings),
         waker=Waker(make_app(settings)),
         backlog=BacklogLimit(database, settings.tenant, settings.backlog_max_messages),
