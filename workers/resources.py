@@ -25,7 +25,7 @@ from pipeline.jobs.runner import Handler, Outcome, Policy
 from pipeline.operations import backfill
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import DatabaseUnavailable, SchemaOutdated
+from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, SUMMARIZE
 from schemas.settings import Settings, load_settings
 from workers import queues
@@ -109,7 +109,7 @@ def current() -> Resources:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Log in one line that Postgres is away, or its tables too old; due jobs wait for the sweep.
+    """Log in one line that Postgres or a model is away, or the tables too old; due jobs wait for the sweep.
 
     A failing task would send its whole traceback to the worker's main process, which reads nothing while Redis is away
     too; a time limit would then hit the child in the middle of it, and the rest be misread.
@@ -120,6 +120,9 @@ def waiting() -> Iterator[None]:
         log.warning("waits_for_upgrade", error=str(error))
     except DatabaseUnavailable as error:
         log.warning("waits_for_postgres", error=str(error))
+    except ProviderUnavailable as error:
+        # a server of embeddings that must first say how many dimensions they have
+        log.warning("waits_for_provider", error=str(error))
 
 
 def run(app: Celery, kind: str) -> Outcome:

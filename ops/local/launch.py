@@ -173,7 +173,7 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
     before = migrate.state(owner.get_secret_value())
     active = next((name for name, status in before.spaces if status == "active"), None)
     settings = choose_embedder(settings, choices, active)
-    after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings))
+    after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings, before))
     done = f"tables at migration {after.newest}" if before.found else "tables created"
     say(f"{done}, embeddings by {settings.embedding_provider} [{time.monotonic() - began:.1f} s]")
     return settings
@@ -196,10 +196,12 @@ def _running(settings: Settings, choices: Choices) -> Running:
 
 
 def _start_children(supervisor: Supervisor, settings: Settings, choices: Choices, running: Running) -> None:
+    key = processes.model_key(settings)
     # embed first: its model loads while the others start
     for name in sorted(QUEUES, key=lambda name: name != "embed"):
-        supervisor.start(f"worker-{name}", processes.worker_command([name], shutdown_seconds=TASK_SECONDS))
-    supervisor.start("api", processes.api_command(settings))
+        command = processes.worker_command([name], shutdown_seconds=TASK_SECONDS)
+        supervisor.start(f"worker-{name}", command, key if name == "embed" else None)
+    supervisor.start("api", processes.api_command(settings), key)
     supervisor.start("beat", processes.beat_command(settings.data_dir))
     if choices.flower_port is not None:
         # in the environment: arguments are visible to every user of the machine

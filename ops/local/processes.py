@@ -2,10 +2,12 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from pipeline.clients import openai_embeddings
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
@@ -33,19 +35,34 @@ PASSED = (
     "sweep_seconds",
 )
 
+KEY = "OPENAI_API_KEY"
+
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Make the environment in which a process finds these settings, without the roles of owner and backup."""
-    values = {PREFIX + name.upper(): getattr(settings, name) for name in PASSED}
-    passed = {
+    """Make the environment in which a process finds these settings.
+
+    It has neither the roles of owner and backup nor the key of a model's server, which `model_key` adds.
+    """
+    hidden = {PREFIX + name for name in ("OWNER_DATABASE_URL", "BACKUP_DATABASE_URL", KEY)} | {KEY}
+    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
+    return inherited | _as_variables(settings, PASSED) | {"REMAP_SIGTERM": "SIGQUIT"}
+
+
+def model_key(settings: Settings) -> dict[str, str]:
+    """Make what is added to that environment for a process that embeds, if its provider is a server with a key."""
+    if settings.embedding_provider != openai_embeddings.PROVIDER:
+        return {}
+    return _as_variables(settings, ("openai_base_url", "openai_api_key"))
+
+
+def _as_variables(settings: Settings, names: Iterable[str]) -> dict[str, str]:
+    values = {PREFIX + name.upper(): getattr(settings, name) for name in names}
+    return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         for name, value in values.items()
         if value is not None
     }
-    hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL"}
-    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
-    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
-    return inherited | passed | {"REMAP_SIGTERM": "SIGQUIT"}
 
 
 def worker_command(

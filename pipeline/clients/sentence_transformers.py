@@ -10,7 +10,7 @@ import gc
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,6 +41,7 @@ class _Known:
     hub_name: str
     dimensions: int
     query_prefix: str = ""
+    document_prefix: str = ""
 
 
 # Dimensions, pooling and prefixes are those of the model cards; pooling comes with the model's own files.
@@ -64,8 +65,19 @@ def is_installed() -> bool:
 class SentenceTransformersEmbedder:
     """A local model by its short name, its hub name or its folder; threads that share it take turns."""
 
-    def __init__(self, model: str = BUNDLED_MODEL, *, batch_size: int = 32, max_chars: int = 4000) -> None:
-        """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
+    def __init__(
+        self,
+        model: str = BUNDLED_MODEL,
+        *,
+        batch_size: int = 32,
+        max_chars: int = 4000,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+    ) -> None:
+        """Set up without loading the model; prefixes are by default its own.
+
+        Raises `SettingsError` if the package is not installed.
+        """
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
                 f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
@@ -73,6 +85,11 @@ class SentenceTransformersEmbedder:
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
+        known = _KNOWN.get(self._model_name)
+        self._query_prefix = query_prefix if query_prefix is not None else known.query_prefix if known else ""
+        self._document_prefix = (
+            document_prefix if document_prefix is not None else known.document_prefix if known else ""
+        )
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
         self._lower_precision: AbstractContextManager[Any] = nullcontext()
@@ -80,23 +97,20 @@ class SentenceTransformersEmbedder:
     @property
     def space(self) -> EmbeddingSpace:
         """Return the model's space; loads the model if its name is not known."""
+        named = self.space_by_name
+        return named if named.dimensions else replace(named, dimensions=self._measured_dimensions)
+
+    @property
+    def space_by_name(self) -> EmbeddingSpace:
+        """Return the space without loading the model; it has 0 dimensions if they are not known."""
         known = _KNOWN.get(self._model_name)
         return EmbeddingSpace(
             provider=PROVIDER,
             model=self._model_name,
-            dimensions=known.dimensions if known else self._measured_dimensions,
-            query_prefix=known.query_prefix if known else "",
+            dimensions=known.dimensions if known else 0,
+            query_prefix=self._query_prefix,
+            document_prefix=self._document_prefix,
         )
-
-    @property
-    def space_by_name(self) -> EmbeddingSpace | None:
-        """Return the space of a known model without loading it, else None."""
-        return self.space if self._model_name in _KNOWN else None
-
-    @property
-    def model_name(self) -> str:
-        """Return the model's one name, whichever of its names was given."""
-        return self._model_name
 
     @cached_property
     def _measured_dimensions(self) -> int:
@@ -116,11 +130,11 @@ class SentenceTransformersEmbedder:
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         model = self._loaded()
         with self._turn, self._lower_precision:
-            return self._encode(model, texts)
+            return self._encode(model, [self._document_prefix + text for text in texts])
 
     def embed_query(self, text: str) -> Vector:
         model = self._loaded()
-        text = self.space.query_prefix + text
+        text = self._query_prefix + text
         # one short text is no faster on several threads: they only wait for each other
         with self._turn, _on_one_thread():
             if self._model_name in _KNOWN:

@@ -56,7 +56,9 @@ def embedder(database: Database, client: Embedder) -> runner.Handler:
         rest = sorted(unknown, key=lambda each: (each not in urgent, -len(unknown[each])))
         left = list(claims)
         while left:
-            portion, rest = rest[:PORTION], rest[PORTION:]
+            # what a server has answered is saved before it is asked again: a model's server may be slow, or go away
+            size = min(getattr(client, "batch_size", PORTION), PORTION)
+            portion, rest = rest[:size], rest[size:]
             started = monotonic()
             made = dict(zip(portion, embed_all(client, [unknown[each] for each in portion]), strict=True))
             seconds = monotonic() - started

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
 OUTAGE_SECONDS = 15.0
-"""How often a provider that is away is asked again; such a try does not count as an attempt."""
+"""How often a provider that is away is asked again, unless it says when; such a try does not count as an attempt."""
 MAX_ERROR_CHARS = 500
 
 
@@ -247,7 +247,8 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     if isinstance(error, LeaseLost):
         delay = 0.0
     elif isinstance(error, ProviderUnavailable):
-        delay = OUTAGE_SECONDS
+        asked = error.retry_after
+        delay = OUTAGE_SECONDS if asked is None else min(max(asked, 1.0), LAST_RETRY_SECONDS)
     else:
         # Postgres is back when this is written, so that what it interrupted need not wait long.
         delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311

@@ -34,6 +34,10 @@ from workers.queues import QUEUES
 CHAT = "test:1"
 LOGINS = [Login(setting="BACKSCROLL_DATABASE_URL"), Login(setting="BACKSCROLL_MAINTENANCE_DATABASE_URL")]
 
+NOTHING_IS_SENT = (
+    "Nothing is sent anywhere for embeddings: deterministic (deterministic-hash-v1) runs in these processes."
+)
+
 
 def diagnose(run: Run, *options: str) -> dict[str, Any]:
     """What `doctor --json` says, but for queues without a worker: here no worker runs."""
@@ -91,7 +95,10 @@ def test_a_healthy_deployment_has_no_findings(run: Run, memory: None, settings: 
     finally:
         worker.kill()
         worker.wait()
-    assert (healthy.code, healthy.json) == (0, {"worst": None, "findings": [], "mended": []})
+    assert (healthy.code, healthy.json) == (
+        0,
+        {"worst": None, "findings": [], "mended": [], "sent": [NOTHING_IS_SENT]},
+    )
     assert "Nothing is wrong" in for_people.out
 
 

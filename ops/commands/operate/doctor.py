@@ -16,7 +16,7 @@ from ops import connection
 from ops.console import broker, rendering
 from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
-from pipeline.clients.factory import default_provider, make_embedder, space_by_name
+from pipeline.clients.factory import default_provider, make_embedder, space_by_name, where_texts_go
 from pipeline.operations.doctor.facts import Broker, Facts, Login
 from pipeline.operations.doctor.findings import Finding, Severity, diagnose, not_running, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
@@ -53,14 +53,14 @@ def doctor(
     Checks connections and roles, migrations and tenant isolation, pgvector and indexes, embedding spaces, Redis and
     the workers, clocks, late and dead jobs, and what is stored: sessions, counters, vectors. Of all tenants if
     **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It uses no network but Postgres and
-    Redis; with `--model` the model is looked for on this machine.
+    Redis; with `--model` the model is looked for on this machine, or its server asked.
     """
     from pipeline.store.database import Database
 
     try:
         settings = connection.open_stack(call.data_dir, call.tenant)
     except DatabaseUnavailable as error:
-        _end(call, [not_running(str(error))], [])
+        _end(call, [not_running(str(error))], [], [])
         return
     done: list[str] = []
     with (
@@ -71,7 +71,7 @@ def doctor(
         if fix:
             done = list(_fix(database, settings, facts))
             facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    _end(call, diagnose(facts), done)
+    _end(call, diagnose(facts), done, _sent(settings))
 
 
 def examine(
@@ -219,9 +219,19 @@ def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
         connection.wake(settings, *KINDS)
 
 
-def _end(call: Call, findings: list[Finding], done: list[str]) -> None:
-    """Print what was found and fixed, and exit with the code of the worst finding."""
-    shown = [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
+def _sent(settings: Settings) -> list[str]:
+    """Say what is sent where, in a sentence for each purpose."""
+    try:
+        return [where_texts_go(settings)]
+    except SettingsError:
+        # a finding says so
+        return []
+
+
+def _end(call: Call, findings: list[Finding], done: list[str], sent: list[str]) -> None:
+    """Print what is sent where, what was found and fixed, and exit with the code of the worst finding."""
+    shown = [Text(rendering.plain(sentence)) for sentence in sent]
+    shown += [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
     for finding in findings:
         label, colour = ("Error", "red") if finding.severity == "error" else ("Warning", "yellow")
         shown += [
@@ -231,7 +241,7 @@ def _end(call: Call, findings: list[Finding], done: list[str]) -> None:
         ]
     worst_of_all = worst(findings)
     call.answer(
-        {"worst": worst_of_all, "findings": findings, "mended": done},
+        {"worst": worst_of_all, "findings": findings, "mended": done, "sent": sent},
         *shown,
         *([] if findings else [Text("Nothing is wrong.", style="green")]),
     )

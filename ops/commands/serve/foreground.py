@@ -89,8 +89,8 @@ def api(
 
 def _run_instead(settings: Settings, words: list[str]) -> None:
     """Replace this process by a command that finds these settings in its environment."""
-    from ops.local.processes import environment
+    from ops.local.processes import environment, model_key
 
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(words[0], words, environment(settings))  # noqa: S606 - our own Python, without a shell
+    os.execve(words[0], words, environment(settings) | model_key(settings))  # noqa: S606 - our own Python, without a shell
