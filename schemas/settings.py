@@ -114,8 +114,9 @@ class Settings(BaseSettings):
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
     """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, `nomic-embed-text`
     (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
-    embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000
-    """Characters of a text that are embedded; the rest of a longer text is not."""
+    embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
+    """Characters of a text that are embedded; the rest of a longer text is not. What is longer than the model reads is
+    cut into at most 32 chunks with a vector each, and is found by the best of them."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
     """Texts that the model embeds at once, and at most in one request to a server."""
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
@@ -127,6 +128,9 @@ class Settings(BaseSettings):
     """Put before a question when it is embedded. Unset: what the model's card asks for, where it is known."""
     embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None
     """Put before any other text when it is embedded. Unset: as for questions."""
+    embedding_pooling: Literal["mean", "cls", "max", "lasttoken"] | None = None
+    """How a model of `sentence-transformers` makes one vector of its tokens' vectors; servers pool by themselves.
+    Unset: as the model's own files say."""
     embedding_dimensions: Annotated[int, Field(ge=2, le=16_000)] | None = None
     """Dimensions of the vectors, for models that can make shorter ones (`openai`, `ollama`), and for `deterministic`.
     Above 4000 no index can be built. Unset: the model's own."""

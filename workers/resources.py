@@ -91,7 +91,9 @@ def _backfiller(held: Resources) -> Handler:
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
-    EMBED.name: lambda held: embed.embedder(held.database, held.embedder),
+    EMBED.name: lambda held: embed.embedder(
+        held.database, held.embedder, max_chars=held.settings.embedding_max_chars
+    ),
     SUMMARIZE.name: _summarizer,
     BACKFILL.name: _backfiller,
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),

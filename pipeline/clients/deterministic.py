@@ -13,6 +13,8 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 MODEL = "deterministic-hash-v1"
 DIMENSIONS = 256
+MAX_CHARS = 4000
+"""Characters of a text that it reads: of many words no vector is like any of them."""
 
 _TOKEN = re.compile(r"[a-z0-9']+")
 _SHORTEST = 2
@@ -50,7 +52,7 @@ class DeterministicEmbedder:
         self,
         *,
         dimensions: int = DIMENSIONS,
-        max_chars: int = 4000,
+        max_chars: int = MAX_CHARS,
         query_prefix: str = "",
         document_prefix: str = "",
     ) -> None:

@@ -37,6 +37,14 @@ def make_embedder(settings: Settings) -> Embedder:
     """
     provider = settings.embedding_provider or default_provider()
     model = settings.embedding_model or DEFAULT_MODELS.get(provider, "")
+    if settings.embedding_pooling is not None:
+        if provider != sentence_transformers.PROVIDER:
+            raise SettingsError(
+                f"BACKSCROLL_EMBEDDING_POOLING is not for the provider {provider}, which does not let itself be told: "
+                "leave it out."
+            )
+        model = model.partition(sentence_transformers.POOLED)[0]
+        model += sentence_transformers.POOLED + settings.embedding_pooling
     if provider == "deterministic":
         if model != deterministic.MODEL:
             raise SettingsError(
@@ -45,7 +53,7 @@ def make_embedder(settings: Settings) -> Embedder:
             )
         return DeterministicEmbedder(
             dimensions=settings.embedding_dimensions or deterministic.DIMENSIONS,
-            max_chars=settings.embedding_max_chars,
+            max_chars=min(settings.embedding_max_chars, deterministic.MAX_CHARS),
             query_prefix=settings.embedding_query_prefix or "",
             document_prefix=settings.embedding_document_prefix or "",
         )

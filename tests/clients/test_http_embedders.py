@@ -259,6 +259,24 @@ def test_local_models_have_prefixes_by_settings_too(name: str) -> None:
         assert made == pytest.approx(wanted, abs=0.01)
 
 
+def test_a_local_models_pooling_is_a_setting_and_makes_another_space() -> None:
+    plain = Settings(_env_file=None, embedding_provider="sentence-transformers")
+    chosen = make_embedder(plain.model_copy(update={"embedding_pooling": "cls"}))
+    own = make_embedder(plain)
+    assert (own.space.model, chosen.space.model) == ("all-MiniLM-L6-v2", "all-MiniLM-L6-v2#cls")
+    assert not own.space.same_as(chosen.space)
+    # the model that is stored with the space is enough to make the same vectors again
+    again = make_embedder(plain.model_copy(update={"embedding_model": chosen.space.model}))
+    vector = chosen.embed_query("the boiler is cold")
+    assert vector == pytest.approx(again.embed_documents(["the boiler is cold"])[0], abs=0.01)
+    assert sum(a * b for a, b in zip(vector, own.embed_query("the boiler is cold"), strict=True)) < 0.99
+    for provider in ("deterministic", "ollama"):
+        with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_POOLING is not for the provider"):
+            make_embedder(
+                plain.model_copy(update={"embedding_pooling": "cls", "embedding_provider": provider})
+            )
+
+
 def test_one_text_that_the_server_breaks_at_does_not_spoil_what_follows(
     server: EmbeddingServer, provider: str
 ) -> None:
