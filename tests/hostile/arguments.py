@@ -263,8 +263,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "vector": lambda a: None if a.theme.empty else _vector(),
     "query: list[float]": lambda _: _vector(),
     "query: list[float] | None": lambda a: None if a.theme.empty else _vector(),
-    "rows: Sequence[tuple[str, bytes, list[float] | None]]": lambda a: [
-        (str(each), b"hash", _vector()) for each in a.ids("messages")
+    "rows: Sequence[tuple[str, bytes, Sequence[list[float]] | None]]": lambda a: [
+        (str(each), b"hash", [_vector()]) for each in a.ids("messages")
     ],
     "store.vectors.put.kind": lambda _: "message",
     "store.jobs.drop.kinds": lambda _: [EMBED, SUMMARIZE],
