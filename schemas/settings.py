@@ -102,18 +102,19 @@ class Settings(BaseSettings):
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
     """… or after this many new tokens, whichever comes first."""
 
-    embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
-        "VECTOR_", "EMBEDDING_PROVIDER", None
-    )
-    """`sentence-transformers` or `deterministic`; the others are not built yet and are refused. Unset: the local
-    model if it is installed, else `deterministic`."""
+    embedding_provider: (
+        Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
+    ) = _also("VECTOR_", "EMBEDDING_PROVIDER", None)
+    """`onnx`, `sentence-transformers` or `deterministic`; the others are not built yet and are refused. Unset: `onnx`
+    if it is installed, else `deterministic`."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, or
+    """Model of that provider; choose it before the first message. For `onnx` a folder that `backscroll model export`
+    has made, for `sentence-transformers` a name on the Hugging Face hub or a folder. Unset: `all-MiniLM-L6-v2`, or
     `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000
     """Characters of a text that are embedded; the rest of a longer text is not."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Texts that the model embeds at once."""
+    """Texts that the model embeds at once, at most: `onnx` embeds fewer when they are long."""
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
     again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from pipeline.clients import deterministic, sentence_transformers
+from pipeline.clients import deterministic, onnx, onnx_bundled, sentence_transformers
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.onnx import OnnxEmbedder
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
@@ -13,6 +14,7 @@ from schemas.vectors import EmbeddingSpace
 
 DEFAULT_MODELS = {
     "deterministic": deterministic.MODEL,
+    onnx.PROVIDER: onnx_bundled.MODEL,
     sentence_transformers.PROVIDER: sentence_transformers.BUNDLED_MODEL,
 }
 """The providers, and the model of each when none is named."""
@@ -20,7 +22,7 @@ DEFAULT_MODELS = {
 
 def default_provider() -> str:
     """Return the local model's provider if it is installed, else `deterministic`; imports neither."""
-    return sentence_transformers.PROVIDER if sentence_transformers.is_installed() else "deterministic"
+    return onnx.PROVIDER if onnx.is_installed() else "deterministic"
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -37,6 +39,10 @@ def make_embedder(settings: Settings) -> Embedder:
                 f"leave it out or set it to {deterministic.MODEL}."
             )
         return DeterministicEmbedder(max_chars=settings.embedding_max_chars)
+    if provider == onnx.PROVIDER:
+        return OnnxEmbedder(
+            model, batch_size=settings.embedding_batch_size, max_chars=settings.embedding_max_chars
+        )
     if provider == sentence_transformers.PROVIDER:
         return SentenceTransformersEmbedder(
             model, batch_size=settings.embedding_batch_size, max_chars=settings.embedding_max_chars
