@@ -117,7 +117,7 @@ class Settings(BaseSettings):
     """Texts that the model embeds at once, at most: `onnx` embeds fewer when they are long."""
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
-    again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
+    again (extra `sentence-transformers`). If it fails it is skipped, and `degraded` says so. Unset: none."""
 
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages."""

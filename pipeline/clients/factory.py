@@ -15,7 +15,7 @@ from schemas.vectors import EmbeddingSpace
 DEFAULT_MODELS = {
     "deterministic": deterministic.MODEL,
     onnx.PROVIDER: onnx_bundled.MODEL,
-    sentence_transformers.PROVIDER: sentence_transformers.BUNDLED_MODEL,
+    sentence_transformers.PROVIDER: onnx_bundled.MODEL,
 }
 """The providers, and the model of each when none is named."""
 

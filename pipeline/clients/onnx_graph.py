@@ -1,8 +1,8 @@
 """Write the encoder of a BERT-like model as an ONNX graph in int8, from its weights only.
 
-Linear layers multiply bytes. Those of attention quantize their input as a whole, those of the feed-forward part, whose
-inputs reach far, in blocks. Embeddings are bytes with a scale for each word piece; everything else is float32. The
-operators of the domain `com.microsoft` are ONNX Runtime's own.
+Linear layers multiply bytes, whose scale each block of weights and of input has for itself: a text has the same vector
+whatever stands beside it in a batch. Embeddings are bytes with a scale for each word piece; everything else is float32.
+The operators of the domain `com.microsoft` are ONNX Runtime's own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from pipeline.clients.onnx_folder import INPUT, LENGTHS, OUTPUT
 
 Weights = Mapping[str, NDArray[Any]]
 
-BLOCKS = (128, 64, 32, 16)
-"""Inputs of a linear layer that share a scale, where it quantizes in blocks: the first that divides their number."""
+BLOCKS = (64, 32, 16)
+"""How many inputs of a linear layer share a scale: the first of these that divides their number."""
 _BYTE = 127
 _OURS = "com.microsoft"
 # `accuracy_level` of MatMulNBits that multiplies bytes
@@ -61,11 +61,11 @@ def write(path: Path, weights: Weights, shape: Shape, distances: NDArray[Any] | 
             num_heads=shape.heads,
         )
         heard = graph.linear(f"{layer}.attention.output.dense", heard)
-        state = graph.sum_norm(f"{layer}.attention.output.LayerNorm", state, heard)
-        inner = graph.linear_in_blocks(f"{layer}.intermediate.dense", state)
+        state = graph.norm(f"{layer}.attention.output.LayerNorm", graph.add("Add", [state, heard]))
+        inner = graph.linear(f"{layer}.intermediate.dense", state)
         inner = graph.add("Gelu", [inner], domain=_OURS)
-        inner = graph.linear_in_blocks(f"{layer}.output.dense", inner)
-        state = graph.sum_norm(f"{layer}.output.LayerNorm", state, inner)
+        inner = graph.linear(f"{layer}.output.dense", inner)
+        state = graph.norm(f"{layer}.output.LayerNorm", graph.add("Add", [state, inner]))
     graph.save(path, state)
 
 
@@ -101,9 +101,7 @@ class _Graph:
         if (types := self._weights.get("embeddings.token_type_embeddings.weight")) is not None:
             positions = positions + types[0]
         said = self.add("Add", [said, self._first_of(self.constant("positions", positions), axes=1)])
-        return self.add(
-            "LayerNormalization", [said, *self._pair("embeddings.LayerNorm")], epsilon=self._epsilon
-        )
+        return self.norm("embeddings.LayerNorm", said)
 
     def distance_bias(self, distances: NDArray[Any]) -> str:
         """Add what attention adds for each two word pieces: `(1, heads, pieces, pieces)`."""
@@ -116,19 +114,6 @@ class _Graph:
         return self.add("Unsqueeze", [by_head, self.constant("zero", np.array([0]))])
 
     def linear(self, name: str, given: str) -> str:
-        """Add a linear layer with a scale for each output, and one for all of its input."""
-        weight, bias = self._weights[f"{name}.weight"].T, self._weights[f"{name}.bias"]
-        scales = _scales(np.abs(weight).max(axis=0))
-        parts = {
-            "weight": _rounded(weight / scales),
-            "scale": scales,
-            "zero": np.zeros(len(scales), np.int8),
-            "bias": bias,
-        }
-        constants = [self.constant(f"{name}.{part}", value) for part, value in parts.items()]
-        return self.add("DynamicQuantizeMatMul", [given, *constants], domain=_OURS)
-
-    def linear_in_blocks(self, name: str, given: str) -> str:
         """Add a linear layer with a scale for each block of weights and of input."""
         weight, bias = self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
         outputs, inputs = weight.shape
@@ -153,10 +138,15 @@ class _Graph:
             accuracy_level=_BYTES,
         )
 
-    def sum_norm(self, name: str, left: str, right: str) -> str:
-        """Add two states and norm their sum."""
-        inputs = [left, right, *self._pair(name)]
-        return self.add("SkipLayerNormalization", inputs, domain=_OURS, epsilon=self._epsilon)
+    def norm(self, name: str, given: str) -> str:
+        inputs = [
+            given,
+            *(
+                self.constant(f"{name}.{part}", self._weights[f"{name}.{part}"])
+                for part in ("weight", "bias")
+            ),
+        ]
+        return self.add("LayerNormalization", inputs, epsilon=self._epsilon)
 
     def save(self, path: Path, output: str) -> None:
         """Write the model, with `output` as what it computes."""
@@ -171,11 +161,6 @@ class _Graph:
         graph = helper.make_graph(self._nodes, "encoder", inputs, outputs, list(self._constants.values()))
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_OURS, 1)]
         onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION), str(path))
-
-    def _pair(self, name: str) -> list[str]:
-        return [
-            self.constant(f"{name}.{part}", self._weights[f"{name}.{part}"]) for part in ("weight", "bias")
-        ]
 
     def _first_of(self, table: str, axes: int) -> str:
         """Cut a table to as many rows, and columns with two `axes`, as there are word pieces."""

