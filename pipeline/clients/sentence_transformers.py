@@ -122,9 +122,9 @@ class SentenceTransformersEmbedder:
         with self._turn, _on_one_thread():
             return self._encode(model, [text])[0]
 
-    def load(self) -> None:
+    def load(self) -> SentenceTransformer:
         """Load the model now rather than at the first text."""
-        self._loaded()
+        return self._loaded()
 
     def _encode(self, model: SentenceTransformer, texts: Sequence[str]) -> list[Vector]:
         if not texts:
@@ -153,32 +153,8 @@ class SentenceTransformersEmbedder:
     def _loaded(self) -> SentenceTransformer:
         with self._turn:
             if self._model is None:
-                self._model = self._load()
+                self._model = _load(self._model_name)
             return self._model
-
-    def _load(self) -> SentenceTransformer:
-        processors.share()
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
-        folder = _folder(self._model_name)
-        known = _KNOWN.get(self._model_name)
-        try:
-            model = SentenceTransformer(
-                str(folder) if folder else known.hub_name if known else self._model_name,
-                device="cpu",
-                local_files_only=folder is not None,
-            )
-        except (OSError, ValueError) as error:
-            raise SettingsError(
-                f"BACKSCROLL_EMBEDDING_MODEL={self._model_name} cannot be loaded: {error}. "
-                f"Name {onnx_bundled.MODEL}, a model on the hub, or a folder that holds a model."
-            ) from error
-        # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
-        # in which some question waits.
-        gc.freeze()
-        return model
 
 
 @contextmanager
@@ -192,6 +168,31 @@ def _on_one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _load(name: str) -> SentenceTransformer:
+    processors.share()
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = _folder(name)
+    known = _KNOWN.get(name)
+    try:
+        model = SentenceTransformer(
+            str(folder) if folder else known.hub_name if known else name,
+            device="cpu",
+            local_files_only=folder is not None,
+        )
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"BACKSCROLL_EMBEDDING_MODEL={name} cannot be loaded: {error}. "
+            f"Name {onnx_bundled.MODEL}, a model on the hub, or a folder that holds a model."
+        ) from error
+    # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
+    # in which some question waits.
+    gc.freeze()
+    return model
 
 
 def _short_name(model: str) -> str:
