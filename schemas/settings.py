@@ -204,7 +204,7 @@ def load_settings(**overrides: Any) -> Settings:
         raise SettingsError(f"{PREFIX}CONFIG names {config}, which is not a file")
     files = (".env", config) if config else (".env",)
     read = {file: dotenv_values(file) for file in files}
-    _refuse_unknown({"the environment": os.environ} | read)
+    _refuse_unknown({"the environment": os.environ, **read})
     overrides = _own_names(read.values()) | overrides
     try:
         return Settings(_env_file=files, **overrides)
