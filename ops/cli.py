@@ -38,6 +38,7 @@ COMMANDS = {
     "documents": "ops.commands.data.documents",
     "memories": "ops.commands.data.memories",
     "status": "ops.commands.operate.status",
+    "cost": "ops.commands.operate.cost",
     "backfills": "ops.commands.operate.backfills",
     "jobs": "ops.commands.operate.jobs",
     "doctor": "ops.commands.operate.doctor",

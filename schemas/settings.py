@@ -31,6 +31,9 @@ def _also(prefix: str, name: str, default: Any) -> Any:
     return Field(default, validation_alias=AliasChoices(PREFIX + name, prefix + name))
 
 
+HttpUrl = Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")]
+
+
 def _default_data_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/backscroll")
@@ -62,7 +65,7 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=_default_data_dir)
     """Folder of the embedded Postgres and Redis, logs, passwords and the generated API key. Default:
     `/var/lib/backscroll` as root, else `~/.local/share/backscroll`."""
-    url: Annotated[str, Field(pattern=r"^https?://[^/\s]+(/\S*)?$")] | None = None
+    url: HttpUrl | None = None
     """HTTP API that `context`, `search` and `documents add` on the command line ask, with `BACKSCROLL_API_KEY`.
     Unset: that of the running `backscroll up`."""
 
@@ -116,26 +119,67 @@ class Settings(BaseSettings):
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
     """… or after this many new tokens, whichever comes first."""
 
+    llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """US dollars that language models may cost a tenant a day (UTC), by the prices that are known. Unset: any."""
+    llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens that a tenant's prompts to language models and their answers may have a day (UTC). Unset: any."""
+    llm_budget_spent: Literal["wait", "extract"] = "wait"
+    """What becomes of a session when the budget is spent: `wait` for the next day, or `extract` its summary without a
+    model."""
+    llm_prices: Path | None = None
+    """TOML file of prices that adds to those that are built in and takes precedence, with `["model"]`, `input = 0.4`
+    and `output = 1.6` in US dollars for a million tokens. Unset: only the built-in ones."""
+    llm_calls_days: Annotated[int, Field(ge=1)] = 90
+    """Days after which the records of calls to language models are pruned."""
+    llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
+    """Calls to one provider of language models at once, by all workers together; a worker makes up to 16."""
+    llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Calls to one provider of language models a minute, by all workers together. Unset: any number."""
+    llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of calls to one provider of language models a minute, by all workers together. Unset: any number."""
+
     embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
         "VECTOR_", "EMBEDDING_PROVIDER", None
     )
-    """`sentence-transformers` or `deterministic`; the others are not built yet and are refused. Unset: the local
-    model if it is installed, else `deterministic`."""
+    """What embeds: a model in this process (`sentence-transformers`), a server (`ollama`, or `openai` for any that
+    speaks its protocol), or words hashed without a model (`deterministic`). Unset: the local model if it is installed,
+    else `deterministic`."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, or
-    `deterministic-hash-v1`."""
-    embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000
-    """Characters of a text that are embedded; the rest of a longer text is not."""
+    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, `nomic-embed-text`
+    (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
+    embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
+    """Characters of a text that are embedded; the rest of a longer text is not. What is longer than the model reads is
+    cut into at most 32 chunks with a vector each, and is found by the best of them."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Texts that the model embeds at once."""
+    """Texts that the model embeds at once, and at most in one request to a server."""
+    embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
+        "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
+    )
+    """How long one request to an embedding server may take in all. A question waits 3 s at most, and is then answered
+    by keywords."""
+    embedding_query_prefix: Annotated[str, Field(max_length=1000)] | None = None
+    """Put before a question when it is embedded. Unset: what the model's card asks for, where it is known."""
+    embedding_document_prefix: Annotated[str, Field(max_length=1000)] | None = None
+    """Put before any other text when it is embedded. Unset: as for questions."""
+    embedding_pooling: Literal["mean", "cls", "max", "lasttoken"] | None = None
+    """How a model of `sentence-transformers` makes one vector of its tokens' vectors; servers pool by themselves.
+    Unset: as the model's own files say."""
+    embedding_dimensions: Annotated[int, Field(ge=2, le=16_000)] | None = None
+    """Dimensions of the vectors, for models that can make shorter ones (`openai`, `ollama`), and for `deterministic`.
+    Above 4000 no index can be built. Unset: the model's own."""
+    ollama_url: HttpUrl = "http://127.0.0.1:11434"
+    """Ollama server of the provider `ollama`."""
+    openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
+    """Server that speaks OpenAI's protocol, such as `http://127.0.0.1:8000/v1`. Nothing is sent there until a setting
+    names a model or the embedding provider `openai`. Unset: OpenAI's own, `https://api.openai.com/v1`."""
+    openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
+    """API key for that server, if it needs one. A key alone sends nothing anywhere."""
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
     again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
-    openai_base_url: str | None = _also("", "OPENAI_BASE_URL", None)
-    """Where language models are asked: any endpoint with OpenAI's protocol, such as `http://127.0.0.1:11434/v1` for
-    Ollama. Nothing is sent there until a setting names a model. Unset: `https://api.openai.com/v1`."""
-    openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
-    """The key for it, if it needs one."""
+    hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Language model that makes up an answer to search with, for requests with `hyde` whose question finds little. It
+    is sent the question, nothing else. Unset: none is asked."""
 
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages."""

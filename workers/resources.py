@@ -26,7 +26,7 @@ from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import DatabaseUnavailable, SchemaOutdated
+from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, SUMMARIZE
 from schemas.settings import Settings, load_settings
 from workers import queues
@@ -61,7 +61,7 @@ class Resources:
     def gateway(self) -> Gateway | None:
         """Return the way to the language model that summarizes, if the settings name one."""
         client = make_summary_model(self.settings)
-        return None if client is None else Gateway(self.database, client)
+        return None if client is None else Gateway.of(self.settings, self.database, client)
 
     def handler(self, kind: str) -> Handler:
         """Return what does the jobs of a kind."""
@@ -103,7 +103,9 @@ def _backfiller(held: Resources) -> Handler:
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
-    EMBED.name: lambda held: embed.embedder(held.database, held.embedder),
+    EMBED.name: lambda held: embed.embedder(
+        held.database, held.embedder, max_chars=held.settings.embedding_max_chars
+    ),
     SUMMARIZE.name: _summarizer,
     BACKFILL.name: _backfiller,
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
@@ -121,7 +123,7 @@ def current() -> Resources:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Log in one line that Postgres is away, or its tables too old; due jobs wait for the sweep.
+    """Log in one line that Postgres or a model is away, or the tables too old; due jobs wait for the sweep.
 
     A failing task would send its whole traceback to the worker's main process, which reads nothing while Redis is away
     too; a time limit would then hit the child in the middle of it, and the rest be misread.
@@ -132,6 +134,9 @@ def waiting() -> Iterator[None]:
         log.warning("waits_for_upgrade", error=str(error))
     except DatabaseUnavailable as error:
         log.warning("waits_for_postgres", error=str(error))
+    except ProviderUnavailable as error:
+        # a server of embeddings that must first say how many dimensions they have
+        log.warning("waits_for_provider", error=str(error))
 
 
 def run(app: Celery, kind: str) -> Outcome:

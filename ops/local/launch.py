@@ -23,7 +23,7 @@ from ops.local.embedded.roles import LoginRole
 from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
-from pipeline.clients.factory import sent_elsewhere
+from pipeline.clients.destinations import sent_elsewhere
 from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError
 from schemas.settings import Settings
 from workers.queues import QUEUES
@@ -177,7 +177,7 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
     before = migrate.state(owner.get_secret_value())
     active = next((name for name, status in before.spaces if status == "active"), None)
     settings = choose_embedder(settings, choices, active)
-    after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings))
+    after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings, before))
     done = f"tables at migration {after.newest}" if before.found else "tables created"
     say(f"{done}, embeddings by {settings.embedding_provider} [{time.monotonic() - began:.1f} s]")
     return settings
@@ -203,9 +203,9 @@ def _start_children(supervisor: Supervisor, settings: Settings, choices: Choices
     # embed first: its model loads while the others start
     for name in sorted(QUEUES, key=lambda name: name != "embed"):
         command = processes.worker_command([name], shutdown_seconds=TASK_SECONDS)
-        supervisor.start(f"worker-{name}", command, processes.model_environment(settings))
-    # the API, the clock and Flower ask no language model, and get no key for one
-    supervisor.start("api", processes.api_command(settings))
+        supervisor.start(f"worker-{name}", command, processes.model_environment(settings, name))
+    # the clock and Flower ask no model, and get no key for one
+    supervisor.start("api", processes.api_command(settings), processes.model_environment(settings, "api"))
     supervisor.start("beat", processes.beat_command(settings.data_dir))
     if choices.flower_port is not None:
         # in the environment: arguments are visible to every user of the machine

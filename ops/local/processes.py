@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from pipeline.clients import openai_embeddings
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
@@ -34,7 +35,6 @@ PASSED = (
     "sweep_seconds",
 )
 
-
 # Where language models are asked, and the key for it: only for those who ask one.
 MODELS = ("openai_base_url", "openai_api_key")
 
@@ -52,9 +52,13 @@ def environment(settings: Settings) -> dict[str, str]:
     return inherited | _variables(settings, PASSED) | withheld | {"REMAP_SIGTERM": "SIGQUIT"}
 
 
-def model_environment(settings: Settings) -> dict[str, str]:
-    """Make what a process that asks language models finds besides."""
-    return _variables(settings, MODELS)
+def model_environment(settings: Settings, process: str) -> dict[str, str]:
+    """Make what a process, `api` or a worker's queue, finds besides if it asks models.
+
+    The HTTP API asks for a question's vector, and for a hypothetical answer.
+    """
+    asks = settings.embedding_provider == openai_embeddings.PROVIDER or settings.hyde_model is not None
+    return _variables(settings, MODELS) if process != "api" or asks else {}
 
 
 def _variables(settings: Settings, names: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 
 class Embedder(Protocol):
-    """Texts to vectors of one space; a longer text than it reads is cut at its end.
+    """Texts to vectors of one space; a longer text than it reads is cut at its end, so callers make chunks of it.
 
     Both methods raise `ProviderUnavailable` (no answer, or no memory: try again later), `ProviderFailed` (it failed,
     and the input may be why) or `ProviderRejected` (never for this input).

@@ -27,8 +27,10 @@ log = structlog.get_logger(__name__)
 FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
 OUTAGE_SECONDS = 15.0
-"""How often a provider that is away, and does not say until when, is asked again; such a try does not count as an
-attempt."""
+"""How often a provider that is away is asked again, unless it says when; such a try does not count as an attempt."""
+MIN_RETRY_AFTER_SECONDS = 1.0
+MAX_RETRY_AFTER_SECONDS = 3600.0
+"""A job that is put off for longer looks again after this: a budget may have been raised."""
 MAX_ERROR_CHARS = 500
 
 
@@ -88,6 +90,19 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
     """
     ceiling: float = min(FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 30), LAST_RETRY_SECONDS)
     return ceiling * (0.5 + jitter / 2)
+
+
+def outage_seconds(retry_after: float | None, jitter: float) -> float:
+    """Return the delay of a job that must wait for a provider; `jitter` from 0 to 1 spreads what waits together.
+
+    >>> [outage_seconds(after, 0.0) for after in (None, 0.0, 40.0, 50_000.0)]
+    [15.0, 1.0, 40.0, 3600.0]
+    >>> outage_seconds(40.0, 1.0)
+    44.0
+    """
+    asked = OUTAGE_SECONDS if retry_after is None else retry_after
+    bounded = min(max(asked, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
+    return bounded * (1 + jitter / 10)
 
 
 def run(
@@ -268,7 +283,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     if isinstance(error, LeaseLost):
         delay = 0.0
     elif isinstance(error, ProviderUnavailable | BudgetSpent):
-        delay = error.retry_after or OUTAGE_SECONDS
+        delay = outage_seconds(error.retry_after, random.random())  # noqa: S311
     else:
         # Postgres is back when this is written, so that what it interrupted need not wait long.
         delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311

@@ -151,6 +151,17 @@ def plan(database: Database, tenant_id: str, request: BackfillRequest, current: 
         return _plan(connection, request, current)
 
 
+def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfills.Tokens:
+    """Count the sessions that a request would have summarized, and the tokens of their messages."""
+    return backfills.count_tokens(
+        connection,
+        "summarize",
+        missing_only=request.missing_only,
+        limit=request.limit,
+        **_parameters(connection, request, current),
+    )
+
+
 def start(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Backfill:
     """Store the backfill and enqueue its job; returns at once."""
     with database.tenant(tenant_id) as connection:

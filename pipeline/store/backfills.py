@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
@@ -92,7 +92,7 @@ SOURCES = {
         FROM memories t WHERE {_filters("created_at", "learned_in")}
     """,
     "summarize": f"""
-        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat,
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
             (t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
                 OR t.summary_version IS DISTINCT FROM :version
                 OR (:by_model AND t.summary_model = '{EXTRACTIVE}' AND (
@@ -132,6 +132,26 @@ def count(connection: Connection, source: str, **given: Any) -> tuple[int, int]:
     statement = text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s")
     there, missing = run(connection, statement, **given).one()
     return there, missing
+
+
+class Tokens(NamedTuple):
+    """Rows of a source, and the tokens of their texts."""
+
+    rows: int
+    tokens: int
+
+
+def count_tokens(
+    connection: Connection, source: str, *, missing_only: bool, limit: int | None, **given: Any
+) -> Tokens:
+    """Count up to `limit` rows of a source that says `tokens`, and those."""
+    statement = text(f"""
+        SELECT count(*), coalesce(sum(tokens), 0) FROM (
+            SELECT tokens FROM ({SOURCES[source]}) s WHERE missing OR NOT :missing_only
+            ORDER BY position LIMIT :most) chosen
+    """)
+    rows, tokens = run(connection, statement, missing_only=missing_only, most=limit, **given).one()
+    return Tokens(rows=int(rows), tokens=int(tokens))
 
 
 def outstanding(

@@ -16,11 +16,11 @@ from ops import connection
 from ops.console import broker, rendering
 from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
+from pipeline.clients.destinations import sent_elsewhere
 from pipeline.clients.factory import (
     default_provider,
     make_embedder,
     make_summary_model,
-    sent_elsewhere,
     space_by_name,
 )
 from pipeline.clients.protocols import Prompt
@@ -62,7 +62,8 @@ def doctor(
     Checks connections and roles, migrations and tenant isolation, pgvector and indexes, embedding spaces, Redis and
     the workers, clocks, late and dead jobs, and what is stored: sessions, counters, vectors. Of all tenants if
     **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It uses no network but Postgres and
-    Redis; with `--model` the embedding model is looked for on this machine, and a language model is asked where it is.
+    Redis; with `--model` the embedding model is looked for on this machine, or its server asked, and so is a language
+    model. It also says what the settings send to another machine.
     It also says what the settings send to another machine.
     """
     from pipeline.store.database import Database
@@ -126,6 +127,7 @@ def examine(
         broker=asked,
         skew_seconds=skew,
         jobs=collect.late_jobs(database, scope),
+        stopped_providers=collect.stopped_providers(database),
         tenants=list(collect.stored(database, sample, rules)),
         summary_problem=_summary_problem(settings, ask=model),
     ), sample

@@ -47,7 +47,7 @@ def worker(
     settings = connection.open_stack(data_dir)
     if "summarize" in names:
         make_summary_model(settings)
-    more = model_environment(settings)
+    more = model_environment(settings, names[0])
     _run_instead(settings, worker_command(names, concurrency=concurrency), more)
 
 
@@ -83,14 +83,14 @@ def api(
     It needs the database as the role that sees one tenant at a time, and Redis to wake the workers. Put a proxy with
     TLS in front of it if it listens on more than the loopback address.
     """
-    from ops.local.processes import api_command
+    from ops.local.processes import api_command, model_environment
 
     settings = connection.open_stack(data_dir)
     if settings.api_key is None:
         raise SettingsError("BACKSCROLL_API_KEY is not set: the HTTP API refuses requests without a key")
     given = {"host": host, "port": port, "api_processes": processes}
     chosen = settings.model_copy(update={name: value for name, value in given.items() if value})
-    _run_instead(chosen, api_command(chosen))
+    _run_instead(chosen, api_command(chosen), model_environment(chosen, "api"))
 
 
 def _run_instead(settings: Settings, words: list[str], more: Mapping[str, str] | None = None) -> None:

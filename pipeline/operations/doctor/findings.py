@@ -48,6 +48,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *_summaries(facts.summary_problem),
         *_clock(facts.skew_seconds or 0.0),
         *(finding for jobs in facts.jobs for finding in _jobs(jobs)),
+        *_providers(facts.stopped_providers),
         *(finding for tenant in facts.tenants for finding in _tenant(tenant)),
     ]
     return sorted(found, key=lambda finding: finding.severity != "error")
@@ -275,6 +276,16 @@ def _jobs(jobs: LateJobs) -> Iterator[Finding]:
             f"{jobs.dead:,} jobs of {jobs.kind} were given up",
             "What they should have made is missing from memory.",
             f"See why: `backscroll jobs list --kind {jobs.kind}`; then `jobs replay` or `jobs drop`.",
+        )
+
+
+def _providers(stopped: Sequence[str]) -> Iterator[Finding]:
+    for provider in stopped:
+        yield warning(
+            "provider",
+            f"{provider} did not answer the last calls to a language model",
+            "No worker calls it until one call has tried whether it does again; what needs it waits.",
+            "See `backscroll status` for when that is, and the provider's own status and limits.",
         )
 
 
