@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ops.local import processes
-from pipeline.clients.factory import make_summary_model, sent_elsewhere
+from pipeline.clients.destinations import sent_elsewhere
+from pipeline.clients.factory import make_summary_model
 from schemas.errors import SettingsError
 from schemas.settings import Settings, load_settings
 from tests.ops.running import backscroll
@@ -47,7 +48,6 @@ def test_what_is_sent_where_is_said_in_a_sentence() -> None:
     ("given", "named"),
     [
         ({}, "BACKSCROLL_OPENAI_BASE_URL"),
-        ({"openai_base_url": "localhost:11434"}, "BACKSCROLL_OPENAI_BASE_URL"),
         ({"openai_api_key": "k", "session_summary_timeout_seconds": 120}, "BACKSCROLL_LEASE_SECONDS=120"),
     ],
 )
@@ -84,7 +84,8 @@ def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytes
     assert settings.openai_api_key is not None
     assert settings.openai_api_key.get_secret_value() == "in-the-file"
     # Then a process has it if it is given
-    for_all, for_workers = processes.environment(settings), processes.model_environment(settings)
+    for_all, for_workers = processes.environment(settings), processes.model_environment(settings, "summarize")
+    assert processes.model_environment(settings, "api") == {}
     assert "in-the" not in "".join(for_all.values())
     with monkeypatch.context() as patch:
         patch.delenv("OPENAI_API_KEY")
