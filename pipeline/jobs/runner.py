@@ -213,6 +213,26 @@ def keep(connection: Connection, claim: Claim) -> None:
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
+def renew(database: Database, claim: Claim, lease_seconds: float) -> None:
+    """Let a claim's lease begin anew, between two parts of its work. Raises `LeaseLost` if it is no longer ours."""
+    with database.tenant(claim.tenant_id) as connection:
+        if not jobs.renew(
+            connection, claim.tenant_id, claim.kind, claim.key, claim.token, lease_seconds=lease_seconds
+        ):
+            raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
+def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> None:
+    """Keep a claim due after a while, with its attempts, in place of `finish`: what is saved is to be replaced.
+
+    Raises `LeaseLost` as that does.
+    """
+    if not jobs.do_again(
+        connection, claim.tenant_id, claim.kind, claim.key, claim.token, delay_seconds=delay_seconds
+    ):
+        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """Make a dead letter of a claim that no retry would help; what was wanted anew meanwhile is due instead.
 

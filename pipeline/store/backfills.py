@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, text
 
 from pipeline.store.statements import run
 from schemas.backfills import Backfill, BackfillRequest
+from schemas.sessions import EXTRACTIVE
 
 _COLUMNS = 'id, filter, state, "cursor", total, seen, raised, error, created_at, updated_at, finished_at'
 _INSERT = text(f"""
@@ -93,7 +94,10 @@ SOURCES = {
     "summarize": f"""
         SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
             (t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
-                OR t.summary_version IS DISTINCT FROM :version) AS missing
+                OR t.summary_version IS DISTINCT FROM :version
+                OR (:by_model AND t.summary_model = '{EXTRACTIVE}' AND (
+                    t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0))
+            ) AS missing
         FROM conversation_sessions t
         WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND t.message_count >= :min_messages
             AND {_filters("ended_at")}

@@ -157,6 +157,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "exact": lambda a: [] if a.theme.empty else [a.verbatim],
     "parts": lambda a: [] if a.theme.empty else [a.text],
     "reranker": lambda _: None,
+    "gateway": lambda _: None,
     "mention": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
     "described": lambda a: [(parse.read(a.text, [], LONG_AGO, FAR_AHEAD), a.terms)],
     "zone": lambda _: UTC,
@@ -262,8 +263,8 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "vector": lambda a: None if a.theme.empty else _vector(),
     "query: list[float]": lambda _: _vector(),
     "query: list[float] | None": lambda a: None if a.theme.empty else _vector(),
-    "rows: Sequence[tuple[str, bytes, list[float] | None]]": lambda a: [
-        (str(each), b"hash", _vector()) for each in a.ids("messages")
+    "rows: Sequence[tuple[str, bytes, Sequence[list[float]] | None]]": lambda a: [
+        (str(each), b"hash", [_vector()]) for each in a.ids("messages")
     ],
     "store.vectors.put.kind": lambda _: "message",
     "store.jobs.drop.kinds": lambda _: [EMBED, SUMMARIZE],
@@ -399,7 +400,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
     "embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),
-    "client: pipeline.clients.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
+    "client: pipeline.enrich.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
     # queries
     "query: schemas.payloads.ContextQuery": lambda a: a.context_query,
     "query: schemas.search.SearchQuery": lambda a: a.search_query,

@@ -241,11 +241,6 @@ def _in_words(estimated: costs.Estimate) -> str:
 
 
 def _current(settings: Settings) -> backfill.Current:
-    from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations import backfill
 
-    return backfill.Current(
-        rules=SessionPolicy.of(settings),
-        summary_version=settings.session_summary_version,
-        min_messages=settings.session_min_messages,
-    )
+    return backfill.Current.of(settings)

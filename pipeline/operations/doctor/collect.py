@@ -112,13 +112,14 @@ def embedding(
     for tenant_id in tenant_ids if "retired" in statuses.values() else ():
         with database.tenant(tenant_id) as connection:
             retired.update(checks.retired_vectors(connection))
+    indexable = [space for space in written if space.dimensions <= vectors.MAX_INDEXED_DIMENSIONS]
     return Spaces(
         active=next((name for name, each in statuses.items() if each == "active"), None),
         building=[name for name, each in statuses.items() if each == "building"],
         # the dimensions of an unknown model are known once it is loaded
         embedder=embedder.name if embedder.dimensions else f"{embedder.provider}/{embedder.model}",
         embedder_status=status,
-        missing_indexes=[vectors.index_of(s) for s in written if is_worth_it and not indexed[s.id]],
+        missing_indexes=[vectors.index_of(s) for s in indexable if is_worth_it and not indexed[s.id]],
         unread_indexes=[vectors.index_of(s) for s in written if is_unread and indexed[s.id]],
         retired_vectors=retired,
         model_problem=model_problem,

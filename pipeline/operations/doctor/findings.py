@@ -45,6 +45,7 @@ def diagnose(facts: Facts) -> list[Finding]:
         *(_server(facts.server) if facts.server else ()),
         *(_spaces(facts.spaces) if facts.spaces else ()),
         *(_broker(facts.broker) if facts.broker else ()),
+        *_summaries(facts.summary_problem),
         *_clock(facts.skew_seconds or 0.0),
         *(finding for jobs in facts.jobs for finding in _jobs(jobs)),
         *_providers(facts.stopped_providers),
@@ -199,6 +200,16 @@ def _spaces(spaces: Spaces) -> Iterator[Finding]:
                 "They take room, and no search reads them.",
                 "Delete them once you will not go back to it: DELETE FROM …_vectors WHERE space_id = ….",
             )
+
+
+def _summaries(problem: str | None) -> Iterator[Finding]:
+    if problem is not None:
+        yield error(
+            "summaries",
+            f"the language model that is to summarize cannot be asked: {problem}",
+            "Sessions wait for it; after an hour some are extracted, and the model is asked again later.",
+            "Correct BACKSCROLL_SESSION_SUMMARY_MODEL and BACKSCROLL_OPENAI_…, or set the model to extractive-v1.",
+        )
 
 
 def _broker(broker: Broker) -> Iterator[Finding]:
