@@ -83,7 +83,7 @@ class Gateway:
         """Return the model's answer, within `timeout_seconds` in all; no transaction may be open meanwhile.
 
         Raises `ProviderUnavailable`, `ProviderFailed` or `ProviderRejected` as the client does; `ProviderUnavailable`
-        also while the provider is not to be asked, and `ProviderFailed` also when it answers all prompts but this one.
+        also while it is not to be asked, and `ProviderFailed` also when it answers others and not this prompt.
         Raises `BudgetSpent`, and `LeaseLost` when the call's job is no longer ours.
         """
         started = monotonic()
@@ -96,7 +96,7 @@ class Gateway:
             completion = self._client.complete(prompt, timeout_seconds=timeout_seconds - (at - started))
         except Exception as error:
             if self._save(entry, self._noting_failure(entry, ticket, error, monotonic() - at)):
-                raise ProviderFailed(f"this prompt is not answered, and others are: {error}") from error
+                raise ProviderFailed(f"this prompt is not answered: {error}") from error
             raise
         completion = ledger.as_kept(completion, entry)
         self._save(entry, self._noting_answer(entry, ticket, completion, monotonic() - at))
