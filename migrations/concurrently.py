@@ -30,7 +30,7 @@ def concurrently() -> Iterator[None]:
             op.execute(f"SET lock_timeout = '{int(patience.LOCK_SECONDS * 1000)}ms'")
 
 
-def build(name: str, definition: str) -> None:
+def build(name: str, definition: str, *, unique: bool = False) -> None:
     """Build an index from its name and what follows `CREATE INDEX … ON`; call it inside `concurrently`.
 
     A valid index is kept, so that an interrupted migration continues where it was; an invalid one, which an interrupted
@@ -39,13 +39,13 @@ def build(name: str, definition: str) -> None:
     table, _, rest = definition.partition(" ")
     partitions = op.get_bind().scalars(_PARTITIONS, {"table": table}).all()
     if not partitions:
-        _build(name, definition)
+        _build(name, definition, unique=unique)
         return
     # not valid before each partition has its own
-    op.execute(f"CREATE INDEX IF NOT EXISTS {name} ON ONLY {definition}")
+    op.execute(f"CREATE {_kind(unique=unique)} IF NOT EXISTS {name} ON ONLY {definition}")
     for partition in partitions:
         own = f"{partition}_{name}"
-        _build(own, f"{partition} {rest}")
+        _build(own, f"{partition} {rest}", unique=unique)
         op.execute(f"ALTER INDEX {name} ATTACH PARTITION {own}")
 
 
@@ -55,7 +55,11 @@ def drop(name: str) -> None:
     op.execute(f"DROP INDEX {'' if partitioned else 'CONCURRENTLY '}IF EXISTS {name}")
 
 
-def _build(name: str, definition: str) -> None:
+def _build(name: str, definition: str, *, unique: bool) -> None:
     if not op.get_bind().scalar(_VALID, {"name": name}):
         drop(name)
-        op.execute(f"CREATE INDEX CONCURRENTLY {name} ON {definition}")
+        op.execute(f"CREATE {_kind(unique=unique)} CONCURRENTLY {name} ON {definition}")
+
+
+def _kind(*, unique: bool) -> str:
+    return "UNIQUE INDEX" if unique else "INDEX"

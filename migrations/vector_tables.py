@@ -6,8 +6,10 @@ from migrations.first_schema.columns import LARGE
 from migrations.policies import isolate_tenants
 
 # The embedding has no declared size: spaces of several sizes share one table, each with an index of its own.
+# A text that is longer than its model reads has a row for each chunk, from 0 on.
 _COLUMNS = """
     space_id integer NOT NULL REFERENCES embedding_spaces,
+    chunk_index smallint NOT NULL DEFAULT 0,
     content_hash bytea NOT NULL,
     embedding halfvec NOT NULL"""
 TABLES = {
@@ -16,20 +18,20 @@ TABLES = {
         message_id bigint NOT NULL,
         chat_id text NOT NULL,
         sent_at timestamptz NOT NULL, {_COLUMNS},
-        PRIMARY KEY (tenant_id, message_id, space_id),
+        PRIMARY KEY (tenant_id, message_id, space_id, chunk_index),
         FOREIGN KEY (tenant_id, message_id) REFERENCES messages ON DELETE CASCADE
     ) WITH ({LARGE})""",
     "session_vectors": f"""(
         tenant_id text NOT NULL,
         session_id bigint NOT NULL,
         chat_id text NOT NULL, {_COLUMNS},
-        PRIMARY KEY (tenant_id, session_id, space_id),
+        PRIMARY KEY (tenant_id, session_id, space_id, chunk_index),
         FOREIGN KEY (tenant_id, session_id) REFERENCES conversation_sessions ON DELETE CASCADE
     )""",
     "memory_vectors": f"""(
         tenant_id text NOT NULL,
         memory_id uuid NOT NULL, {_COLUMNS},
-        PRIMARY KEY (tenant_id, memory_id, space_id),
+        PRIMARY KEY (tenant_id, memory_id, space_id, chunk_index),
         FOREIGN KEY (tenant_id, memory_id) REFERENCES memories ON DELETE CASCADE
     )""",
 }

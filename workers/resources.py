@@ -13,19 +13,20 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.factory import make_embedder, make_summary_model
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import make_summarizer
+from pipeline.enrich.summarize import Rollout, make_summarizer
 from pipeline.erasure import forget
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
+from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import DatabaseUnavailable, SchemaOutdated
+from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, SUMMARIZE
 from schemas.settings import Settings, load_settings
 from workers import queues
@@ -56,6 +57,12 @@ class Resources:
         """Return the model that the settings name."""
         return make_embedder(self.settings)
 
+    @cached_property
+    def gateway(self) -> Gateway | None:
+        """Return the way to the language model that summarizes, if the settings name one."""
+        client = make_summary_model(self.settings)
+        return None if client is None else Gateway.of(self.settings, self.database, client)
+
     def handler(self, kind: str) -> Handler:
         """Return what does the jobs of a kind."""
         if kind not in self._handlers:
@@ -65,7 +72,7 @@ class Resources:
     def policy(self, kind: str) -> Policy:
         """Return how jobs of a kind are claimed."""
         return Policy(
-            batch=queues.OF_KIND[kind].batch,
+            batch=queues.batch_of(kind, self.settings),
             lease_seconds=self.settings.lease_seconds,
             max_attempts=self.settings.job_max_attempts,
         )
@@ -75,23 +82,30 @@ def _summarizer(held: Resources) -> Handler:
     settings = held.settings
     return summarize.summarizer(
         held.database,
-        make_summarizer(settings.session_summary_model),
+        make_summarizer(
+            settings.session_summary_model,
+            held.gateway,
+            timeout_seconds=settings.session_summary_timeout_seconds,
+            context_tokens=settings.session_summary_context_tokens,
+        ),
         min_messages=settings.session_min_messages,
         version=settings.session_summary_version,
         rolling_messages=settings.session_rolling_messages,
         rolling_tokens=settings.session_rolling_tokens,
+        rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
+        lease_seconds=settings.lease_seconds,
     )
 
 
 def _backfiller(held: Resources) -> Handler:
-    version, least = held.settings.session_summary_version, held.settings.session_min_messages
-    current = backfill.Current(rules=held.rules, summary_version=version, min_messages=least)
-    return backfill.backfiller(held.database, current)
+    return backfill.backfiller(held.database, backfill.Current.of(held.settings))
 
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
-    EMBED.name: lambda held: embed.embedder(held.database, held.embedder),
+    EMBED.name: lambda held: embed.embedder(
+        held.database, held.embedder, max_chars=held.settings.embedding_max_chars
+    ),
     SUMMARIZE.name: _summarizer,
     BACKFILL.name: _backfiller,
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
@@ -109,7 +123,7 @@ def current() -> Resources:
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Log in one line that Postgres is away, or its tables too old; due jobs wait for the sweep.
+    """Log in one line that Postgres or a model is away, or the tables too old; due jobs wait for the sweep.
 
     A failing task would send its whole traceback to the worker's main process, which reads nothing while Redis is away
     too; a time limit would then hit the child in the middle of it, and the rest be misread.
@@ -120,6 +134,9 @@ def waiting() -> Iterator[None]:
         log.warning("waits_for_upgrade", error=str(error))
     except DatabaseUnavailable as error:
         log.warning("waits_for_postgres", error=str(error))
+    except ProviderUnavailable as error:
+        # a server of embeddings that must first say how many dimensions they have
+        log.warning("waits_for_provider", error=str(error))
 
 
 def run(app: Celery, kind: str) -> Outcome:

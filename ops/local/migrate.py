@@ -3,7 +3,7 @@
 import importlib.resources
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alembic import command
 from alembic.config import Config
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, pool, text
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from migrations import patience, vector_tables
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.factory import make_embedder, space_by_name
 from pipeline.store import vectors
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.settings import Settings
@@ -109,8 +109,19 @@ def revisions() -> list[str]:
     return [each.revision for each in script.walk_revisions()]
 
 
-def configured_space(settings: Settings) -> EmbeddingSpace:
-    """Find the space of the settings' embedder; loads no model. Raises `SettingsError`."""
+def configured_space(settings: Settings, known: DatabaseState | None = None) -> EmbeddingSpace:
+    """Find the space of the settings' embedder.
+
+    A model that is known by its name or to the database is neither loaded nor asked. Raises `SettingsError`, and
+    `ProviderUnavailable` if its server must be asked and is away.
+    """
+    named = space_by_name(settings, ())
+    if named.dimensions:
+        return named
+    for name, _ in known.spaces if known else ():
+        model, _, dimensions = name.rpartition("/")
+        if model == f"{named.provider}/{named.model}":
+            return replace(named, dimensions=int(dimensions))
     return make_embedder(settings).space
 
 

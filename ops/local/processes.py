@@ -2,10 +2,12 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from pipeline.clients import openai_embeddings
 from schemas.settings import PREFIX, Settings
 from workers import queues
 
@@ -33,19 +35,39 @@ PASSED = (
     "sweep_seconds",
 )
 
+# Where language models are asked, and the key for it: only for those who ask one.
+MODELS = ("openai_base_url", "openai_api_key")
+
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Make the environment in which a process finds these settings, without the roles of owner and backup."""
-    values = {PREFIX + name.upper(): getattr(settings, name) for name in PASSED}
-    passed = {
+    """Make the environment in which a process finds these settings.
+
+    Without the roles of owner and backup, and without what `model_environment` adds.
+    """
+    hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL", *map(str.upper, MODELS)}
+    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+    # empty: a file of settings that a process reads by itself may have them, and the environment goes first
+    withheld = {PREFIX + name.upper(): "" for name in MODELS}
+    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
+    return inherited | _variables(settings, PASSED) | withheld | {"REMAP_SIGTERM": "SIGQUIT"}
+
+
+def model_environment(settings: Settings, process: str) -> dict[str, str]:
+    """Make what a process, `api` or a worker's queue, finds besides if it asks models.
+
+    The HTTP API asks for a question's vector, and for a hypothetical answer.
+    """
+    asks = settings.embedding_provider == openai_embeddings.PROVIDER or settings.hyde_model is not None
+    return _variables(settings, MODELS) if process != "api" or asks else {}
+
+
+def _variables(settings: Settings, names: Iterable[str]) -> dict[str, str]:
+    values = {PREFIX + name.upper(): getattr(settings, name) for name in names}
+    return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)
         for name, value in values.items()
         if value is not None
     }
-    hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL"}
-    inherited = {name: value for name, value in os.environ.items() if name not in hidden}
-    # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
-    return inherited | passed | {"REMAP_SIGTERM": "SIGQUIT"}
 
 
 def worker_command(

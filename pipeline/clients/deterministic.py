@@ -13,6 +13,8 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 MODEL = "deterministic-hash-v1"
 DIMENSIONS = 256
+MAX_CHARS = 4000
+"""Characters of a text that it reads: of many words no vector is like any of them."""
 
 _TOKEN = re.compile(r"[a-z0-9']+")
 _SHORTEST = 2
@@ -46,9 +48,22 @@ class DeterministicEmbedder:
     tokens is 1 at hash(text) mod d.
     """
 
-    def __init__(self, *, dimensions: int = DIMENSIONS, max_chars: int = 4000) -> None:
+    def __init__(
+        self,
+        *,
+        dimensions: int = DIMENSIONS,
+        max_chars: int = MAX_CHARS,
+        query_prefix: str = "",
+        document_prefix: str = "",
+    ) -> None:
         self._max_chars = max_chars
-        self._space = EmbeddingSpace(provider="deterministic", model=MODEL, dimensions=dimensions)
+        self._space = EmbeddingSpace(
+            provider="deterministic",
+            model=MODEL,
+            dimensions=dimensions,
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+        )
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -63,10 +78,10 @@ class DeterministicEmbedder:
         return len(text)
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
-        return [self._embed(text) for text in texts]
+        return [self._embed(self._space.document_prefix + text) for text in texts]
 
     def embed_query(self, text: str) -> Vector:
-        return self._embed(text)
+        return self._embed(self._space.query_prefix + text)
 
     def _embed(self, text: str) -> Vector:
         text = text[: self._max_chars]

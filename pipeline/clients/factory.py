@@ -1,50 +1,110 @@
-"""Make the embedder and the reranker that the settings name."""
+"""Make the models that the settings name: embedder, reranker, language model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from pipeline.clients import deterministic, sentence_transformers
+from pipeline.clients import (
+    deterministic,
+    ollama,
+    onnx,
+    onnx_bundled,
+    openai_embeddings,
+    sentence_transformers,
+)
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.protocols import ChatModel, Embedder, Reranker
+from pipeline.clients.http_embedder import HttpEmbedder, HttpOptions
+from pipeline.clients.known_models import known_model
+from pipeline.clients.onnx import OnnxEmbedder
+from pipeline.clients.openai_chat import OpenAIChatModel
+from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
+from schemas.sessions import EXTRACTIVE
 from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
 
 DEFAULT_MODELS = {
     "deterministic": deterministic.MODEL,
-    sentence_transformers.PROVIDER: sentence_transformers.BUNDLED_MODEL,
+    onnx.PROVIDER: onnx_bundled.MODEL,
+    sentence_transformers.PROVIDER: onnx_bundled.MODEL,
+    ollama.PROVIDER: ollama.DEFAULT_MODEL,
+    openai_embeddings.PROVIDER: openai_embeddings.DEFAULT_MODEL,
 }
 """The providers, and the model of each when none is named."""
 
 
 def default_provider() -> str:
     """Return the local model's provider if it is installed, else `deterministic`; imports neither."""
-    return sentence_transformers.PROVIDER if sentence_transformers.is_installed() else "deterministic"
+    return onnx.PROVIDER if onnx.is_installed() else "deterministic"
 
 
 def make_embedder(settings: Settings) -> Embedder:
     """Make the embedder that the settings name, or the best one installed, with the provider's default model.
 
-    A local model is loaded at its first use, which takes seconds. Raises `SettingsError`.
+    A local model is loaded at its first use, which takes seconds; a server is first asked then. Raises
+    `SettingsError`.
     """
     provider = settings.embedding_provider or default_provider()
     model = settings.embedding_model or DEFAULT_MODELS.get(provider, "")
+    if settings.embedding_pooling is not None:
+        if provider != sentence_transformers.PROVIDER:
+            raise SettingsError(
+                f"BACKSCROLL_EMBEDDING_POOLING is not for the provider {provider}, which pools as its model says: "
+                "leave it out."
+            )
+        model = model.partition(sentence_transformers.POOLED)[0]
+        model += sentence_transformers.POOLED + settings.embedding_pooling
     if provider == "deterministic":
         if model != deterministic.MODEL:
             raise SettingsError(
                 f"BACKSCROLL_EMBEDDING_MODEL={model} does not belong to the provider deterministic: "
                 f"leave it out or set it to {deterministic.MODEL}."
             )
-        return DeterministicEmbedder(max_chars=settings.embedding_max_chars)
-    if provider == sentence_transformers.PROVIDER:
-        return SentenceTransformersEmbedder(
-            model, batch_size=settings.embedding_batch_size, max_chars=settings.embedding_max_chars
+        return DeterministicEmbedder(
+            dimensions=settings.embedding_dimensions or deterministic.DIMENSIONS,
+            max_chars=min(settings.embedding_max_chars, deterministic.MAX_CHARS),
+            query_prefix=settings.embedding_query_prefix or "",
+            document_prefix=settings.embedding_document_prefix or "",
         )
-    raise SettingsError(
-        f"BACKSCROLL_EMBEDDING_PROVIDER={provider} is not built in yet: "
-        f"set one of {', '.join(DEFAULT_MODELS)}."
+    if provider in (onnx.PROVIDER, sentence_transformers.PROVIDER):
+        if settings.embedding_dimensions is not None:
+            raise SettingsError(
+                f"BACKSCROLL_EMBEDDING_DIMENSIONS is not for the provider {provider}, whose models have one size: "
+                "leave it out."
+            )
+        local = OnnxEmbedder if provider == onnx.PROVIDER else SentenceTransformersEmbedder
+        return local(
+            model,
+            batch_size=settings.embedding_batch_size,
+            max_chars=settings.embedding_max_chars,
+            query_prefix=settings.embedding_query_prefix,
+            document_prefix=settings.embedding_document_prefix,
+        )
+    return _make_http_embedder(settings, provider, model)
+
+
+def _make_http_embedder(settings: Settings, provider: str, model: str) -> HttpEmbedder:
+    known, dimensions = known_model(model), settings.embedding_dimensions
+    if dimensions is not None and known.dimensions and dimensions != known.dimensions and not known.shortens:
+        raise SettingsError(
+            f"BACKSCROLL_EMBEDDING_DIMENSIONS={dimensions} is not for the model {model}, whose vectors have "
+            f"{known.dimensions}: leave it out."
+        )
+    options = HttpOptions(
+        timeout_seconds=settings.embedding_timeout_seconds,
+        batch_size=settings.embedding_batch_size,
+        max_chars=settings.embedding_max_chars,
+        query_prefix=settings.embedding_query_prefix,
+        document_prefix=settings.embedding_document_prefix,
+        dimensions=dimensions,
     )
+    if provider == ollama.PROVIDER:
+        server = ollama.OllamaServer(settings.ollama_url, model, dimensions=dimensions)
+        return HttpEmbedder(server, model, known, options)
+    key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
+    openai = openai_embeddings.OpenAIServer(settings.openai_base_url, key, model, dimensions=dimensions)
+    return HttpEmbedder(openai, model, known, options)
 
 
 def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> EmbeddingSpace:
@@ -53,18 +113,45 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
     An unknown model has the dimensions of its stored space, or 0 without one.
     """
     embedder = make_embedder(settings)
-    if not isinstance(embedder, SentenceTransformersEmbedder):
+    if not isinstance(embedder, SentenceTransformersEmbedder | HttpEmbedder):
         return embedder.space
-    unknown = EmbeddingSpace(provider=sentence_transformers.PROVIDER, model=embedder.model_name, dimensions=0)
-    same = (s for s in stored if (s.provider, s.model) == (unknown.provider, unknown.model))
-    return embedder.space_by_name or next(same, unknown)
-
-
-def make_chat_model(settings: Settings, model: str, *, setting: str) -> ChatModel:
-    """Make the client of the language model that a setting names. Raises `SettingsError`."""
-    raise SettingsError(f"{PREFIX}{setting}={model}: there is no client of language models yet")
+    named = embedder.space_by_name
+    if named.dimensions:
+        return named
+    same = (s for s in stored if s.same_as(replace(named, dimensions=s.dimensions)))
+    return next(same, named)
 
 
 def make_reranker(model: str | None) -> Reranker | None:
     """Make the cross-encoder of this name or folder; None without a name. Raises `SettingsError`."""
     return CrossEncoderReranker(model) if model else None
+
+
+def make_chat_model(settings: Settings, model: str, *, setting: str) -> OpenAIChatModel:
+    """Make the client of a language model that the setting of this name asks for; it connects at its first call.
+
+    Raises `SettingsError` where no endpoint is configured: a model's name alone sends nothing anywhere.
+    """
+    key = settings.openai_api_key
+    if settings.openai_base_url is None and key is None:
+        raise SettingsError(
+            f"{PREFIX}{setting}={model} is a language model, and there is nowhere to ask it: set "
+            f"{PREFIX}OPENAI_BASE_URL (such as http://127.0.0.1:11434/v1) or {PREFIX}OPENAI_API_KEY (for "
+            "https://api.openai.com/v1)"
+        )
+    return OpenAIChatModel(
+        model, base_url=settings.openai_base_url, api_key=key.get_secret_value() if key else None
+    )
+
+
+def make_summary_model(settings: Settings) -> OpenAIChatModel | None:
+    """Make the language model that summarizes; None: summaries are extracted. Raises `SettingsError`."""
+    if settings.session_summary_model == EXTRACTIVE:
+        return None
+    timeout, lease = settings.session_summary_timeout_seconds, settings.lease_seconds
+    if timeout >= lease:
+        raise SettingsError(
+            f"{PREFIX}SESSION_SUMMARY_TIMEOUT_SECONDS={timeout:g} must be less than {PREFIX}LEASE_SECONDS={lease:g}: "
+            "another worker would ask the model the same once the lease has ended"
+        )
+    return make_chat_model(settings, settings.session_summary_model, setting="SESSION_SUMMARY_MODEL")

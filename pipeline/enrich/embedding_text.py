@@ -5,7 +5,7 @@ A message's header is only its speaker, and a question is embedded without the n
 words that all headers share make messages more alike. A session, one in place of many messages, has the whole header.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,11 +15,17 @@ from sqlalchemy import Connection
 
 from pipeline.enrich.summarize import stored_summary
 from pipeline.store import chats, memories, messages, sessions
+from pipeline.text import chunking
 from schemas.sessions import Message, Session, Summary
 
 _MAX_PARTICIPANTS = 8
 _MAX_TOPICS = 6  # more would take the place of sentences in the 256 word pieces that MiniLM reads
 _MAX_VALUE_CHARS = 80
+
+MAX_CHUNKS = 32
+"""Chunks of one text that are embedded at most; its end beyond them is not."""
+# of a chunk's tokens, those that repeat the end of the chunk before
+_OVERLAP_SHARE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +36,8 @@ class OwnedText:
     owner: str
     id: str
     text: str
+    # the header, with which `text` begins
+    header: str = ""
 
     @property
     def key(self) -> str:
@@ -41,6 +49,21 @@ class OwnedText:
         """Hash the text (BLAKE2b, 16 bytes)."""
         return blake2b(self.text.encode(), digest_size=16).digest()
 
+    def chunks(self, *, max_tokens: int, count: Callable[[str], int], max_chars: int) -> list[str]:
+        """Cut the first `max_chars` characters into at most `MAX_CHUNKS` texts that a model reads whole.
+
+        Each has the header, if that leaves it room for at least as much again.
+        """
+        text = self.text[:max_chars]
+        # a character is hardly more than a token, and most messages are not counted for this
+        if len(text) <= max_tokens or count(text) <= max_tokens:
+            return [text]
+        header, room = self.header, max_tokens - count(self.header)
+        if room < max_tokens // 2:
+            header, room = "", max_tokens
+        parts = chunking.split(text[len(header) :], limit=room, overlap=room // _OVERLAP_SHARE, count=count)
+        return [header + part.text for part in parts[:MAX_CHUNKS]] or [text]
+
 
 def load(connection: Connection, keys: Iterable[str]) -> list[OwnedText]:
     """Load the texts behind `owner:id` keys, with their headers; skip rows that are gone or have no text."""
@@ -49,7 +72,7 @@ def load(connection: Connection, keys: Iterable[str]) -> list[OwnedText]:
         owner, _, identity = key.partition(":")
         ids[owner].append(identity)
     texts = [
-        OwnedText(owner="message", id=str(message.id), text=message_document(message))
+        _owned("message", str(message.id), *message_document(message))
         for message in messages.by_id(connection, map(int, ids["message"]))
         if message.content
     ]
@@ -62,18 +85,22 @@ def load(connection: Connection, keys: Iterable[str]) -> list[OwnedText]:
         if row.chat_id not in titles:
             chat = chats.get(connection, row.chat_id)
             titles[row.chat_id] = chat.title if chat else ""
-        body = session_document(sessions.as_session(row), titles[row.chat_id], summary)
-        texts.append(OwnedText(owner="session", id=identity, text=body))
+        document = session_document(sessions.as_session(row), titles[row.chat_id], summary)
+        texts.append(_owned("session", identity, *document))
     if ids["memory"]:
         rows = memories.contents(connection, ids["memory"])
         texts += [OwnedText(owner="memory", id=str(identity), text=content) for identity, content in rows]
     return texts
 
 
-def session_document(session: Session, title: str, summary: Summary) -> str:
-    """Write a session: `group: … | time: … to … | participants: … | topics: …` as far as known, then its summary.
+def _owned(owner: str, identity: str, header: str, body: str) -> OwnedText:
+    return OwnedText(owner=owner, id=identity, text=header + body, header=header)
 
-    `title` is the chat's. Times are UTC, participants the first 8.
+
+def session_document(session: Session, title: str, summary: Summary) -> tuple[str, str]:
+    """Write a session: the header `group: … | time: … to … | participants: … | topics: …` and the summary.
+
+    The header has what is known; `title` is the chat's. Times are UTC, participants the first 8.
     """
     parts = [
         ("group", _value(title)),
@@ -84,17 +111,17 @@ def session_document(session: Session, title: str, summary: Summary) -> str:
     return _document(parts, summary.summary)
 
 
-def message_document(message: Message) -> str:
-    """Write a message: `participants: …` with its speaker, then its text.
+def message_document(message: Message) -> tuple[str, str]:
+    """Write a message: the header `participants: …` with its speaker, and its text.
 
     Only the message's own fields, so that no later message changes what was embedded.
     """
     return _document([("participants", _value(message.speaker))], message.content)
 
 
-def _document(parts: Iterable[tuple[str, str]], text: str) -> str:
+def _document(parts: Iterable[tuple[str, str]], text: str) -> tuple[str, str]:
     header = " | ".join(f"{name}: {value}" for name, value in parts if value)
-    return f"{header}\n{text}" if header else text
+    return (f"{header}\n" if header else "", text)
 
 
 def _value(text: str) -> str:

@@ -86,7 +86,9 @@ def make_gateway(settings: Settings, database: Database) -> Gateway | None:
     """Make the gateway to BACKSCROLL_HYDE_MODEL; None if that is not set. Raises `SettingsError`."""
     if settings.hyde_model is None:
         return None
-    return Gateway(database, make_chat_model(settings, settings.hyde_model, setting="HYDE_MODEL"))
+    return Gateway.of(
+        settings, database, make_chat_model(settings, settings.hyde_model, setting="HYDE_MODEL")
+    )
 
 
 def finds_little(found: Confidence) -> bool:

@@ -146,7 +146,13 @@ def plan(parsed: ParsedQuestion, embedder: Embedder | None) -> EmbeddingPlan:
     if space is None:
         missing = "vectors: this Postgres has no pgvector, or no space is active: only keywords are searched"
         return EmbeddingPlan(parsed=parsed, degraded=(missing,))
-    if embedder is None or not space.same_as(embedder.space):
+    try:
+        embeds_into_it = embedder is not None and space.same_as(embedder.space)
+    except ProviderUnavailable as error:
+        # its dimensions are measured at its first use
+        missing = f"vectors: {error}: only keywords are searched"
+        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
+    if not embeds_into_it:
         missing = (
             f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
         )

@@ -82,7 +82,7 @@ def _these_messages(space: EmbeddingSpace | None) -> TextClause:
     cosine = "NULL"
     if space is not None:
         # a look-up for each message, whatever the planner thinks of the tables
-        cosine = f"""(SELECT 1 - ({distance(space, "v.embedding")}) FROM message_vectors v
+        cosine = f"""(SELECT max(1 - ({distance(space, "v.embedding")})) FROM message_vectors v
             WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id AND {in_space(space, "v.")})"""
     return text(
         f"SELECT {_COLUMNS}, {answered('m')} AS answered, {cosine} AS cosine FROM messages m WHERE id = ANY(:ids)"
@@ -115,9 +115,13 @@ def _cosines(space: EmbeddingSpace) -> TextClause:
 
 
 def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: Vector) -> dict[int, float]:
-    """Return the cosine to the query of every message of the scope's chat that has a vector."""
-    rows = run(connection, _cosines(space), **scope.given(), query=literal(query)).all()
-    return {row[0]: float(row[1]) for row in rows}
+    """Return the cosine to the query of every message of the scope's chat that has a vector, of its best chunk."""
+    best: dict[int, float] = {}
+    for message, cosine in run(connection, _cosines(space), **scope.given(), query=literal(query)):
+        # grouped here, as nearly all have one chunk
+        if message not in best or cosine > best[message]:
+            best[message] = float(cosine)
+    return best
 
 
 @lru_cache(maxsize=16)

@@ -47,7 +47,8 @@ _LONGEST_WITH_VECTOR = text(
     _LONGEST.format(
         vector="v.space_id, v.size, v.embedding",
         join="""LEFT JOIN LATERAL (SELECT space_id, vector_dims(embedding) AS size, embedding::text AS embedding
-        FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id LIMIT 1) v ON true""",
+        FROM message_vectors WHERE tenant_id = m.tenant_id AND message_id = m.id
+        ORDER BY chunk_index LIMIT 1) v ON true""",
     )
 )
 _LONGEST_ALONE = text(
@@ -65,6 +66,7 @@ _COUNT_TEXT = text("""
         + (SELECT count(*) FROM jobs WHERE position(:content IN last_error) > 0)
         + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
         + (SELECT count(*) FROM refused_payloads WHERE position(:json IN payload || error) > 0)
+        + (SELECT count(*) FROM llm_answers WHERE position(:content IN answer) + position(:json IN answer) > 0)
         + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
 """)
 

@@ -122,10 +122,11 @@ def _relevant(space: EmbeddingSpace | None) -> TextClause:
             AND {in_space(space, "v.")}"""
     return text(f"""
         WITH alike AS (
-            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, {cosine} AS cosine,
-                coalesce({cosine}, {_SHARE_OF_WORDS}) AS similarity
+            SELECT m.id, m.scope, m.created_at, m.type = 'document' AS is_chunk, max({cosine}) AS cosine,
+                max(coalesce({cosine}, {_SHARE_OF_WORDS})) AS similarity
             FROM memories m {join}
             WHERE {_IN_SCOPE} AND {_VISIBLE}
+            GROUP BY m.tenant_id, m.id
         ), near AS (
             SELECT id, cosine, similarity, row_number() OVER (
                 PARTITION BY scope, is_chunk ORDER BY similarity DESC, created_at DESC) AS place

@@ -29,9 +29,9 @@ _SESSIONS_BY_STATUS = text("""
 """)
 _VECTORS_BY_SPACE = text("""
     SELECT e.name AS space, e.status,
-        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id) AS messages,
-        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id) AS sessions,
-        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id) AS memories
+        (SELECT count(*) FROM message_vectors v WHERE v.space_id = e.id AND v.chunk_index = 0) AS messages,
+        (SELECT count(*) FROM session_vectors v WHERE v.space_id = e.id AND v.chunk_index = 0) AS sessions,
+        (SELECT count(*) FROM memory_vectors v WHERE v.space_id = e.id AND v.chunk_index = 0) AS memories
     FROM embedding_spaces e ORDER BY e.id
 """)
 _OLDEST_UNPLACED_SECONDS = text("""
@@ -89,7 +89,7 @@ _PROGRESS = f"""
 """
 _EMBEDDED = """
     (SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
-        WHERE e.status = 'active' AND v.chat_id = ANY(:chats))
+        WHERE e.status = 'active' AND v.chat_id = ANY(:chats) AND v.chunk_index = 0)
 """
 
 

@@ -12,7 +12,8 @@ from pipeline.store.filters import MessageFilter
 from pipeline.store.keyword_search import any_of
 from pipeline.store.messages import COLUMNS, NEWEST_FIRST, ORDER, as_message
 from pipeline.store.statements import run
-from pipeline.store.vectors import distance, in_space, literal
+from pipeline.store.vector_search import best_chunks
+from pipeline.store.vectors import literal
 from schemas.sessions import Message
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -126,13 +127,14 @@ def nearest(
     *,
     limit: int,
 ) -> list[tuple[int, float]]:
-    """Return `(message, cosine)` of the `limit` nearest that a filter lets through, compared exactly, nearest first."""
+    """Return `(message, cosine)` of the `limit` nearest that a filter lets through, compared exactly, nearest first.
+
+    A message counts by its best chunk.
+    """
+    condition = "chat_id = :chat AND message_id IN (SELECT id FROM messages WHERE {allowed})"
     statement = f"""
-        WITH scope AS MATERIALIZED (
-            SELECT message_id, 1 - ({distance(space)}) AS cosine
-            FROM message_vectors WHERE {in_space(space)} AND chat_id = :chat
-                AND message_id IN (SELECT id FROM messages WHERE {{allowed}}))
-        SELECT message_id, cosine FROM scope ORDER BY cosine DESC, message_id DESC LIMIT :limit
+        WITH {best_chunks(space, condition)}
+        SELECT message_id, 1 - distance FROM best
     """
     rows = _filtered(connection, chat_id, which, statement, query=literal(query), limit=limit)
     return [(row[0], float(row[1])) for row in rows]

@@ -36,9 +36,9 @@ _EVERYWHERE = text("SELECT reltuples FROM pg_class WHERE oid = 'message_vectors'
 class VectorHits:
     """What the vectors found in a scope."""
 
-    # message ids, nearest first, with their cosine
+    # message ids, nearest first, with the cosine of their best chunk
     cosines: dict[int, float] = field(default_factory=dict)
-    # of the whole scope; with HNSW of 200 messages at twenty places spread over its time
+    # of the whole scope's chunks; with HNSW of 200 at twenty places spread over its time
     mean_cosine: float = 0.0
     compared: int = 0
     search: VectorSearch = "off"
@@ -50,7 +50,7 @@ def _by_index(space: EmbeddingSpace) -> TextClause:
     return text(f"""
         WITH near AS MATERIALIZED (
             SELECT message_id, {away} AS distance FROM message_vectors WHERE {inside}
-            ORDER BY {away} LIMIT :limit
+            ORDER BY {away} LIMIT {EFFORT} * :limit
         ), times AS MATERIALIZED (
             SELECT min(sent_at) AS began, max(sent_at) AS ended FROM message_vectors WHERE {inside}
         ), sample AS MATERIALIZED (
@@ -58,8 +58,8 @@ def _by_index(space: EmbeddingSpace) -> TextClause:
             CROSS JOIN LATERAL (SELECT {away} AS distance FROM message_vectors
                 WHERE {inside} AND sent_at >= began + step * (ended - began) / 20
                 ORDER BY sent_at LIMIT 10) AS drawn)
-        SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM sample), (SELECT count(*) FROM near)
-        FROM near ORDER BY distance, message_id DESC
+        SELECT message_id, 1 - min(distance), (SELECT avg(1 - distance) FROM sample), (SELECT count(*) FROM near)
+        FROM near GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT :limit
     """)
 
 
@@ -67,12 +67,33 @@ def _by_index(space: EmbeddingSpace) -> TextClause:
 def _exact(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
     keyed = "AND message_id IN (SELECT id FROM messages WHERE chat_id = :chat AND session_key = :key)"
     return text(f"""
-        WITH scope AS MATERIALIZED (
-            SELECT message_id, {distance(space)} AS distance FROM message_vectors
-            WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
-        SELECT message_id, 1 - distance, (SELECT avg(1 - distance) FROM scope), (SELECT count(*) FROM scope)
-        FROM scope ORDER BY distance, message_id DESC LIMIT :limit
+        WITH {best_chunks(space, f"chat_id = :chat {keyed if of_key else ''}")}
+        SELECT message_id, 1 - distance, (SELECT mean FROM facts), (SELECT messages FROM facts) FROM best
     """)
+
+
+def best_chunks(space: EmbeddingSpace, condition: str) -> str:
+    """Return SQL after WITH: `best`, the `:limit` messages that meet a condition, nearest first, by their best chunk.
+
+    `facts` are the mean cosine of all chunks, and how many messages there are.
+    """
+    # as many rows more as there are further chunks: to group all rows would take as long as to compare them
+    return f"""
+        scope AS MATERIALIZED (
+            SELECT message_id, chunk_index, {distance(space)} AS distance FROM message_vectors
+            WHERE {in_space(space)} AND {condition}
+        ), facts AS MATERIALIZED (
+            SELECT avg(1 - distance) AS mean, count(*) FILTER (WHERE chunk_index = 0) AS messages,
+                count(*) FILTER (WHERE chunk_index > 0) AS more
+            FROM scope
+        ), near AS (
+            SELECT message_id, distance FROM scope ORDER BY distance, message_id DESC
+            LIMIT CAST(:limit AS bigint) + (SELECT more FROM facts)
+        ), best AS (
+            SELECT message_id, min(distance) AS distance FROM near
+            GROUP BY message_id ORDER BY min(distance), message_id DESC LIMIT :limit
+        )
+    """
 
 
 def nearest(
@@ -119,7 +140,8 @@ def _of_sessions(space: EmbeddingSpace, *, of_key: bool) -> TextClause:
         WITH near AS MATERIALIZED (
             SELECT session_id, {distance(space)} AS distance
             FROM session_vectors WHERE {in_space(space)} AND chat_id = :chat {keyed if of_key else ""})
-        SELECT session_id, 1 - distance FROM near ORDER BY distance, session_id LIMIT :limit
+        SELECT session_id, 1 - min(distance) FROM near
+        GROUP BY session_id ORDER BY min(distance), session_id LIMIT :limit
     """)
 
 

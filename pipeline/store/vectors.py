@@ -16,13 +16,16 @@ from sqlalchemy import Connection, Row, TextClause, text
 from pipeline.store.statements import arrays, holds, run
 from schemas.vectors import EmbeddingSpace, Vector
 
+MAX_INDEXED_DIMENSIONS = 4000
+"""Dimensions that pgvector indexes at most of a `halfvec`."""
 _EXIST = text("SELECT to_regclass('message_vectors') IS NOT NULL")
 _KNOWN_HASHES = text(
     "SELECT DISTINCT content_hash FROM message_vectors WHERE space_id = :space AND content_hash = ANY(:hashes)"
 )
-_OF_MESSAGES = text(
-    "SELECT message_id, embedding::text FROM message_vectors WHERE space_id = :s AND message_id = ANY(:ids)"
-)
+_OF_MESSAGES = text("""
+    SELECT message_id, embedding::text FROM message_vectors
+    WHERE space_id = :s AND message_id = ANY(:ids) AND chunk_index = 0
+""")
 _DROP_SESSIONS = text("DELETE FROM session_vectors WHERE session_id = ANY(:ids)")
 _COLUMNS = "id, provider, model, dimensions, query_prefix, document_prefix"
 _ACTIVE_SPACE = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status = 'active'")
@@ -53,7 +56,7 @@ def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes])
 
 
 def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
-    """Return the vectors of those of these messages that have one."""
+    """Return the vectors of those of these messages that have one; of a long message that of its beginning."""
     rows = run(connection, _OF_MESSAGES, s=space.id, ids=ids)
     return {row[0]: [float(value) for value in row[1].strip("[]").split(",")] for row in rows}
 
@@ -120,26 +123,58 @@ class VectorOwner:
     copied: Sequence[str] = ()
     live: str = "true"
 
-    def statement(self) -> TextClause:
-        """Return SQL that writes vectors of owners that still exist; one without an embedding copies its twin's."""
+    def insert(self) -> TextClause:
+        """Return SQL that writes the vectors of owners that still exist, one for each chunk."""
+        return self._insert(
+            """
+            unnest(CAST(:ids AS {type}[]), CAST(:hashes AS bytea[]), CAST(:chunks AS smallint[]),
+                CAST(:starts AS integer[])) AS given (id, hash, chunk, start)
+            """,
+            "CAST((CAST(:values AS real[]))[given.start + 1 : given.start + :size] AS halfvec)",
+        )
+
+    def copy(self) -> TextClause:
+        """Return SQL that copies the vectors of all chunks from another owner with the same text."""
+        # without a twin the embedding is null, which the table refuses: it is embedded at the next try
+        return self._insert(
+            f"""
+            (SELECT given.id, given.hash, coalesce(twin.chunk_index, 0) AS chunk, twin.embedding
+            FROM unnest(CAST(:ids AS {{type}}[]), CAST(:hashes AS bytea[])) AS given (id, hash)
+            LEFT JOIN LATERAL (SELECT v.{self.owner} AS id FROM {self.table} v
+                WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.content_hash = given.hash LIMIT 1
+            ) AS found ON true
+            LEFT JOIN {self.table} twin ON twin.tenant_id = :tenant AND twin.space_id = :space
+                AND twin.{self.owner} = found.id AND twin.content_hash = given.hash) AS given
+            """,
+            "given.embedding",
+        )
+
+    def _insert(self, given: str, embedding: str) -> TextClause:
         copied = "".join(f", {name}" for name in self.copied)
-        given = "".join(f", o.{name}" for name in self.copied)
+        own = "".join(f", o.{name}" for name in self.copied)
         renewed = ", ".join(
             f"{name} = excluded.{name}" for name in (*self.copied, "content_hash", "embedding")
         )
         return text(f"""
-            INSERT INTO {self.table} (tenant_id, {self.owner}, space_id{copied}, content_hash, embedding)
-            SELECT :tenant, o.id, :space{given}, given.hash,
-                coalesce(CAST((CAST(:values AS real[]))[given.start + 1 : given.start + :size] AS halfvec),
-                    (SELECT v.embedding FROM {self.table} v
-                    WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.content_hash = given.hash LIMIT 1))
-            FROM unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[]), CAST(:starts AS integer[]))
-                AS given (id, hash, start)
+            INSERT INTO {self.table}
+                (tenant_id, {self.owner}, space_id, chunk_index{copied}, content_hash, embedding)
+            SELECT :tenant, o.id, :space, given.chunk{own}, given.hash, {embedding}
+            FROM {given.format(type=self.id_type)}
             -- one that is being deleted is waited for here: found gone by the foreign key, it would fail all others
             JOIN (SELECT * FROM {self.source} o WHERE o.tenant_id = :tenant
                 AND o.id = ANY(CAST(:ids AS {self.id_type}[])) AND {self.live} FOR KEY SHARE) o ON o.id = given.id
-            ORDER BY o.id
-            ON CONFLICT (tenant_id, {self.owner}, space_id) DO UPDATE SET {renewed}
+            ORDER BY o.id, given.chunk
+            ON CONFLICT (tenant_id, {self.owner}, space_id, chunk_index) DO UPDATE SET {renewed}
+        """)
+
+    def trim(self) -> TextClause:
+        """Return SQL that deletes what is left of a longer text, from the last chunk of the present one on."""
+        return text(f"""
+            DELETE FROM {self.table} v
+            USING unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[]), CAST(:counts AS integer[]))
+                AS given (id, hash, count)
+            WHERE v.tenant_id = :tenant AND v.space_id = :space AND v.{self.owner} = given.id
+                AND v.chunk_index > 0 AND (v.content_hash <> given.hash OR v.chunk_index >= given.count)
         """)
 
 
@@ -168,19 +203,27 @@ def put(
     tenant_id: str,
     kind: str,
     space_id: int,
-    rows: Sequence[tuple[str, bytes, Vector | None]],
+    rows: Sequence[tuple[str, bytes, Sequence[Vector] | None]],
 ) -> None:
-    """Write vectors `(owner's id, content hash, vector)` of one kind of owner, without owners that are gone.
+    """Write vectors `(owner's id, content hash, vector of each chunk)` of one kind of owner, in place of earlier ones.
 
-    Without a vector, that of another owner with the same text is copied.
+    Owners that are gone are left out. Without vectors, those of another owner with the same text are copied.
     """
-    values, starts, size = array("f"), list[int | None](), 0
-    for _, _, vector in rows:
-        starts.append(None if vector is None else len(values))
-        values.extend(vector or ())
-        size = len(vector or ()) or size
-    given = {"values": values, "starts": starts, "size": size, **arrays("ids hashes", rows)}
-    run(connection, OWNERS[kind].statement(), tenant=tenant_id, space=space_id, **given)
+    owner, of = OWNERS[kind], {"tenant": tenant_id, "space": space_id}
+    made = [(each, hash_, vectors) for each, hash_, vectors in rows if vectors is not None]
+    if made:
+        chunks = [(each, hash_, n, vector) for each, hash_, found in made for n, vector in enumerate(found)]
+        values, starts, size = array("f"), list[int](), 0
+        for _, _, _, vector in chunks:
+            starts.append(len(values))
+            values.extend(vector)
+            size = len(vector)
+        given = {"values": values, "starts": starts, "size": size, **arrays("ids hashes chunks", chunks)}
+        run(connection, owner.insert(), **of, **given)
+    if known := [(each, hash_) for each, hash_, vectors in rows if vectors is None]:
+        run(connection, owner.copy(), **of, **arrays("ids hashes", known))
+    counted = [(each, hash_, len(vectors) if vectors else None) for each, hash_, vectors in rows]
+    run(connection, owner.trim(), **of, **arrays("ids hashes counts", counted))
 
 
 def drop_sessions(connection: Connection, session_ids: Sequence[int]) -> None:

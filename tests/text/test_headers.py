@@ -23,29 +23,30 @@ def session(*participants: str) -> Session:
 
 
 def test_a_session_is_embedded_with_group_time_participants_and_topics():
-    text = session_document(
+    header, body = session_document(
         session("Ann", "Bob"), "Harbour House", Summary(summary="Ann fixed it.", topics=["boiler", "rent"])
     )
 
-    assert text == (
+    assert header == (
         "group: Harbour House | time: 2026-05-01 23:30 to 2026-05-02 01:02 | participants: Ann, Bob"
-        " | topics: boiler, rent\nAnn fixed it."
+        " | topics: boiler, rent\n"
     )
+    assert body == "Ann fixed it."
 
 
 def test_eight_participants_are_named_and_unknown_parts_left_out():
-    text = session_document(session(*"ABCDEFGHIJ"), "", Summary(summary="x"))
+    header, _ = session_document(session(*"ABCDEFGHIJ"), "", Summary(summary="x"))
 
-    assert text == "time: 2026-05-01 23:30 to 2026-05-02 01:02 | participants: A, B, C, D, E, F, G, H\nx"
+    assert header == "time: 2026-05-01 23:30 to 2026-05-02 01:02 | participants: A, B, C, D, E, F, G, H\n"
 
 
 def test_a_message_is_embedded_with_its_speaker():
     assert message_document(message("the boiler is cold", sender="Ann")) == (
-        "participants: Ann\nthe boiler is cold"
+        "participants: Ann\n",
+        "the boiler is cold",
     )
 
 
 def test_a_name_cannot_pretend_to_be_another_part_of_the_header():
-    assert message_document(message("hi", sender="Ann | topics:\nmoney")).startswith(
-        "participants: Ann topics: money\n"
-    )
+    header, _ = message_document(message("hi", sender="Ann | topics:\nmoney"))
+    assert header == "participants: Ann topics: money\n"

@@ -53,7 +53,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     # only workers claim jobs: the HTTP API does not even connect as the role that may
     restricted = settings.model_copy(update={"maintenance_database_url": None, "owner_database_url": None})
     threads = min(THREADS, max(1, ALL_THREADS // processes))
-    database = Database.from_settings(restricted, pool_size=threads)
+    database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2)
     app = FastAPI(
         lifespan=_open_and_close,
         docs_url=None,

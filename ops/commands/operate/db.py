@@ -44,7 +44,8 @@ def upgrade(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
     from ops.local import migrate
 
     settings = connection.open_stack(data_dir)
-    _show(migrate.upgrade(_owner_url(settings), migrate.configured_space(settings)), as_json)
+    url = _owner_url(settings)
+    _show(migrate.upgrade(url, migrate.configured_space(settings, migrate.state(url))), as_json)
 
 
 @command(app, "backscroll db reset --yes")

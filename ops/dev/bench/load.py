@@ -105,6 +105,7 @@ _REACHED = {
 """,
     "embedded": """
     SELECT count(*) FROM messages m JOIN message_vectors v ON v.tenant_id = m.tenant_id AND v.message_id = m.id
+        AND v.chunk_index = 0
     WHERE m.tenant_id = 'small' AND m.chat_id = %s AND m.external_id = %s
 """,
 }

@@ -49,7 +49,7 @@ CHECKS = {
         SELECT m.chat_id || ' ' || m.external_id AS what FROM messages m
         CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND m.content <> ''
             AND (SELECT count(*) FROM message_vectors v WHERE v.tenant_id = m.tenant_id AND v.message_id = m.id
-                AND v.space_id = space.id) <> 1
+                AND v.space_id = space.id AND v.chunk_index = 0) <> 1
             AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = m.tenant_id AND w.kind = 'embed'
                 AND w.key = 'message:' || m.id AND w.dead_at IS NOT NULL)
     """,
@@ -57,7 +57,7 @@ CHECKS = {
         SELECT s.id::text AS what FROM conversation_sessions s
         CROSS JOIN embedding_spaces space WHERE space.status = 'active' AND s.status IN ('summarized', 'merged')
             AND (SELECT count(*) FROM session_vectors v WHERE v.tenant_id = s.tenant_id AND v.session_id = s.id
-                AND v.space_id = space.id) <> CASE s.status WHEN 'merged' THEN 0 ELSE 1 END
+                AND v.space_id = space.id AND v.chunk_index = 0) <> CASE s.status WHEN 'merged' THEN 0 ELSE 1 END
             AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = s.tenant_id AND w.kind = 'embed'
                 AND w.key = 'session:' || s.id AND w.dead_at IS NOT NULL)
     """,

@@ -1,0 +1,62 @@
+"""What is known of embedding models by their names, without asking anybody."""
+
+from dataclasses import dataclass, replace
+
+_BGE = "Represent this sentence for searching relevant passages: "
+_ARCTIC = "query: "
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownModel:
+    """How a model wants its texts, and what it answers; as its card says."""
+
+    # of a vector; None: measured by one call
+    dimensions: int | None = None
+    query_prefix: str = ""
+    document_prefix: str = ""
+    # that it reads of a text; most of those that are not known read this many
+    max_tokens: int = 512
+    # it can answer with fewer dimensions, by its training
+    shortens: bool = False
+
+
+_NOMIC = KnownModel(
+    dimensions=768, query_prefix="search_query: ", document_prefix="search_document: ", max_tokens=2048
+)
+_KNOWN = {
+    "text-embedding-3-small": KnownModel(dimensions=1536, max_tokens=8191, shortens=True),
+    "text-embedding-3-large": KnownModel(dimensions=3072, max_tokens=8191, shortens=True),
+    "text-embedding-ada-002": KnownModel(dimensions=1536, max_tokens=8191),
+    "nomic-embed-text": _NOMIC,
+    "nomic-embed-text-v1.5": replace(_NOMIC, shortens=True),
+    "mxbai-embed-large": KnownModel(dimensions=1024, query_prefix=_BGE),
+    "mxbai-embed-large-v1": KnownModel(dimensions=1024, query_prefix=_BGE),
+    "bge-small-en-v1.5": KnownModel(dimensions=384, query_prefix=_BGE),
+    "bge-base-en-v1.5": KnownModel(dimensions=768, query_prefix=_BGE),
+    "bge-large-en-v1.5": KnownModel(dimensions=1024, query_prefix=_BGE),
+    "bge-large": KnownModel(dimensions=1024, query_prefix=_BGE),
+    "bge-m3": KnownModel(dimensions=1024, max_tokens=8192),
+    "all-minilm": KnownModel(dimensions=384, max_tokens=256),
+    "all-MiniLM-L6-v2": KnownModel(dimensions=384, max_tokens=256),
+    "snowflake-arctic-embed2": KnownModel(dimensions=1024, query_prefix=_ARCTIC, max_tokens=8192),
+    "embeddinggemma": KnownModel(
+        dimensions=768,
+        query_prefix="task: search result | query: ",
+        document_prefix="title: none | text: ",
+        max_tokens=2048,
+    ),
+}
+
+
+def known_model(name: str) -> KnownModel:
+    """Return what is known of a model, whose name may have an owner before it and a tag after it.
+
+    >>> known_model("nomic-embed-text:latest") == known_model("nomic-ai/nomic-embed-text")
+    True
+    >>> known_model("mine").dimensions is None
+    True
+    """
+    bare = name.rpartition("/")[2]
+    model, _, tag = bare.partition(":")
+    # other tags may be other sizes
+    return _KNOWN.get(model, KnownModel()) if tag in ("", "latest", "v1.5") else KnownModel()

@@ -1,0 +1,288 @@
+"""Embedding by a server: what is sent, what is believed, and what a failure of the server means."""
+
+from collections.abc import Iterator
+from math import hypot
+from time import monotonic
+
+import pytest
+
+from pipeline.clients import http_embedder
+from pipeline.clients.destinations import sent_elsewhere
+from pipeline.clients.factory import make_embedder, space_by_name
+from pipeline.clients.http_embedder import HttpEmbedder
+from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
+from schemas.settings import Settings
+from tests.clients.embedding_server import (
+    CLOSES,
+    DIMENSIONS,
+    LATE,
+    POISON,
+    REFUSALS,
+    RUBBISH,
+    SLOW,
+    SPOILT,
+    EmbeddingServer,
+    elapsed,
+    embedding_server,
+)
+
+PROVIDERS = ["ollama", "openai"]
+_made: list[HttpEmbedder] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while _made:
+        _made.pop().close()
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with embedding_server() as running:
+        yield running
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def settings_of(provider: str, url: str, model: str = "mine", **changes: object) -> Settings:
+    where = {"ollama_url": url} if provider == "ollama" else {"openai_base_url": f"{url}/v1"}
+    return Settings(
+        _env_file=None,
+        embedding_provider=provider,
+        embedding_model=model,
+        **where,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def embedder(provider: str, server: EmbeddingServer, model: str = "mine", **changes: object) -> HttpEmbedder:
+    made = make_embedder(settings_of(provider, server.url, model, **changes))
+    assert isinstance(made, HttpEmbedder)
+    _made.append(made)
+    return made
+
+
+def test_texts_come_back_as_unit_vectors_in_their_order_and_in_bounded_batches(
+    server: EmbeddingServer, provider: str
+) -> None:
+    client = embedder(provider, server, embedding_batch_size=3)
+    texts = [f"message number {n}" for n in range(8)]
+    made = client.embed_documents(texts)
+    assert [len(each.texts) for each in server.asked] == [3, 3, 2]
+    assert server.texts == texts
+    assert all(abs(hypot(*vector) - 1) < 1e-6 for vector in made)
+    for text, vector in zip(texts, made, strict=True):
+        assert sum(a * b for a, b in zip(vector, client.embed_query(text), strict=True)) > 0.999
+    assert client.embed_documents([]) == []
+
+
+def test_an_unknown_model_says_its_dimensions_by_one_call_and_a_known_one_by_none(
+    server: EmbeddingServer, provider: str
+) -> None:
+    unknown = embedder(provider, server)
+    assert (unknown.space.dimensions, unknown.space.dimensions) == (DIMENSIONS, DIMENSIONS)
+    assert len(server.asked) == 1
+    known = embedder(provider, server, "nomic-embed-text:latest").space
+    assert (known.dimensions, known.query_prefix, known.document_prefix) == (
+        768,
+        "search_query: ",
+        "search_document: ",
+    )
+    assert embedder("openai", server, "text-embedding-3-large").space.dimensions == 3072
+    assert len(server.asked) == 1
+    # and the doctor asks nobody
+    assert space_by_name(settings_of(provider, server.url), []).dimensions == 0
+    assert space_by_name(settings_of(provider, server.url), [unknown.space]) == unknown.space
+    assert len(server.asked) == 1
+
+
+def test_prefixes_are_the_models_own_unless_a_setting_says_others(
+    server: EmbeddingServer, provider: str
+) -> None:
+    server.dimensions = 768
+    client = embedder(provider, server, "nomic-embed-text")
+    client.embed_documents(["the boiler"])
+    client.embed_query("what broke?")
+    assert server.texts == ["search_document: the boiler", "search_query: what broke?"]
+    changed = {"embedding_query_prefix": "Q: ", "embedding_document_prefix": ""}
+    client = embedder(provider, server, "nomic-embed-text", **changed)
+    client.embed_documents(["the boiler"])
+    client.embed_query("what broke?")
+    assert server.texts[2:] == ["the boiler", "Q: what broke?"]
+    assert (client.space.query_prefix, client.space.document_prefix) == ("Q: ", "")
+
+
+def test_dimensions_that_a_setting_names_are_asked_for(server: EmbeddingServer, provider: str) -> None:
+    client = embedder(provider, server, embedding_dimensions=32)
+    assert len(client.embed_query("hello")) == client.space.dimensions == 32
+    assert server.asked[0].body["dimensions"] == 32
+    with pytest.raises(SettingsError, match="EMBEDDING_DIMENSIONS=100 is not for the model bge-m3"):
+        embedder(provider, server, "bge-m3", embedding_dimensions=100)
+
+
+def test_vectors_that_cannot_be_stored_are_refused(
+    server: EmbeddingServer, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_embedder, "MAX_DIMENSIONS", DIMENSIONS - 1)
+    with pytest.raises(SettingsError, match="64 dimensions, and at most 63 can be stored"):
+        _ = embedder(provider, server).space
+
+
+@pytest.mark.parametrize("fault", [*SPOILT, *RUBBISH])
+def test_an_answer_that_is_not_as_many_finite_vectors_of_one_size_is_a_failure(
+    server: EmbeddingServer, provider: str, fault: str
+) -> None:
+    client = embedder(provider, server)
+    assert client.space.dimensions == DIMENSIONS
+    server.fault = fault
+    with pytest.raises(ProviderFailed):
+        client.embed_documents(["one", "two"])
+    # and once it answers well it is believed again
+    server.fault = None
+    assert len(client.embed_documents(["one", "two"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "said"),
+    [
+        ("busy", ProviderUnavailable, "429: .*rate limit"),
+        ("overloaded", ProviderUnavailable, "503"),
+        ("broken", ProviderFailed, "500: .*internal error"),
+        ("who are you", ProviderUnavailable, "401: .*BACKSCROLL_O"),
+        ("no such model", ProviderUnavailable, "no model mine.*BACKSCROLL_EMBEDDING_MODEL"),
+        ("too long", ProviderRejected, "too long"),
+        ("wrong", ProviderFailed, "400"),
+        ("moved", ProviderFailed, "307"),
+        (CLOSES, ProviderUnavailable, "cannot be reached"),
+    ],
+)
+def test_a_refusal_says_whether_it_is_worth_another_try_and_what_to_set(
+    server: EmbeddingServer, provider: str, fault: str, error: type[Exception], said: str
+) -> None:
+    server.fault = fault
+    with pytest.raises(error, match=said) as raised:
+        embedder(provider, server, embedding_dimensions=DIMENSIONS).embed_documents(["hello"])
+    assert "sk-secret" not in str(raised.value)
+    assert getattr(raised.value, "retry_after", None) == (7.0 if fault == "busy" else None)
+    assert len(server.asked) == 1
+    assert fault in REFUSALS or fault == CLOSES
+
+
+def test_a_server_that_is_not_there_is_unavailable(provider: str) -> None:
+    with embedding_server() as gone:
+        client = embedder(provider, gone, embedding_dimensions=DIMENSIONS)
+    with pytest.raises(ProviderUnavailable, match="cannot be reached"):
+        client.embed_documents(["hello"])
+
+
+@pytest.mark.parametrize("fault", LATE)
+def test_the_time_limit_is_for_the_whole_request_even_if_bytes_keep_coming(
+    server: EmbeddingServer, provider: str, fault: str
+) -> None:
+    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=0.4)
+    client.embed_documents(["connected"])
+    server.fault = fault
+    began = monotonic()
+    with pytest.raises(ProviderUnavailable, match=r"did not answer within 0\.4 s"):
+        client.embed_documents(["hello"])
+    assert monotonic() - began < 0.9
+
+
+def test_a_server_that_is_too_slow_for_a_batch_is_asked_for_fewer_texts_at_once(
+    server: EmbeddingServer, provider: str
+) -> None:
+    # Given a server that is slow only for what is in a large batch
+    client = embedder(provider, server, embedding_dimensions=DIMENSIONS, embedding_timeout_seconds=0.5)
+    server.fault, server.word = SLOW, "number 5"
+    texts = [f"message number {n}" for n in range(4)]
+    assert len(client.embed_documents([*texts])) == 4
+    # When a batch is too slow and one text is not, then the rest is tried once more
+    with pytest.raises(ProviderUnavailable):
+        client.embed_documents([*texts, "message number 5"])
+    assert [len(each.texts) for each in server.asked] == [4, 5, 1, 4]
+
+
+def test_a_question_does_not_wait_as_long_as_a_batch_and_the_next_ones_not_at_all(
+    server: EmbeddingServer, provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_embedder, "QUESTION_SECONDS", 0.3)
+    monkeypatch.setattr(http_embedder, "AWAY_SECONDS", 0.5)
+    client = embedder(provider, server, embedding_dimensions=DIMENSIONS)
+    server.fault = "hangs"
+    assert 0.25 < elapsed(lambda: client.embed_query("one")) < 0.8
+    assert elapsed(lambda: client.embed_query("two")) < 0.1
+    with pytest.raises(ProviderUnavailable, match="did not answer within"):
+        client.embed_query("three")
+    assert len(server.asked) == 1
+    # Once it answers, one of the next questions notices
+    server.fault = None
+    deadline = monotonic() + 5
+    while elapsed(lambda: client.embed_query("four")) and len(server.asked) == 1:
+        assert monotonic() < deadline
+    assert len(client.embed_query("five")) == DIMENSIONS
+
+
+def test_a_key_is_sent_to_openai_only_and_a_key_alone_chooses_nothing(server: EmbeddingServer) -> None:
+    embedder("openai", server, openai_api_key="sk-mine").embed_query("hello")
+    embedder("ollama", server, openai_api_key="sk-mine").embed_query("hello")
+    assert [each.authorization for each in server.asked] == ["Bearer sk-mine", None]
+    alone = Settings(_env_file=None, openai_api_key="sk-mine")
+    assert not isinstance(make_embedder(alone), HttpEmbedder)
+    assert sent_elsewhere(alone) == []
+    with pytest.raises(SettingsError, match="BACKSCROLL_OPENAI_API_KEY"):
+        make_embedder(Settings(_env_file=None, embedding_provider="openai"))
+    elsewhere = Settings(_env_file=None, embedding_provider="openai", openai_api_key="sk-mine")
+    assert "https://api.openai.com/v1" in sent_elsewhere(elsewhere)[0]
+    assert sent_elsewhere(settings_of("ollama", server.url)) == []
+
+
+@pytest.mark.parametrize("name", ["deterministic", "sentence-transformers"])
+def test_local_models_have_prefixes_by_settings_too(name: str) -> None:
+    chosen = Settings(
+        _env_file=None,
+        embedding_provider=name,  # type: ignore[arg-type]
+        embedding_query_prefix="query: ",
+        embedding_document_prefix="passage: ",
+    )
+    plain = make_embedder(
+        chosen.model_copy(update={"embedding_query_prefix": "", "embedding_document_prefix": ""})
+    )
+    client = make_embedder(chosen)
+    assert (client.space.query_prefix, client.space.document_prefix) == ("query: ", "passage: ")
+    for made, wanted in (
+        (client.embed_documents(["the boiler"])[0], plain.embed_documents(["passage: the boiler"])[0]),
+        (client.embed_query("the boiler"), plain.embed_query("query: the boiler")),
+    ):
+        assert made == pytest.approx(wanted, abs=0.01)
+
+
+def test_a_local_models_pooling_is_a_setting_and_makes_another_space() -> None:
+    plain = Settings(_env_file=None, embedding_provider="sentence-transformers")
+    chosen = make_embedder(plain.model_copy(update={"embedding_pooling": "cls"}))
+    own = make_embedder(plain)
+    assert (own.space.model, chosen.space.model) == ("all-MiniLM-L6-v2", "all-MiniLM-L6-v2#cls")
+    assert not own.space.same_as(chosen.space)
+    # the model that is stored with the space is enough to make the same vectors again
+    again = make_embedder(plain.model_copy(update={"embedding_model": chosen.space.model}))
+    vector = chosen.embed_query("the boiler is cold")
+    assert vector == pytest.approx(again.embed_documents(["the boiler is cold"])[0], abs=0.01)
+    assert sum(a * b for a, b in zip(vector, own.embed_query("the boiler is cold"), strict=True)) < 0.99
+    for provider in ("deterministic", "ollama"):
+        with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_POOLING is not for the provider"):
+            make_embedder(
+                plain.model_copy(update={"embedding_pooling": "cls", "embedding_provider": provider})
+            )
+
+
+def test_one_text_that_the_server_breaks_at_does_not_spoil_what_follows(
+    server: EmbeddingServer, provider: str
+) -> None:
+    client = embedder(provider, server)
+    server.fault, server.word = "broken", POISON
+    with pytest.raises(ProviderFailed):
+        client.embed_documents(["hello", POISON])
+    assert len(client.embed_documents(["hello"])) == 1
