@@ -13,9 +13,9 @@ from ops.local import migrate
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from pipeline.clients.factory import make_embedder
-from pipeline.clients.protocols import Summarizer
 from pipeline.context import build_context
 from pipeline.enrich import summarize
+from pipeline.enrich.protocols import Summarizer
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
 from pipeline.operations.doctor import collect

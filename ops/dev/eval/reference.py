@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 
 from pipeline.enrich import extractive
+from pipeline.enrich.protocols import NOWHERE, Source
 from pipeline.text.truncate import shortened
 from schemas.sessions import Message, Summary
 
@@ -21,7 +22,12 @@ class ReferenceSummarizer:
         self._summaries = summaries
 
     def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+        self,
+        messages: Sequence[Message],
+        previous: Summary | None = None,
+        *,
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
     ) -> Summary:
         """Join the summaries of the set's sessions that the messages are from."""
         extracted = extractive.summarize(messages, previous, time_zone=time_zone)
