@@ -71,6 +71,9 @@ class Hit(Frozen):
     """Parts of the score by name, such as `words` and `meaning`; a session has those of its best message."""
     arms: dict[str, int] = Field(default_factory=dict)
     """The rank, from 1, by each arm on its own: `keywords`, `vectors`."""
+    queries: dict[str, int] = Field(default_factory=dict)
+    """For each arm that one of `queries` found it by, better than the question: the number of that query, from 1; a
+    hypothetical answer's follows theirs."""
     shown_in: BlockKind | None = None
     """The block of the context that shows it. Null: `dropped` gives the reason why none does."""
 

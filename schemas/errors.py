@@ -3,6 +3,7 @@
     BackscrollError
     ├── Retryable                what failed may work later; jobs are retried with a growing delay
     │   ├── ProviderUnavailable      an embedding or language model did not answer
+    │   ├── BudgetSpent              a tenant's budget for language models is spent today
     │   ├── DatabaseUnavailable      Postgres cannot be reached
     │   ├── QueueUnavailable         Redis cannot be reached
     │   ├── Busy                     something else is in progress on the same data
@@ -36,6 +37,17 @@ class ProviderUnavailable(Retryable):
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class BudgetSpent(Retryable):
+    """A tenant's budget for language models is spent today.
+
+    `retry_after` is when the next day begins, in seconds.
+    """
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 

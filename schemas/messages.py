@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from schemas.base import Closed, at_most_bytes
+from schemas.base import Closed, at_most, at_most_bytes
 
 MAX_CONTENT_BYTES = 64 * 1024
 MAX_ID_CHARS = 255
@@ -120,6 +120,9 @@ _Identifier = Annotated[
 Id = Annotated[_Identifier, Field(min_length=1, max_length=MAX_ID_CHARS)]
 IdOrEmpty = Annotated[_Identifier, Field(max_length=MAX_ID_CHARS)]
 QueryText = Annotated[str, BeforeValidator(cleaned), Field(min_length=1, max_length=8000)]
+MAX_QUERIES = 5
+"""Other queries that are searched together with a question."""
+Queries = Annotated[list[QueryText], at_most(MAX_QUERIES), Field(max_length=MAX_QUERIES)]
 
 
 def _not_blank(value: str) -> str:

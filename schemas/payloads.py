@@ -18,6 +18,7 @@ from schemas.messages import (
     Id,
     IdOrEmpty,
     MessageIn,
+    Queries,
     QueryText,
     SaidAt,
     cleaned,
@@ -119,6 +120,13 @@ class ContextQuery(Closed):
     """The chat that the bot answers in."""
     query: QueryText
     """The question, or the message that the bot reacts to."""
+    queries: Queries = Field(default_factory=list)
+    """Other wordings that are searched together with the question: rewrites, a translation, a hypothetical answer.
+    A match with one of them counts somewhat less. Times, names and the kind of answer are read off the question only.
+    """
+    hyde: bool = False
+    """Whether a language model (BACKSCROLL_HYDE_MODEL) makes up an answer to search with, where the question itself
+    finds little. It may take 5 seconds; if none comes, `degraded` says why."""
     user_id: IdOrEmpty | None = None
     agent_id: IdOrEmpty | None = None
     session_key: IdOrEmpty | None = None

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from schemas.base import Closed, Frozen, at_most
 from schemas.context import Hit
-from schemas.messages import Id, IdOrEmpty, QueryText, Role, Time
+from schemas.messages import Id, IdOrEmpty, Queries, QueryText, Role, Time
 from schemas.vectors import VectorSearch
 
 SearchMode = Literal["hybrid", "similar", "topic", "contextual", "exact"]
@@ -32,6 +32,11 @@ class SearchQuery(Closed):
     """The chat that the bot answers in."""
     query: QueryText
     """What to look for; with the mode `exact`, literally."""
+    queries: Queries = Field(default_factory=list)
+    """Other wordings that are searched together with it, as in a context; not with the mode `exact`."""
+    hyde: bool = False
+    """Whether a language model makes up an answer to search with where little is found, as in a context; not with the
+    mode `exact`."""
     mode: SearchMode = "hybrid"
     limit: Limit = 10
     """The maximum of messages; of sessions with the mode `topic`."""

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 SessionStatus = Literal["open", "closed", "summarized", "skipped", "failed", "merged"]
 SummaryLine = Annotated[str, Field(max_length=300)]
+EXTRACTIVE = "extractive-v1"
+"""The model of summaries that are picked from the transcript, without a language model."""
 THREAD = " thread:"
 """The prefix of a thread's session key; a client's own keys are stripped and never begin so."""
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from schemas.base import did_you_mean
 from schemas.errors import SettingsError
+from schemas.sessions import EXTRACTIVE
 
 PREFIX = "BACKSCROLL_"
 
@@ -96,8 +97,21 @@ class Settings(BaseSettings):
     """`sessions` of the profile `balanced`: how many earlier sessions a context shows."""
     session_summarization_enabled: bool = _also("CONTEXT_", "SESSION_SUMMARIZATION_ENABLED", True)
     """Whether sessions are summarized. Off: they are cut and searched only."""
-    session_summary_model: str = _also("CONTEXT_", "SESSION_SUMMARY_MODEL", "extractive-v1")
-    """Summarizer; the extractive one is the only one so far."""
+    session_summary_model: Annotated[str, Field(min_length=1, max_length=200)] = _also(
+        "CONTEXT_", "SESSION_SUMMARY_MODEL", EXTRACTIVE
+    )
+    """What summarizes sessions: `extractive-v1` on this machine, or a language model of `BACKSCROLL_OPENAI_BASE_URL`,
+    which is sent the transcripts; `gpt-4.1-mini` is one to begin with."""
+    session_summary_timeout_seconds: Annotated[float, Field(ge=1, le=3600)] = 60
+    """How long a language model may take for one answer, in all; must be less than `BACKSCROLL_LEASE_SECONDS`."""
+    session_summary_context_tokens: Annotated[int, Field(ge=4000, le=2_000_000)] = 16_000
+    """Tokens that the language model reads at once, its answer included (for Ollama: `num_ctx`). A longer session is
+    summarized in parts."""
+    session_summary_every: Annotated[int, Field(ge=1, le=1000)] = 1
+    """In quiet chats, those with fewer than seven sessions in a week, the language model summarizes only every session
+    of this number; the others are extracted."""
+    session_summary_canaries: str | None = None
+    """Chats, separated by commas, whose sessions alone the language model summarizes. Unset: all chats."""
     session_summary_version: Annotated[int, Field(ge=1)] = _also("CONTEXT_", "SESSION_SUMMARY_VERSION", 1)
     """Version of the summaries. Raise it to have a backfill summarize sessions again."""
     session_rolling_messages: Annotated[int, Field(ge=4, le=10000)] = 60
@@ -105,20 +119,41 @@ class Settings(BaseSettings):
     session_rolling_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 6000
     """… or after this many new tokens, whichever comes first."""
 
-    embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
-        "VECTOR_", "EMBEDDING_PROVIDER", None
-    )
-    """What embeds: a model in this process (`sentence-transformers`), a server (`ollama`, or `openai` for any that
-    speaks its protocol), or words hashed without a model (`deterministic`). Unset: the local model if it is installed,
-    else `deterministic`."""
+    llm_daily_budget: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """US dollars that language models may cost a tenant a day (UTC), by the prices that are known. Unset: any."""
+    llm_daily_tokens: Annotated[int, Field(ge=1)] | None = None
+    """Tokens that a tenant's prompts to language models and their answers may have a day (UTC). Unset: any."""
+    llm_budget_spent: Literal["wait", "extract"] = "wait"
+    """What becomes of a session when the budget is spent: `wait` for the next day, or `extract` its summary without a
+    model."""
+    llm_prices: Path | None = None
+    """TOML file of prices that adds to those that are built in and takes precedence, with `["model"]`, `input = 0.4`
+    and `output = 1.6` in US dollars for a million tokens. Unset: only the built-in ones."""
+    llm_calls_days: Annotated[int, Field(ge=1)] = 90
+    """Days after which the records of calls to language models are pruned."""
+    llm_max_concurrent: Annotated[int, Field(ge=1, le=10_000)] = 16
+    """Calls to one provider of language models at once, by all workers together; a worker makes up to 16."""
+    llm_requests_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Calls to one provider of language models a minute, by all workers together. Unset: any number."""
+    llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Tokens of calls to one provider of language models a minute, by all workers together. Unset: any number."""
+
+    embedding_provider: (
+        Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
+    ) = _also("VECTOR_", "EMBEDDING_PROVIDER", None)
+    """What embeds: a model in this process (`onnx`, or `sentence-transformers` with torch), a server (`ollama`, or
+    `openai` for any that speaks its protocol), or words hashed without a model (`deterministic`). Unset: `onnx` if it
+    is installed, else `deterministic`."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, `nomic-embed-text`
-    (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
+    """Model of that provider; choose it before the first message. For `onnx` a folder that `backscroll model export`
+    has made, for `sentence-transformers` a name on the Hugging Face hub or a folder. Unset: `all-MiniLM-L6-v2`,
+    `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
     """Characters of a text that are embedded; the rest of a longer text is not. What is longer than the model reads is
     cut into at most 32 chunks with a vector each, and is found by the best of them."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Texts that the model embeds at once, and at most in one request to a server."""
+    """Texts that the model embeds at once, at most: `onnx` embeds fewer when they are long. Also of one request to a
+    server."""
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
         "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
     )
@@ -137,13 +172,16 @@ class Settings(BaseSettings):
     ollama_url: HttpUrl = "http://127.0.0.1:11434"
     """Ollama server of the provider `ollama`."""
     openai_base_url: HttpUrl | None = _also("", "OPENAI_BASE_URL", None)
-    """Server that speaks OpenAI's protocol, used where a setting names the provider `openai`. Unset: OpenAI's own,
-    `https://api.openai.com/v1`."""
+    """Server that speaks OpenAI's protocol, such as `http://127.0.0.1:8000/v1`. Nothing is sent there until a setting
+    names a model or the embedding provider `openai`. Unset: OpenAI's own, `https://api.openai.com/v1`."""
     openai_api_key: SecretStr | None = _also("", "OPENAI_API_KEY", None)
-    """API key for that server. A key alone sends nothing anywhere."""
+    """API key for that server, if it needs one. A key alone sends nothing anywhere."""
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
-    again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
+    again (extra `sentence-transformers`). If it fails it is skipped, and `degraded` says so. Unset: none."""
+    hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Language model that makes up an answer to search with, for requests with `hyde` whose question finds little. It
+    is sent the question, nothing else. Unset: none is asked."""
 
     memory_session_ttl_minutes: Annotated[float, Field(gt=0, le=525_600)] = 60
     """A session with a `session_key` is closed after this long without messages."""
@@ -189,6 +227,16 @@ class Settings(BaseSettings):
     backlog_max_messages: Annotated[int, Field(ge=1)] = 200_000
     """Accepted messages that may wait to be placed (those of given-up chats aside); above this the HTTP API answers
     503."""
+
+    def summary_canaries(self) -> frozenset[str]:
+        """Return the chats that alone a language model summarizes; none: all."""
+        return frozenset(filter(None, map(str.strip, (self.session_summary_canaries or "").split(","))))
+
+    @field_validator("openai_base_url", "openai_api_key", mode="before")
+    @classmethod
+    def _unset_if_empty(cls, given: Any) -> Any:
+        # what other tools leave empty, and what hides them from a process that is not to have them
+        return given or None
 
 
 def load_settings(**overrides: Any) -> Settings:

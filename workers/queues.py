@@ -16,6 +16,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from schemas.errors import QueueUnavailable
 from schemas.kinds import KINDS
+from schemas.kinds import SUMMARIZE as SUMMARIZE_KIND
+from schemas.sessions import EXTRACTIVE
+from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +58,8 @@ INGEST = Queue(
 EMBED = Queue(
     name="embed", pool="prefork", concurrency=1, spawn=True, soft_limit=90, hard_limit=110, batch=512
 )
-# Threads wait for a language model at no cost; a client's timeout is shorter than the lease.
+# Threads wait for a language model at no cost; a client's timeout is shorter than the lease. The batch is that of
+# extraction (`batch_of`).
 SUMMARIZE = Queue(name="summarize", pool="threads", concurrency=16, batch=8)
 # Prune, backfill and forget: seldom, long, and not to starve the others.
 BACKFILL = Queue(
@@ -76,6 +80,13 @@ SWEPT_SECONDS = 86_400
 
 # The queue of each kind of job; the task is named after the kind.
 OF_KIND = {name: QUEUES[kind.queue] for name, kind in KINDS.items()}
+
+
+def batch_of(kind: str, settings: Settings) -> int:
+    """Return how many jobs of a kind are claimed at once: of a language model's one, as each may take its lease."""
+    if kind == SUMMARIZE_KIND.name and settings.session_summary_model != EXTRACTIVE:
+        return 1
+    return OF_KIND[kind].batch
 
 
 # Wake-ups that may wait in a queue beside two for each of its workers. Each covers a batch, and is repeated by its

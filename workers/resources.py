@@ -13,15 +13,16 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.factory import make_embedder, make_summary_model
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import make_summarizer
+from pipeline.enrich.summarize import Rollout, make_summarizer
 from pipeline.erasure import forget
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
+from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
@@ -56,6 +57,12 @@ class Resources:
         """Return the model that the settings name."""
         return make_embedder(self.settings)
 
+    @cached_property
+    def gateway(self) -> Gateway | None:
+        """Return the way to the language model that summarizes, if the settings name one."""
+        client = make_summary_model(self.settings)
+        return None if client is None else Gateway.of(self.settings, self.database, client)
+
     def handler(self, kind: str) -> Handler:
         """Return what does the jobs of a kind."""
         if kind not in self._handlers:
@@ -65,7 +72,7 @@ class Resources:
     def policy(self, kind: str) -> Policy:
         """Return how jobs of a kind are claimed."""
         return Policy(
-            batch=queues.OF_KIND[kind].batch,
+            batch=queues.batch_of(kind, self.settings),
             lease_seconds=self.settings.lease_seconds,
             max_attempts=self.settings.job_max_attempts,
         )
@@ -75,18 +82,23 @@ def _summarizer(held: Resources) -> Handler:
     settings = held.settings
     return summarize.summarizer(
         held.database,
-        make_summarizer(settings.session_summary_model),
+        make_summarizer(
+            settings.session_summary_model,
+            held.gateway,
+            timeout_seconds=settings.session_summary_timeout_seconds,
+            context_tokens=settings.session_summary_context_tokens,
+        ),
         min_messages=settings.session_min_messages,
         version=settings.session_summary_version,
         rolling_messages=settings.session_rolling_messages,
         rolling_tokens=settings.session_rolling_tokens,
+        rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
+        lease_seconds=settings.lease_seconds,
     )
 
 
 def _backfiller(held: Resources) -> Handler:
-    version, least = held.settings.session_summary_version, held.settings.session_min_messages
-    current = backfill.Current(rules=held.rules, summary_version=version, min_messages=least)
-    return backfill.backfiller(held.database, current)
+    return backfill.backfiller(held.database, backfill.Current.of(held.settings))
 
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {

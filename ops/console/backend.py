@@ -91,6 +91,7 @@ class LocalBackend:
     def context(self, query: ContextQuery) -> Context:
         from pipeline.clients.factory import make_reranker
         from pipeline.context import build_context
+        from pipeline.retrieval.hyde import make_gateway
 
         return build_context(
             self.database,
@@ -99,14 +100,23 @@ class LocalBackend:
             embedder=self._embedder(),
             settings=self.settings,
             reranker=make_reranker(self.settings.reranker_model),
+            gateway=make_gateway(self.settings, self.database) if query.hyde else None,
         )
 
     def search(self, query: SearchQuery) -> SearchResult:
         from pipeline.context import search
+        from pipeline.retrieval.hyde import make_gateway
 
         # exact search needs no model
         embedder = None if query.mode == "exact" else self._embedder()
-        return search(self.database, self.settings.tenant, query, embedder=embedder, settings=self.settings)
+        return search(
+            self.database,
+            self.settings.tenant,
+            query,
+            embedder=embedder,
+            settings=self.settings,
+            gateway=make_gateway(self.settings, self.database) if query.hyde else None,
+        )
 
     def require_user(self, any_id: str) -> None:
         from pipeline.operations import lookup
@@ -123,9 +133,9 @@ class LocalBackend:
         return DocumentKept(outcome=kept.outcome, chunks=kept.chunks, written=kept.written)
 
     def _embedder(self) -> "Embedder":
-        from pipeline.clients.factory import default_provider, make_embedder
+        from pipeline.clients.factory import make_embedder
 
-        if (self.settings.embedding_provider or default_provider()) == "sentence-transformers":
+        if self.settings.embedding_provider == "sentence-transformers":
             loads = "Loading the embedding model in this process, which takes 5 to 30 s"
             rendering.warn(
                 f"{loads}."

@@ -72,6 +72,7 @@ def page(
         moment=moment,
         nearness=questions.nearness,
         reason=questions.reason,
+        by_query=questions.by_query,
         fate=fate,
     )
 

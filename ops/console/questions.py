@@ -59,6 +59,11 @@ def reason(dropped: Dropped) -> str:
     return dropped.reason.replace("_", " ") + (f" ({detail})" if detail else "")
 
 
+def by_query(hit: Hit, arm: str) -> str:
+    """Say by which of the other queries an arm found a hit; empty if by the question."""
+    return f" by query {hit.queries[arm]}" if arm in hit.queries else ""
+
+
 def hits_table(hits: Sequence[Hit], zone: str, *, title: str | None = None) -> Table:
     """Make a table of hits with rank and score, in the chat's local time."""
     cells = (
@@ -83,7 +88,7 @@ def reasons_table(
     table = rendering.table("#", "score", "when", "text and why", title=title, right=("#", "score"))
     for hit in hits:
         parts = [f"{name} {value:.2f}" for name, value in hit.components.items() if round(value, 2)]
-        arms = [f"{arm} #{place}" for arm, place in hit.arms.items()]
+        arms = [f"{arm} #{place}{by_query(hit, arm)}" for arm, place in hit.arms.items()]
         left_out = dropped.get((hit.kind, hit.id))
         fate = f"shown in {hit.shown_in}" if hit.shown_in else reason(left_out) if left_out else ""
         made_of = "; ".join(filter(None, (", ".join(parts), ", ".join(arms), f"{hit.kind} {hit.id}", fate)))

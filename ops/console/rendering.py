@@ -100,6 +100,17 @@ def size(count: float) -> str:
     return f"{int(count)} B"
 
 
+def dollars(amount: float | None) -> str:
+    """Format an amount of money, small ones to a hundredth of a cent; a dash for None.
+
+    >>> [dollars(amount) for amount in (0, 0.00056, 0.25, 1234.5, None)]
+    ['$0.00', '$0.0006', '$0.25', '$1,234.50', '–']
+    """
+    if amount is None:
+        return "–"
+    return f"${amount:,.4f}" if 0 < amount < 0.1 else f"${amount:,.2f}"
+
+
 def table(*columns: str, title: str | None = None, right: tuple[str, ...] = (), cut: str = "") -> Table:
     """Make a table; columns in `right` hold numbers, the column `cut` may be cut to fit."""
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)

@@ -11,6 +11,7 @@ SECTIONS = {
     "database_url": "Servers and data",
     "tenant": "HTTP API, Flower and logs",
     "session_memory_enabled": "Sessions and summaries",
+    "llm_daily_budget": "Language models",
     "embedding_provider": "Models",
     "memory_session_ttl_minutes": "Memories",
     "context_budget_tokens": "Contexts and the query log",

@@ -23,6 +23,7 @@ from ops.local.embedded.roles import LoginRole
 from ops.local.embedded.server import EmbeddedServer
 from ops.local.stack import Running
 from ops.local.supervisor import Supervisor
+from pipeline.clients.destinations import sent_elsewhere
 from schemas.errors import BackscrollError, Permanent, QueueUnavailable, SettingsError
 from schemas.settings import Settings
 from workers.queues import QUEUES
@@ -81,6 +82,9 @@ def everything(settings: Settings, choices: Choices, say: Say) -> Iterator[Launc
     `say` gets a sentence for each start and each later problem. Must be called in the main thread. Raises a
     `BackscrollError` that says what is in the way.
     """
+    # refused here and not in a worker's log
+    for sentence in sent_elsewhere(settings):
+        say(sentence)
     with explained(settings.data_dir):
         is_free = not is_taken(settings.data_dir / stack.LOCK)
     if is_free:
@@ -196,12 +200,12 @@ def _running(settings: Settings, choices: Choices) -> Running:
 
 
 def _start_children(supervisor: Supervisor, settings: Settings, choices: Choices, running: Running) -> None:
-    key = processes.model_key(settings)
     # embed first: its model loads while the others start
     for name in sorted(QUEUES, key=lambda name: name != "embed"):
         command = processes.worker_command([name], shutdown_seconds=TASK_SECONDS)
-        supervisor.start(f"worker-{name}", command, key if name == "embed" else None)
-    supervisor.start("api", processes.api_command(settings), key)
+        supervisor.start(f"worker-{name}", command, processes.model_environment(settings, name))
+    # the clock and Flower ask no model, and get no key for one
+    supervisor.start("api", processes.api_command(settings), processes.model_environment(settings, "api"))
     supervisor.start("beat", processes.beat_command(settings.data_dir))
     if choices.flower_port is not None:
         # in the environment: arguments are visible to every user of the machine

@@ -35,28 +35,33 @@ PASSED = (
     "sweep_seconds",
 )
 
-KEY = "OPENAI_API_KEY"
+# Where language models are asked, and the key for it: only for those who ask one.
+MODELS = ("openai_base_url", "openai_api_key")
 
 
 def environment(settings: Settings) -> dict[str, str]:
     """Make the environment in which a process finds these settings.
 
-    It has neither the roles of owner and backup nor the key of a model's server, which `model_key` adds.
+    Without the roles of owner and backup, and without what `model_environment` adds.
     """
-    hidden = {PREFIX + name for name in ("OWNER_DATABASE_URL", "BACKUP_DATABASE_URL", KEY)} | {KEY}
+    hidden = {f"{PREFIX}OWNER_DATABASE_URL", f"{PREFIX}BACKUP_DATABASE_URL", *map(str.upper, MODELS)}
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+    # empty: a file of settings that a process reads by itself may have them, and the environment goes first
+    withheld = {PREFIX + name.upper(): "" for name in MODELS}
     # A warm shutdown waits for ever for a task that hangs; this one gives it back after its time.
-    return inherited | _as_variables(settings, PASSED) | {"REMAP_SIGTERM": "SIGQUIT"}
+    return inherited | _variables(settings, PASSED) | withheld | {"REMAP_SIGTERM": "SIGQUIT"}
 
 
-def model_key(settings: Settings) -> dict[str, str]:
-    """Make what is added to that environment for a process that embeds, if its provider is a server with a key."""
-    if settings.embedding_provider != openai_embeddings.PROVIDER:
-        return {}
-    return _as_variables(settings, ("openai_base_url", "openai_api_key"))
+def model_environment(settings: Settings, process: str) -> dict[str, str]:
+    """Make what a process, `api` or a worker's queue, finds besides if it asks models.
+
+    The HTTP API asks for a question's vector, and for a hypothetical answer.
+    """
+    asks = settings.embedding_provider == openai_embeddings.PROVIDER or settings.hyde_model is not None
+    return _variables(settings, MODELS) if process != "api" or asks else {}
 
 
-def _as_variables(settings: Settings, names: Iterable[str]) -> dict[str, str]:
+def _variables(settings: Settings, names: Iterable[str]) -> dict[str, str]:
     values = {PREFIX + name.upper(): getattr(settings, name) for name in names}
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else str(value)

@@ -1,23 +1,33 @@
-"""Make the embedder and the reranker that the settings name."""
+"""Make the models that the settings name: embedder, reranker, language model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.clients import deterministic, ollama, openai_embeddings, sentence_transformers
+from pipeline.clients import (
+    deterministic,
+    ollama,
+    onnx,
+    onnx_bundled,
+    openai_embeddings,
+    sentence_transformers,
+)
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.http_calls import is_local
 from pipeline.clients.http_embedder import HttpEmbedder, HttpOptions
 from pipeline.clients.known_models import known_model
+from pipeline.clients.onnx import OnnxEmbedder
+from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
 from schemas.errors import SettingsError
-from schemas.settings import Settings
+from schemas.sessions import EXTRACTIVE
+from schemas.settings import PREFIX, Settings
 from schemas.vectors import EmbeddingSpace
 
 DEFAULT_MODELS = {
     "deterministic": deterministic.MODEL,
-    sentence_transformers.PROVIDER: sentence_transformers.BUNDLED_MODEL,
+    onnx.PROVIDER: onnx_bundled.MODEL,
+    sentence_transformers.PROVIDER: onnx_bundled.MODEL,
     ollama.PROVIDER: ollama.DEFAULT_MODEL,
     openai_embeddings.PROVIDER: openai_embeddings.DEFAULT_MODEL,
 }
@@ -26,7 +36,7 @@ DEFAULT_MODELS = {
 
 def default_provider() -> str:
     """Return the local model's provider if it is installed, else `deterministic`; imports neither."""
-    return sentence_transformers.PROVIDER if sentence_transformers.is_installed() else "deterministic"
+    return onnx.PROVIDER if onnx.is_installed() else "deterministic"
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -40,7 +50,7 @@ def make_embedder(settings: Settings) -> Embedder:
     if settings.embedding_pooling is not None:
         if provider != sentence_transformers.PROVIDER:
             raise SettingsError(
-                f"BACKSCROLL_EMBEDDING_POOLING is not for the provider {provider}, which does not let itself be told: "
+                f"BACKSCROLL_EMBEDDING_POOLING is not for the provider {provider}, which pools as its model says: "
                 "leave it out."
             )
         model = model.partition(sentence_transformers.POOLED)[0]
@@ -57,13 +67,14 @@ def make_embedder(settings: Settings) -> Embedder:
             query_prefix=settings.embedding_query_prefix or "",
             document_prefix=settings.embedding_document_prefix or "",
         )
-    if provider == sentence_transformers.PROVIDER:
+    if provider in (onnx.PROVIDER, sentence_transformers.PROVIDER):
         if settings.embedding_dimensions is not None:
             raise SettingsError(
                 f"BACKSCROLL_EMBEDDING_DIMENSIONS is not for the provider {provider}, whose models have one size: "
                 "leave it out."
             )
-        return SentenceTransformersEmbedder(
+        local = OnnxEmbedder if provider == onnx.PROVIDER else SentenceTransformersEmbedder
+        return local(
             model,
             batch_size=settings.embedding_batch_size,
             max_chars=settings.embedding_max_chars,
@@ -111,19 +122,36 @@ def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> Embed
     return next(same, named)
 
 
-def where_texts_go(settings: Settings) -> str:
-    """Return in a sentence where texts are sent to be embedded. Raises `SettingsError`."""
-    embedder = make_embedder(settings)
-    space = space_by_name(settings, ())
-    if not isinstance(embedder, HttpEmbedder):
-        return f"Nothing is sent anywhere for embeddings: {space.provider} ({space.model}) runs in these processes."
-    place = "a server on this machine" if is_local(embedder.url) else "another machine"
-    return (
-        f"For embeddings, texts of messages, sessions and memories, and questions are sent to {embedder.url}, "
-        f"{place}: {space.provider} ({space.model})."
-    )
-
-
 def make_reranker(model: str | None) -> Reranker | None:
     """Make the cross-encoder of this name or folder; None without a name. Raises `SettingsError`."""
     return CrossEncoderReranker(model) if model else None
+
+
+def make_chat_model(settings: Settings, model: str, *, setting: str) -> OpenAIChatModel:
+    """Make the client of a language model that the setting of this name asks for; it connects at its first call.
+
+    Raises `SettingsError` where no endpoint is configured: a model's name alone sends nothing anywhere.
+    """
+    key = settings.openai_api_key
+    if settings.openai_base_url is None and key is None:
+        raise SettingsError(
+            f"{PREFIX}{setting}={model} is a language model, and there is nowhere to ask it: set "
+            f"{PREFIX}OPENAI_BASE_URL (such as http://127.0.0.1:11434/v1) or {PREFIX}OPENAI_API_KEY (for "
+            "https://api.openai.com/v1)"
+        )
+    return OpenAIChatModel(
+        model, base_url=settings.openai_base_url, api_key=key.get_secret_value() if key else None
+    )
+
+
+def make_summary_model(settings: Settings) -> OpenAIChatModel | None:
+    """Make the language model that summarizes; None: summaries are extracted. Raises `SettingsError`."""
+    if settings.session_summary_model == EXTRACTIVE:
+        return None
+    timeout, lease = settings.session_summary_timeout_seconds, settings.lease_seconds
+    if timeout >= lease:
+        raise SettingsError(
+            f"{PREFIX}SESSION_SUMMARY_TIMEOUT_SECONDS={timeout:g} must be less than {PREFIX}LEASE_SECONDS={lease:g}: "
+            "another worker would ask the model the same once the lease has ended"
+        )
+    return make_chat_model(settings, settings.session_summary_model, setting="SESSION_SUMMARY_MODEL")

@@ -1,11 +1,9 @@
-"""Protocols of models: texts to vectors, messages to a summary, a prompt to an answer."""
+"""Protocols of models: texts to vectors, a question and texts to scores, a prompt to an answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
 from typing import Any, Protocol
 
-from schemas.sessions import Message, Summary
 from schemas.vectors import EmbeddingSpace, Vector
 
 
@@ -86,21 +84,4 @@ class ChatModel(Protocol):
 
         Raises `ProviderUnavailable` (no answer, 429 or 5xx: with `retry_after` seconds if it said so),
         `ProviderFailed` (an answer that cannot be read) or `ProviderRejected` (4xx: never for this input).
-        """
-
-
-class Summarizer(Protocol):
-    """A session's messages to their summary."""
-
-    @property
-    def model(self) -> str:
-        """Return the name that is stored with the summary, such as `extractive-v1`."""
-
-    def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
-    ) -> Summary:
-        """Summarize at least one message, in order of time; dates are those of the chat's `time_zone`.
-
-        `previous` is the summary of the messages before them in the same session, and is carried on. Raises
-        `ProviderUnavailable` or `ProviderRejected`.
         """

@@ -13,6 +13,8 @@ from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.context import query_log
 from pipeline.context.build import assemble, question_block
+from pipeline.llm.gateway import Gateway
+from pipeline.retrieval import hyde
 from pipeline.retrieval.gather import gather_result
 from pipeline.retrieval.paging import more
 from pipeline.retrieval.prepare import parse_question, prepare_query
@@ -34,12 +36,14 @@ def build_context(
     embedder: Embedder | None,
     settings: Settings,
     reranker: Reranker | None = None,
+    gateway: Gateway | None = None,
 ) -> Context:
     """Build what a bot puts before its model to answer a query, within the token budget and with reasons.
 
     `embedder` is the process's own; without it, or when it does not answer, only keywords are searched and `degraded`
-    says so. `reranker` reads the best messages once more. Raises `NotFound` for an unknown chat, `InvalidInput` for an
-    impossible profile, parameter or budget, `DatabaseUnavailable`.
+    says so. `reranker` reads the best messages once more. `gateway` leads to the language model for `query.hyde`.
+    Raises `NotFound` for an unknown chat, `InvalidInput` for an impossible profile, parameter or budget,
+    `DatabaseUnavailable`.
     """
     started, stopwatch = monotonic(), Stopwatch()
     budget, tokenizer = query.budget_tokens or settings.context_budget_tokens, tokenizer_for(query.model)
@@ -47,6 +51,8 @@ def build_context(
     with database.tenant(tenant_id) as connection:
         parsed = parse_question(connection, for_context(connection, query, settings))
     prepared = prepare_query(database, tenant_id, parsed, embedder, stopwatch)
+    if query.hyde:
+        prepared = hyde.widened(database, tenant_id, prepared, embedder, gateway, stopwatch)
     found = gather_result(database, tenant_id, prepared, stopwatch, reranker)
     with stopwatch.timed("assemble"):
         context = assemble(query, prepared, found, budget, tokenizer)

@@ -72,7 +72,7 @@ def assemble(
     history_cap = min(parameters.history_tokens, int(budget * parameters.history_share))
     page.fill(blocks.history(recent, history_cap, zone, count))
     scale = found.scale
-    known = memory_block.choose(found.memories, parameters, scale, query.query)
+    known = memory_block.choose(found.memories, parameters, scale, query.query, query.queries)
     page.dropped.extend(known.dropped)
     memory_cap = int(budget * parameters.memory_share)
     page.fill(memory_block.memories(known.statements, memory_cap, prepared.parsed.asker))

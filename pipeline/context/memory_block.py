@@ -45,7 +45,11 @@ class ChosenMemories:
 
 
 def choose(
-    found: Sequence[RetrievedMemory], parameters: Parameters, scale: Scale, question: str
+    found: Sequence[RetrievedMemory],
+    parameters: Parameters,
+    scale: Scale,
+    question: str,
+    queries: Sequence[str] = (),
 ) -> ChosenMemories:
     """Choose from these memories, best first, what the parameters ask for.
 
@@ -53,7 +57,7 @@ def choose(
     and what is known of an asker who asks about themselves.
     """
     chosen = ChosenMemories()
-    asked = set(terms(words(question)))
+    asked = {term for query in (question, *queries) for term in terms(words(query))}
     about_asker = _FIRST_PERSON.search(question) is not None
     of_scope: Counter[str] = Counter()
     seen: dict[int, list[frozenset[str]]] = {}

@@ -79,7 +79,7 @@ def exchanges(
         if is_question(candidate.text):
             yield dropped(hit, "duplicate", "the question itself")
             continue
-        similar = scale.similarity(candidate.cosine)
+        similar = scale.similarity(candidate.best_cosine)
         if similar is not None and similar < parameters.min_similarity and not _needs_no_similarity(hit):
             yield dropped(
                 hit, "below_minimum", f"similarity {similar:.2f}, below {parameters.min_similarity:g}"
@@ -114,9 +114,10 @@ def _needs_no_similarity(hit: Scored) -> bool:
 
 
 def _why(hit: Scored) -> str:
-    """Name the three largest parts of a score."""
+    """Name the three largest parts of a score, and the queries beside the question that it was found by."""
     best = sorted(((v, n) for n, v in hit.parts.items() if v > 0.01), reverse=True)[:3]
-    return ", ".join(f"{name} {value:.2f}" for value, name in best) or "nothing speaks for it"
+    named = ", ".join(f"{name} {value:.2f}" for value, name in best) or "nothing speaks for it"
+    return named + "".join(f"; by query {number}" for number in sorted(set(hit.candidate.found_by.values())))
 
 
 def _place(candidate: Candidate) -> tuple[object, ...]:

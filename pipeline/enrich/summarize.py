@@ -1,12 +1,14 @@
 """Summarize sessions: load, call, save; the call is outside any transaction.
 
 A closed session is summarized whole, one that stays open too long as it goes on: from the summary so far and the
-messages since.
+messages since. A language model, which costs something, also goes on where only later messages came. Where it gives no
+usable answer the session gets an extractive summary, and the model is asked again later.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta, tzinfo
+from functools import partial
 from time import monotonic
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,14 +16,24 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.clients.protocols import Summarizer
 from pipeline.enrich import extractive
+from pipeline.enrich.language_model import LanguageModelSummarizer
+from pipeline.enrich.protocols import NOWHERE, Source, Summarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
+from pipeline.llm.gateway import Gateway
 from pipeline.store import chats, counters, jobs, messages, sessions
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, Permanent, SettingsError
-from schemas.sessions import Message, Summary
+from schemas.errors import (
+    BudgetSpent,
+    LeaseLost,
+    Permanent,
+    ProviderFailed,
+    ProviderRejected,
+    ProviderUnavailable,
+    SettingsError,
+)
+from schemas.sessions import EXTRACTIVE, Message, Summary
 
 log = structlog.get_logger(__name__)
 
@@ -31,25 +43,60 @@ MESSAGES_AT_ONCE = 1000
 OVERLAP = timedelta(seconds=2)
 """What a rolling summary reads again: messages of one second come in any order."""
 
+QUIET_TIME, QUIET_SESSIONS = timedelta(days=7), 7
+"""A chat is quiet where it had fewer sessions within this time: less than one a day."""
+
+AGAIN_SECONDS = 6 * 3600.0
+"""When a model is asked again that gave no usable summary; by then it may be another one, or set up differently."""
+AGAIN_ATTEMPTS = 3
+"""How often it is asked in all; after that only a backfill asks it again."""
+PATIENCE_SECONDS = 3600.0
+"""How long a session waits for a model that fails or does not answer, without a word on when it will: it may be this
+very text that the provider cannot take."""
+
 
 class ExtractiveSummarizer:
     """Summarize with sentences picked from the transcript; never fails and calls no model."""
 
-    model = "extractive-v1"
+    model = EXTRACTIVE
 
     def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+        self,
+        messages: Sequence[Message],
+        previous: Summary | None = None,
+        *,
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
     ) -> Summary:
         return extractive.summarize(messages, previous, time_zone=time_zone)
 
 
-def make_summarizer(model: str = ExtractiveSummarizer.model) -> Summarizer:
-    """Make the summarizer of this name. Raises `SettingsError`."""
-    if model == ExtractiveSummarizer.model:
+def make_summarizer(
+    model: str = EXTRACTIVE,
+    gateway: Gateway | None = None,
+    *,
+    timeout_seconds: float = 60,
+    context_tokens: int = 16_000,
+) -> Summarizer:
+    """Make the summarizer of this name; a language model's calls go through the gateway. Raises `SettingsError`."""
+    if model == EXTRACTIVE:
         return ExtractiveSummarizer()
-    raise SettingsError(
-        f"BACKSCROLL_SESSION_SUMMARY_MODEL={model} is not built in yet: set {ExtractiveSummarizer.model}."
-    )
+    if gateway is None:
+        raise SettingsError(
+            f"BACKSCROLL_SESSION_SUMMARY_MODEL={model} needs BACKSCROLL_OPENAI_BASE_URL or "
+            f"BACKSCROLL_OPENAI_API_KEY; {EXTRACTIVE} needs neither."
+        )
+    return LanguageModelSummarizer(gateway, timeout_seconds=timeout_seconds, context_tokens=context_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """Which sessions a language model summarizes; the others are extracted from."""
+
+    # only those of these chats; empty: of all
+    chats: frozenset[str] = frozenset()
+    # of a quiet chat only every this many
+    every: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +107,10 @@ class _Pace:
     version: int
     rolling_messages: int
     rolling_tokens: int
+    rollout: Rollout
+    lease_seconds: float
+    patience_seconds: float
+    extracts_when_spent: bool
 
 
 def summarizer(
@@ -70,18 +121,27 @@ def summarizer(
     version: int,
     rolling_messages: int = 1,
     rolling_tokens: int = 1,
+    rollout: Rollout = Rollout(),
+    lease_seconds: float = 120,
+    patience_seconds: float = PATIENCE_SECONDS,
+    extracts_when_spent: bool = False,
 ) -> runner.Handler:
     """Make the handler of `summarize` jobs: each claim is a session.
 
     A closed session of fewer than `min_messages` is marked as skipped. Nothing is done for one whose summary is of its
     revision and of this `version`, nor for an open one that has grown by fewer than `rolling_messages` and
-    `rolling_tokens` since.
+    `rolling_tokens` since. The lease begins anew before each call to a model, so it must be longer than one. With
+    `extracts_when_spent` a session does not wait for the next day's budget.
     """
     pace = _Pace(
         min_messages=min_messages,
         version=version,
         rolling_messages=rolling_messages,
         rolling_tokens=rolling_tokens,
+        rollout=rollout,
+        lease_seconds=lease_seconds,
+        patience_seconds=patience_seconds,
+        extracts_when_spent=extracts_when_spent,
     )
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
@@ -102,12 +162,29 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
     session_id = int(claim.key.removeprefix("session:"))
     with database.tenant(tenant_id) as connection:
         row = sessions.find(connection, session_id)
-        if row is None or row.id != session_id or not _wanted(connection, tenant_id, row, pace):
+        if row is not None and not _is_for_model(connection, row, client, pace.rollout):
+            client = ExtractiveSummarizer()
+        if row is None or row.id != session_id or not _wanted(connection, tenant_id, row, pace, client.model):
             runner.finish(connection, [claim])
             return False
-    started = monotonic()
+        chat = chats.get(connection, row.chat_id)
+    source = Source(
+        tenant_id=tenant_id,
+        chat_id=row.chat_id,
+        language=chat.language if chat else "simple",
+        claim=claim,
+        before_call=partial(runner.renew, database, claim, pace.lease_seconds),
+    )
+    zone = ZoneInfo(chat.time_zone if chat else "UTC")
+    started, failure, model = monotonic(), None, client.model
     try:
-        summary = _read_and_call(database, tenant_id, row, client)
+        try:
+            summary = _read_and_call(database, row, client, source, zone, pace.version)
+        except (ProviderFailed, ProviderRejected, ProviderUnavailable, BudgetSpent) as error:
+            if not _is_given_up(database, claim, client, error, pace):
+                raise
+            failure, model = error, EXTRACTIVE
+            summary = _read_and_call(database, row, ExtractiveSummarizer(), source, zone, pace.version)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
             sessions.set_status(connection, session_id, row.revision, "failed", str(error))
@@ -115,7 +192,9 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
             runner.give_up(connection, claim, error)
         return False
     with database.tenant(tenant_id) as connection:
-        saved = sessions.save_summary(connection, row, summary, model=client.model, version=pace.version)
+        if isinstance(client, LanguageModelSummarizer):
+            client.forget_answers(connection, source)
+        saved = sessions.save_summary(connection, row, summary, model=model, version=pace.version)
         if saved:
             jobs.enqueue(
                 connection,
@@ -131,17 +210,61 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
                 tenant_id,
                 {"session_summaries_created": 1, "session_summary_seconds": monotonic() - started},
             )
-        runner.finish(connection, [claim])
+        if failure is None:
+            runner.finish(connection, [claim])
+        else:
+            _end_with_fallback(connection, claim, row, failure)
     return saved
 
 
-def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace) -> bool:
+def _is_given_up(database: Database, claim: Claim, client: Summarizer, error: Exception, pace: _Pace) -> bool:
+    """Tell whether a session gets an extractive summary for now: it has no answer, or has waited long enough."""
+    if client.model == EXTRACTIVE:
+        return False
+    if isinstance(error, BudgetSpent):
+        return pace.extracts_when_spent
+    if not isinstance(error, ProviderUnavailable):
+        return True
+    if error.retry_after is not None:
+        # the provider is busy, or somebody has to mend it: no text is the cause
+        return False
+    with database.tenant(claim.tenant_id) as connection:
+        given = claim.tenant_id, claim.kind, claim.key, claim.token
+        return jobs.failing_seconds(connection, *given) > pace.patience_seconds
+
+
+def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
+    """Note why the model's summary is missing, and keep the job due if the model is to be asked again."""
+    reason = runner.reason_of(failure)
+    log.warning("summary_extracted", key=claim.key, trace_id=claim.trace_id, error=reason)
+    sessions.set_status(connection, row.id, row.revision, "summarized", reason)
+    counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1})
+    if claim.attempts < AGAIN_ATTEMPTS:
+        runner.do_again(connection, claim, delay_seconds=AGAIN_SECONDS)
+    else:
+        runner.finish(connection, [claim])
+
+
+def _is_for_model(connection: Connection, row: Row[Any], client: Summarizer, rollout: Rollout) -> bool:
+    """Tell whether a session is one that the model summarizes."""
+    if client.model == EXTRACTIVE:
+        return True
+    if rollout.chats and row.chat_id not in rollout.chats:
+        return False
+    if rollout.every == 1:
+        return True
+    before, lately = sessions.count_before(connection, row.chat_id, row.started_at, row.id, QUIET_TIME)
+    return lately >= QUIET_SESSIONS or before % rollout.every == 0
+
+
+def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace, model: str) -> bool:
     """Tell whether a session is to be summarized now, and mark one that is not."""
     if row.status != "open" and row.message_count < pace.min_messages:
         sessions.set_status(connection, row.id, row.revision, "skipped")
         counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
         return False
-    if (row.summary_revision, row.summary_version) == (row.revision, pace.version):
+    is_current = (row.summary_revision, row.summary_version) == (row.revision, pace.version)
+    if is_current and (row.summary_model != EXTRACTIVE or model == EXTRACTIVE):
         sessions.set_status(connection, row.id, row.revision, "summarized")
         return False
     return bool(
@@ -151,15 +274,16 @@ def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace) 
     )
 
 
-def _read_and_call(database: Database, tenant_id: str, row: Row[Any], client: Summarizer) -> Summary:
+def _read_and_call(
+    database: Database, row: Row[Any], client: Summarizer, source: Source, time_zone: tzinfo, version: int
+) -> Summary:
     """Read and summarize a session's messages part by part."""
-    summary, start = None, row.started_at
-    if row.status == "open" and row.summary_ended_at is not None:
-        summary, start = stored_summary(row), row.summary_ended_at - OVERLAP
+    with database.tenant(source.tenant_id) as connection:
+        summary = _carried_on(connection, row, client.model, version)
+    start = row.started_at if summary is None else row.summary_ended_at - OVERLAP
     last: Message | None = None
     while True:
-        with database.tenant(tenant_id) as connection:
-            chat = chats.get(connection, row.chat_id)
+        with database.tenant(source.tenant_id) as connection:
             part = messages.in_range(
                 connection,
                 row.chat_id,
@@ -170,14 +294,33 @@ def _read_and_call(database: Database, tenant_id: str, row: Row[Any], client: Su
                 after=last.stamp if last else None,
             )
         if part:
-            zone = ZoneInfo(chat.time_zone if chat else "UTC")
-            summary = client.summarize(part, summary, time_zone=zone)
+            summary = client.summarize(part, summary, time_zone=time_zone, source=source)
             last = part[-1]
         if len(part) < MESSAGES_AT_ONCE:
             break
     if summary is None:
         raise Permanent("the session has no messages left")
     return summary
+
+
+def _carried_on(connection: Connection, row: Row[Any], model: str, version: int) -> Summary | None:
+    """Return the stored summary if the new one goes on from it; None if everything is read again.
+
+    It must be by the same model. A closed session is carried on by a language model only, and only where every message
+    since came later than what the summary has read: extraction costs nothing, and is better of the whole.
+    """
+    if row.summary_ended_at is None or row.summary_model != model:
+        return None
+    if row.status != "open":
+        if model == EXTRACTIVE or row.summary_revision is None or row.summary_version != version:
+            return None
+        read = messages.count_in_range(
+            connection, row.chat_id, row.session_key, row.started_at, row.summary_ended_at
+        )
+        # fewer: retention has removed some, which the summary remembers
+        if read > row.summary_message_count:
+            return None
+    return stored_summary(row)
 
 
 def stored_summary(row: Row[Any]) -> Summary | None:

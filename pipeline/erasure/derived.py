@@ -6,7 +6,8 @@ Memories made of them; question and answer of contexts that showed them; and of 
   that context with it, as it may repeat the message;
 - a question that says what the message said is removed, with its answer: a bot asks with the very message that
   it reacts to;
-- what somebody else asked in their own words stays, as what they said does.
+- what somebody else asked in their own words stays, as what they said does;
+- answers of language models that are kept for a retry may quote any message of their chat: all of the chat's go.
 
 One message may have thousands of such rows, so it is done twice: `take_back_ahead` before the chat is locked, and
 `take_back` in the transaction that erases the message, which finds what came in between.
@@ -19,7 +20,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from pipeline.store import derived as store
-from pipeline.store import edits, query_log
+from pipeline.store import edits, llm_answers, query_log
 
 ROWS_AHEAD = 1000
 """Rows of the query log or memories removed in one transaction ahead: a second at most."""
@@ -47,6 +48,7 @@ def take_back(
     limit: int | None = None,
 ) -> TakenBack:
     """Remove what was derived from a chat's messages, which said `texts`, and sessions: about `limit` rows, or all."""
+    llm_answers.drop_of_chat(connection, chat_id)
     sessions = store.with_pointers(connection, session_ids)
     gone = store.drop_memories(
         connection,

@@ -15,6 +15,7 @@ from pipeline.jobs.batches import batched
 from pipeline.people import suppression
 from pipeline.store import accepting, chats, edits, jobs, membership, sessions
 from pipeline.store.database import Database, persistently
+from pipeline.store.trips import Statement
 from pipeline.text.fencing import without_recalled
 from pipeline.text.tokens import estimate as estimate_tokens
 from schemas.messages import ChatIn, MessageIn
@@ -63,6 +64,34 @@ def accept(
     return Accepted(new=new, duplicates=len(given) - new - out, kept_out=out)
 
 
+async def try_accept(
+    database: Database, tenant_id: str, chat: ChatIn, given: Sequence[MessageIn], *, trace_id: str | None
+) -> Accepted | None:
+    """Store a few small live messages as `accept` does, from the event loop; None if `accept` is to store them."""
+    unique = {message.external_id: _without_recalled(message) for message in _numbered(given)}
+    if any(message.closes_session for message in unique.values()):
+        return None
+    statements = _at_once(tenant_id, chat, list(unique.values()), trace_id)
+    new, stored = await database.try_trip(statements) or (0, False)
+    return Accepted(new=int(new), duplicates=len(given) - int(new)) if stored else None
+
+
+def _at_once(
+    tenant_id: str, chat: ChatIn, given: Sequence[MessageIn], trace_id: str | None
+) -> list[Statement]:
+    """Return the statements that store live messages in one trip, if none of them is suppressed."""
+    key = _keys.get(tenant_id)
+    return accepting.put_at_once(
+        tenant_id,
+        chat,
+        _sized(given),
+        key=key,
+        hashes=suppression.hashes_of(key, chat.chat_id, given),
+        priority=jobs.LIVE,
+        trace_id=trace_id,
+    )
+
+
 def _accept(
     database: Database,
     tenant_id: str,
@@ -74,18 +103,7 @@ def _accept(
 ) -> tuple[int, int]:
     """Store a slice in one transaction; return `(new, kept out)`."""
     if settle is None and not any(message.closes_session for message in given):
-        key = _keys.get(tenant_id)
-        new, stored = database.one_trip(
-            accepting.put_at_once(
-                tenant_id,
-                chat,
-                _sized(given),
-                key=key,
-                hashes=suppression.hashes_of(key, chat.chat_id, given),
-                priority=jobs.LIVE,
-                trace_id=trace_id,
-            )
-        ) or (0, False)
+        new, stored = database.one_trip(_at_once(tenant_id, chat, given, trace_id)) or (0, False)
         if stored:
             return int(new), 0
     return _accept_step_by_step(database, tenant_id, chat, given, settle=settle, trace_id=trace_id)
@@ -108,7 +126,9 @@ def _accept_step_by_step(
     out, unnamed = 0, False
     with database.undecided() as connection:
         key, stored = accepting.begin(connection, tenant_id, chat.chat_id)
-        if key is not None:
+        if key is None:
+            _keys.pop(tenant_id, None)
+        else:
             _keys[tenant_id] = key
         if stored is not None and stored.moved_to is not None:
             before = chat_moves.admit(connection, key, chat.chat_id, stored.moved_to, given)

@@ -20,7 +20,7 @@ from pipeline.store import claims as store_claims
 from pipeline.store import counters, jobs
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, Permanent, ProviderUnavailable, Retryable
+from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable, Retryable
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +28,9 @@ FIRST_RETRY_SECONDS = 2.0
 LAST_RETRY_SECONDS = 600.0
 OUTAGE_SECONDS = 15.0
 """How often a provider that is away is asked again, unless it says when; such a try does not count as an attempt."""
+MIN_RETRY_AFTER_SECONDS = 1.0
+MAX_RETRY_AFTER_SECONDS = 3600.0
+"""A job that is put off for longer looks again after this: a budget may have been raised."""
 MAX_ERROR_CHARS = 500
 
 
@@ -87,6 +90,19 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
     """
     ceiling: float = min(FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 30), LAST_RETRY_SECONDS)
     return ceiling * (0.5 + jitter / 2)
+
+
+def outage_seconds(retry_after: float | None, jitter: float) -> float:
+    """Return the delay of a job that must wait for a provider; `jitter` from 0 to 1 spreads what waits together.
+
+    >>> [outage_seconds(after, 0.0) for after in (None, 0.0, 40.0, 50_000.0)]
+    [15.0, 1.0, 40.0, 3600.0]
+    >>> outage_seconds(40.0, 1.0)
+    44.0
+    """
+    asked = OUTAGE_SECONDS if retry_after is None else retry_after
+    bounded = min(max(asked, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
+    return bounded * (1 + jitter / 10)
 
 
 def run(
@@ -200,6 +216,26 @@ def keep(connection: Connection, claim: Claim) -> None:
         raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
 
 
+def renew(database: Database, claim: Claim, lease_seconds: float) -> None:
+    """Let a claim's lease begin anew, between two parts of its work. Raises `LeaseLost` if it is no longer ours."""
+    with database.tenant(claim.tenant_id) as connection:
+        if not jobs.renew(
+            connection, claim.tenant_id, claim.kind, claim.key, claim.token, lease_seconds=lease_seconds
+        ):
+            raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
+def do_again(connection: Connection, claim: Claim, *, delay_seconds: float) -> None:
+    """Keep a claim due after a while, with its attempts, in place of `finish`: what is saved is to be replaced.
+
+    Raises `LeaseLost` as that does.
+    """
+    if not jobs.do_again(
+        connection, claim.tenant_id, claim.kind, claim.key, claim.token, delay_seconds=delay_seconds
+    ):
+        raise LeaseLost(f"{claim.kind} {claim.key} was claimed by somebody else")
+
+
 def give_up(connection: Connection, claim: Claim, error: Permanent) -> None:
     """Make a dead letter of a claim that no retry would help; what was wanted anew meanwhile is due instead.
 
@@ -246,9 +282,8 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     dead = isinstance(error, Permanent)
     if isinstance(error, LeaseLost):
         delay = 0.0
-    elif isinstance(error, ProviderUnavailable):
-        asked = error.retry_after
-        delay = OUTAGE_SECONDS if asked is None else min(max(asked, 1.0), LAST_RETRY_SECONDS)
+    elif isinstance(error, ProviderUnavailable | BudgetSpent):
+        delay = outage_seconds(error.retry_after, random.random())  # noqa: S311
     else:
         # Postgres is back when this is written, so that what it interrupted need not wait long.
         delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311

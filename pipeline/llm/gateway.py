@@ -1,12 +1,36 @@
 """The one way to a language model: every call goes through here, whatever it is for.
 
-It keeps answers that were paid for, refuses what a budget does not allow, and limits the rate over all workers.
+It keeps answers that were paid for, refuses what a budget does not allow, limits the rate over all workers, and notes
+what every call has cost.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
+from typing import Self
+
+import structlog
+from sqlalchemy import Connection
 
 from pipeline.clients.protocols import ChatModel, Completion, Prompt
+from pipeline.jobs.runner import Claim
+from pipeline.llm import ledger, limits
+from pipeline.llm.budget import Budget
+from pipeline.llm.ledger import Entry
+from pipeline.llm.limits import Limits, Ticket
+from pipeline.llm.prices import Prices, load_prices
 from pipeline.store.database import Database
+from schemas.errors import ProviderFailed, ProviderUnavailable, Retryable, SettingsError
+from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+WAIT_SECONDS = 10.0
+"""How long a call waits for its turn, of at most a quarter of its time; then it is to be tried again later."""
+SAVING_SECONDS = 20.0
+"""How long the end of a call waits to be noted: Postgres may be away, or the chat locked."""
+SAVING_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,14 +41,38 @@ class Call:
     chat_id: str
     # `summary`, `repair`, `hyde`, …: a row of `backscroll cost` for each
     purpose: str
+    # the job that it is made for, whose next try finds the answer; none: the answer is not kept
+    claim: Claim | None = None
 
 
 class Gateway:
     """Calls one language model for all tenants."""
 
-    def __init__(self, database: Database, client: ChatModel) -> None:
+    def __init__(
+        self,
+        database: Database,
+        client: ChatModel,
+        *,
+        prices: Prices | None = None,
+        budget: Budget | None = None,
+        shared: Limits | None = None,
+    ) -> None:
         self._database = database
         self._client = client
+        self._prices = prices or load_prices()
+        self._budget = budget or Budget()
+        self._limits = shared or Limits()
+
+    @classmethod
+    def of(cls, settings: Settings, database: Database, client: ChatModel) -> Self:
+        """Return the gateway with the prices, budget and limits of the settings. Raises `SettingsError`."""
+        prices, budget = load_prices(settings.llm_prices), Budget.of(settings)
+        if budget.cost is not None and not prices.knows(client.model):
+            raise SettingsError(
+                f"BACKSCROLL_LLM_DAILY_BUDGET is set, and the price of {client.model} is not known: add it to a file "
+                "that BACKSCROLL_LLM_PRICES names, or set BACKSCROLL_LLM_DAILY_TOKENS instead"
+            )
+        return cls(database, client, prices=prices, budget=budget, shared=Limits.of(settings))
 
     @property
     def model(self) -> str:
@@ -34,6 +82,84 @@ class Gateway:
     def complete(self, call: Call, prompt: Prompt, *, timeout_seconds: float) -> Completion:
         """Return the model's answer, within `timeout_seconds` in all; no transaction may be open meanwhile.
 
-        Raises `ProviderUnavailable`, `ProviderFailed` or `ProviderRejected` as the client does.
+        Raises `ProviderUnavailable`, `ProviderFailed` or `ProviderRejected` as the client does; `ProviderUnavailable`
+        also while the provider is not to be asked, and `ProviderFailed` also when it answers all prompts but this one.
+        Raises `BudgetSpent`, and `LeaseLost` when the call's job is no longer ours.
         """
-        return self._client.complete(prompt, timeout_seconds=timeout_seconds)
+        started = monotonic()
+        begun = self._begin(call, prompt, timeout_seconds)
+        if isinstance(begun, Completion):
+            return begun
+        entry, ticket = begun
+        at = monotonic()
+        try:
+            completion = self._client.complete(prompt, timeout_seconds=timeout_seconds - (at - started))
+        except Exception as error:
+            if self._save(entry, self._noting_failure(entry, ticket, error, monotonic() - at)):
+                raise ProviderFailed(f"this prompt is not answered, and others are: {error}") from error
+            raise
+        completion = ledger.as_kept(completion, entry)
+        self._save(entry, self._noting_answer(entry, ticket, completion, monotonic() - at))
+        return completion
+
+    def forget_answers(self, connection: Connection, call: Call) -> None:
+        """Delete the answers kept for a call's job, in the transaction that saves its result."""
+        if call.claim is not None:
+            ledger.forget_answers(connection, call.chat_id, call.claim)
+
+    def _begin(self, call: Call, prompt: Prompt, timeout_seconds: float) -> tuple[Entry, Ticket] | Completion:
+        """Note a call that is made now, waiting for its turn, or return the answer that was kept."""
+        entry = ledger.entry_of(self._client, prompt, self._prices, **vars(call))
+        latest = monotonic() + min(WAIT_SECONDS, timeout_seconds / 4)
+        while True:
+            with self._database.tenant(call.tenant_id) as connection:
+                if kept := ledger.find_answer(connection, entry):
+                    return kept
+                admitted = limits.enter(
+                    connection,
+                    entry.provider,
+                    self._limits,
+                    tokens=entry.input_tokens + entry.output_tokens,
+                    timeout_seconds=timeout_seconds,
+                )
+                if isinstance(admitted, Ticket):
+                    return ledger.begin(connection, entry, self._budget), admitted
+            if admitted.stopped or monotonic() + admitted.seconds > latest:
+                raise ProviderUnavailable(admitted.reason, retry_after=admitted.retry_after)
+            time.sleep(admitted.seconds)
+
+    def _noting_answer(
+        self, entry: Entry, ticket: Ticket, completion: Completion, seconds: float
+    ) -> Callable[[Connection], bool]:
+        def note(connection: Connection) -> bool:
+            ledger.end_answered(connection, entry, completion, self._prices, seconds)
+            used = completion.input_tokens + completion.output_tokens
+            limits.leave(connection, ticket, self._limits, answered=True, tokens=used)
+            return False
+
+        return note
+
+    def _noting_failure(
+        self, entry: Entry, ticket: Ticket, error: Exception, seconds: float
+    ) -> Callable[[Connection], bool]:
+        def note(connection: Connection) -> bool:
+            ledger.end_failed(connection, entry, error, seconds)
+            away = isinstance(error, ProviderUnavailable)
+            after = error.retry_after if isinstance(error, ProviderUnavailable) else None
+            limits.leave(connection, ticket, self._limits, answered=not away, retry_after=after)
+            # who says when to come again does not mean the prompt
+            return away and after is None and ledger.is_to_blame(connection, entry)
+
+        return note
+
+    def _save(self, entry: Entry, note: Callable[[Connection], bool]) -> bool:
+        """Note how a call has ended, trying again while Postgres cannot; return what the note says."""
+        latest = monotonic() + SAVING_SECONDS
+        while True:
+            try:
+                with self._database.tenant(entry.tenant_id) as connection:
+                    return note(connection)
+            except Retryable:
+                if monotonic() > latest:
+                    raise
+                time.sleep(SAVING_PAUSE_SECONDS)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Connection
 
@@ -21,6 +21,8 @@ from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
+from schemas.sessions import EXTRACTIVE
+from schemas.settings import Settings
 
 # The pause before a backfill that has enqueued everything checks again whether it is done.
 RECHECK_SECONDS = 2.0
@@ -40,6 +42,21 @@ class Current:
     rules: SessionPolicy
     summary_version: int
     min_messages: int
+    # a language model's summaries replace those that were extracted where it gave none
+    summary_model: str = EXTRACTIVE
+    # in these chats only; empty: in all
+    summary_chats: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return what the settings ask for."""
+        return cls(
+            rules=SessionPolicy.of(settings),
+            summary_version=settings.session_summary_version,
+            min_messages=settings.session_min_messages,
+            summary_model=settings.session_summary_model,
+            summary_chats=settings.summary_canaries(),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +112,12 @@ class _Summarize(_BackfillKind):
     follows = "summarize"
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        return {"version": current.summary_version, "min_messages": current.min_messages}
+        return {
+            "version": current.summary_version,
+            "min_messages": current.min_messages,
+            "by_model": current.summary_model != EXTRACTIVE,
+            "model_chats": sorted(current.summary_chats),
+        }
 
     def redo(
         self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
@@ -127,6 +149,17 @@ def plan(database: Database, tenant_id: str, request: BackfillRequest, current: 
     """Estimate a request without doing anything."""
     with database.tenant(tenant_id) as connection:
         return _plan(connection, request, current)
+
+
+def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfills.Tokens:
+    """Count the sessions that a request would have summarized, and the tokens of their messages."""
+    return backfills.count_tokens(
+        connection,
+        "summarize",
+        missing_only=request.missing_only,
+        limit=request.limit,
+        **_parameters(connection, request, current),
+    )
 
 
 def start(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Backfill:

@@ -50,6 +50,9 @@ class Retention:
     query_log_age: timedelta
     # edits whose message has not come, and refused payloads, by their arrival
     pending_edit_age: timedelta
+    # records of calls to language models, and answers kept for a retry that has not come
+    llm_call_age: timedelta
+    llm_answer_age: timedelta = timedelta(days=1)
     # the service's own records: figures by day, receipts of forgetting, backfills that ended
     record_age: timedelta = timedelta(days=400)
 
@@ -66,6 +69,8 @@ class Retention:
             "memories_over_session_cap": f"memories beyond the newest {self.memories_per_session} of a session",
             "memories_over_user_cap": f"memories beyond the {self.memories_per_user} that matter most of a user",
             "query_log": f"questions, and answers to them, older than {self.query_log_age.days} days",
+            "llm_calls": f"records of calls to language models older than {self.llm_call_age.days} days",
+            "llm_answers": "answers of language models that no job has used for a day",
             "pending_edits": f"edits whose message has not come for {self.pending_edit_age.days} days",
             "refused_payloads": f"payloads that were refused over {self.pending_edit_age.days} days ago, or before the "
             "messages that are kept",
@@ -99,6 +104,7 @@ def retention_of(settings: Settings) -> Retention:
         memories_per_user=settings.memory_user_max,
         query_log_age=timedelta(days=settings.query_log_days),
         pending_edit_age=timedelta(days=settings.pending_edit_days),
+        llm_call_age=timedelta(days=settings.llm_calls_days),
     )
 
 
@@ -159,6 +165,8 @@ def prune(
         ("memories_over_session_cap", "memories", store.MEMORIES_OVER_SESSION_CAP, by_session),
         ("memories_over_user_cap", "memories", store.MEMORIES_OVER_USER_CAP, by_user),
         ("query_log", "query_log", store.QUERY_LOG, {"before": now - keep.query_log_age}),
+        ("llm_calls", "llm_calls", store.LLM_CALLS, {"before": now - keep.llm_call_age}),
+        ("llm_answers", "llm_answers", store.LLM_ANSWERS, {"before": now - keep.llm_answer_age}),
         ("pending_edits", "pending_changes", store.PENDING_EDITS, edited),
         ("refused_payloads", "refused_payloads", store.REFUSED_PAYLOADS, refused),
         ("merged_sessions", "conversation_sessions", store.MERGED_SESSIONS, {}),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from pipeline.operations import costs
 from pipeline.store import backfills, counters, job_admin, stats
 from pipeline.store.database import Database
 from schemas.backfills import Backfill
@@ -96,6 +97,9 @@ class Status:
     week: dict[str, float]
     dead_letters: list[DeadLetter]
     backfills: list[Backfill]
+    # the tenant's calls to language models of today, and providers that are down for everybody
+    models: costs.Figures
+    stopped_providers: list[costs.StoppedProvider]
 
 
 def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
@@ -117,6 +121,7 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         )
         oldest = stats.oldest_unplaced_seconds(connection)
         today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
+        models, stopped = costs.today(connection), costs.stopped_providers(connection)
         running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
         kinds = [JobCounts(**row._mapping) for row in job_admin.totals(connection)]
@@ -133,6 +138,8 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         week=week,
         dead_letters=dead,
         backfills=running,
+        models=models,
+        stopped_providers=stopped,
     )
 
 

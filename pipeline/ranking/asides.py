@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 
-from pipeline.ranking.model import Candidate
+from pipeline.ranking.model import Candidate, QueryMatch
 from pipeline.text import answer_types
 from pipeline.text.addressing import ASKS, is_put_to_a_bot, names_of, said, says_nothing
 
@@ -71,8 +71,10 @@ def marked(ordered: Sequence[Candidate], asked: Questions) -> list[Candidate]:
 
 def _aside(candidate: Candidate, *, keeps_words: bool) -> Candidate:
     if keeps_words:
-        return candidate._replace(aside=True, cosine=None)
-    return candidate._replace(aside=True, cosine=None, terms={}, related={}, length=0)
+        others = [other._replace(cosine=None) for other in candidate.others]
+        return candidate._replace(aside=True, cosine=None, others=others)
+    others = [QueryMatch() for _ in candidate.others]
+    return candidate._replace(aside=True, cosine=None, terms={}, related={}, length=0, others=others)
 
 
 def _is_it(text: str, question: str, bots: Collection[str]) -> bool:

@@ -1,6 +1,6 @@
 """Values that ranking takes and returns: candidates, statistics of their scope, weights, scores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -63,6 +63,18 @@ class Weights:
     date_half_life_days: float = 5.0
 
 
+OTHER_QUERY_WEIGHT = 0.8
+"""What a match with another query counts, where one with the question counts 1."""
+
+
+class QueryMatch(NamedTuple):
+    """How a message matches another query than the question; the fields are those of `Candidate`."""
+
+    terms: Mapping[str, int] = {}
+    related: Mapping[str, float] = {}
+    cosine: float | None = None
+
+
 class Candidate(NamedTuple):
     """A message that may answer, or is beside one that may; a tuple, which is made faster than a dataclass."""
 
@@ -88,6 +100,19 @@ class Candidate(NamedTuple):
     answered: RepliedTo | None = None
     # whether it is a question put to a bot, or an answer that says nothing, see `pipeline.ranking.asides`
     aside: bool = False
+    # of each other query
+    others: Sequence[QueryMatch] = ()
+    # once it is ranked: for `keywords` and `vectors`, the number from 1 of the other query that finds it better than
+    # the question
+    found_by: Mapping[str, int] = {}
+
+    @property
+    def best_cosine(self) -> float | None:
+        """The cosine to the question, or `OTHER_QUERY_WEIGHT` times that to another query, if that is more."""
+        if not self.others:
+            return self.cosine
+        others = [OTHER_QUERY_WEIGHT * other.cosine for other in self.others if other.cosine is not None]
+        return max([*others, *([] if self.cosine is None else [self.cosine])], default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +125,8 @@ class Statistics:
     # the number of messages with each of the question's lexemes; 0 for those in none
     document_frequency: Mapping[str, int]
     mean_cosine: float = 0.0
+    # the same for each other query
+    others: Sequence["Statistics"] = ()
 
 
 class Scored(NamedTuple):

@@ -12,7 +12,7 @@ from operator import sub, truediv
 from pipeline.question.parse import Question
 from pipeline.ranking import decisions
 from pipeline.ranking.bm25 import carries, session_words, smooth, words_around
-from pipeline.ranking.model import Candidate, Scored, Statistics, Weights
+from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Candidate, Scored, Statistics, Weights
 from pipeline.text import answer_types, exact_match
 
 # What a session's second best message adds for it: one good hit may be chance, two seldom are.
@@ -31,6 +31,25 @@ def rank(
     substance = [c.length / (c.length + weights.half_substance) if c.length else 0.0 for c in ordered]
     own, words = words_around(ordered, later, earlier, substance, statistics, weights)
     meaning = meanings(ordered, statistics.mean_cosine)
+    # what the question asks for is decided by its own meaning
+    wants_decision = weights.decision and "decision" in question.asks
+    fits = None
+    if question.spans or question.event:
+        fits = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
+    decided = decisions.about(ordered, meaning, statistics, fits) if wants_decision else []
+    for number, of_query in enumerate(statistics.others, start=1):
+        read = [c._replace(**c.others[number - 1]._asdict()) for c in ordered]
+        its_own, its_words = words_around(read, later, earlier, substance, of_query, weights)
+        its_meaning = meanings(read, of_query.mean_cosine)
+        for i, candidate in enumerate(ordered):
+            found_by = dict(candidate.found_by)
+            if OTHER_QUERY_WEIGHT * its_words[i] > words[i]:
+                own[i], words[i] = OTHER_QUERY_WEIGHT * its_own[i], OTHER_QUERY_WEIGHT * its_words[i]
+                found_by["keywords"] = number
+            if OTHER_QUERY_WEIGHT * its_meaning[i] > max(meaning[i], 0.0):
+                meaning[i] = OTHER_QUERY_WEIGHT * its_meaning[i]
+                found_by["vectors"] = number
+            ordered[i] = candidate._replace(found_by=found_by)
     near = smooth(meaning, later, earlier)
     best: dict[int, float] = {}
     for candidate, value in zip(ordered, meaning, strict=True):
@@ -39,11 +58,6 @@ def rank(
     texts = [c.text for c in ordered]
     asks = [answer_types.asks(text) for text in texts]
     answers = _answers(ordered, asks, [w / most + 0.5 * m for w, m in zip(words, meaning, strict=True)])
-    fits = None
-    if question.spans or question.event:
-        fits = [_date_fit(c.sent_at, question, weights.date_half_life_days) for c in ordered]
-    wants_decision = weights.decision and "decision" in question.asks
-    decided = decisions.about(ordered, meaning, statistics, fits) if wants_decision else []
     nothing = [0.0] * len(ordered)
 
     def part(weight: float, values: Iterable[float], *, wanted: object = True) -> list[float]:

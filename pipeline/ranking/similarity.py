@@ -1,10 +1,10 @@
 """Calibrate similarity, so that figures mean the same in every embedding space."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.ranking.bm25 import idf
-from pipeline.ranking.model import Statistics
+from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Statistics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,20 @@ class Scale:
         if cosine is None or self.best is None or self.best - self.mean <= 1e-9:
             return None
         return min(1.0, max(0.0, 0.5 + (cosine - self.mean) / (self.best - self.mean) / 2))
+
+
+def best_cosines(cosines: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    """Return the best cosine of each id, given those to each query, the question first.
+
+    >>> best_cosines([{7: 0.5, 8: 0.1}, {7: 0.6, 8: 0.5}])
+    {7: 0.5, 8: 0.4}
+    """
+    own, *others = cosines
+    best = dict(own)
+    for found in others:
+        for each, cosine in found.items():
+            best[each] = max(best.get(each, -1.0), OTHER_QUERY_WEIGHT * cosine)
+    return best
 
 
 def share_of_words(held: Collection[str], words: Collection[str], statistics: Statistics) -> float:

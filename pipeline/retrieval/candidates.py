@@ -7,7 +7,8 @@ of one, so that a hit of either can surface.
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, starmap
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -15,13 +16,14 @@ from sqlalchemy import Connection, Row
 from pipeline.question.thesaurus import Wording, wording
 from pipeline.ranking import asides
 from pipeline.ranking.asides import Questions
-from pipeline.ranking.model import Candidate, Statistics
-from pipeline.retrieval.request import RetrievalRequest, SearchTerms
+from pipeline.ranking.model import Candidate, QueryMatch, Statistics
+from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms
 from pipeline.store import candidate_rows, keyword_search, text_search, vector_search
 from pipeline.store.candidate_rows import SessionRange
 from pipeline.store.chats import Chat
 from pipeline.store.filters import MessageFilter, Scope
 from pipeline.store.keyword_search import KeywordHits, KeywordSearch
+from pipeline.store.vector_search import VectorHits
 from pipeline.text.exact_match import Verbatim
 from schemas.sessions import RepliedTo, number_of
 from schemas.vectors import VectorSearch
@@ -68,23 +70,29 @@ def is_whole(chat: Chat) -> bool:
 
 def _whole(connection: Connection, scope: Scope, terms: SearchTerms) -> CandidateSet:
     """Every message of the scope, and the statistics counted from them."""
-    words = wording(scope.language, terms.lexemes)
-    rows = candidate_rows.all_messages(connection, scope, words.all)
-    cosines = candidate_rows.cosines(connection, scope, *terms.embedded) if terms.embedded else {}
+    words = _wordings(scope, terms)
+    rows = candidate_rows.all_messages(connection, scope, _all_of(words))
+    cosines = [
+        candidate_rows.cosines(connection, scope, *query.embedded) if query.embedded else {}
+        for query in terms.queries
+    ]
     placed = _placed(rows, candidate_rows.session_ranges(connection, scope))
     candidates = _candidates(rows, placed, cosines, words, terms.questions)
-    return CandidateSet(
-        candidates=candidates,
-        statistics=Statistics(
+
+    def statistics(number: int, query: QueryTerms) -> Statistics:
+        held = [c.others[number - 1].terms if number else c.terms for c in candidates]
+        return Statistics(
             messages=len(candidates),
             mean_length=sum(c.length for c in candidates) / max(1, len(candidates)),
-            document_frequency={
-                word: sum(1 for c in candidates if word in c.terms) for word in terms.lexemes
-            },
-            mean_cosine=sum(cosines.values()) / max(1, len(cosines)),
-        ),
+            document_frequency={word: sum(1 for each in held if word in each) for word in query.lexemes},
+            mean_cosine=sum(cosines[number].values()) / max(1, len(cosines[number])),
+        )
+
+    return CandidateSet(
+        candidates=candidates,
+        statistics=_nested(list(starmap(statistics, enumerate(terms.queries)))),
         vector_search="exact" if terms.embedded else "off",
-        rows_compared=len(cosines),
+        rows_compared=len(cosines[0]),
         keyword_search="exact",
     )
 
@@ -98,30 +106,51 @@ def _large(connection: Connection, request: RetrievalRequest, terms: SearchTerms
         for message in _holding(connection, request, piece, 1 / len(terms.exact))
     ]
     for limit in (CANDIDATES_PER_ARM, BEHIND_ASIDES * CANDIDATES_PER_ARM):
-        by_word = keyword_hits(connection, request, terms.lexemes, limit)
-        by_vector = vector_search.VectorHits()
-        if terms.embedded:
-            by_vector = vector_search.nearest(
-                connection, scope, *terms.embedded, messages=chat.message_count, limit=limit
+        shares = _shares(terms, limit)
+        by_word = [keyword_hits(connection, request, query.lexemes, share) for query, share in shares]
+        by_vector = [
+            vector_search.nearest(
+                connection, scope, *query.embedded, messages=chat.message_count, limit=share
             )
-        ids = list(dict.fromkeys([*verbatim, *by_word.scores, *by_vector.cosines]))
+            if query.embedded
+            else VectorHits()
+            for query, share in shares
+        ]
+        arms = [*(found.scores for found in by_word), *(found.cosines for found in by_vector)]
+        hits = dict.fromkeys(chain(*arms))
+        ids = list(dict.fromkeys([*verbatim, *hits]))
         candidates = with_neighbours(connection, scope, ids, terms)
-        hits = by_word.scores.keys() | by_vector.cosines.keys()
         if 2 * sum(candidate.aside for candidate in candidates if candidate.id in hits) <= len(ids):
             break
-    frequency = by_word.document_frequency
-    return CandidateSet(
-        candidates=candidates,
-        statistics=Statistics(
+
+    def statistics(query: QueryTerms, words: KeywordHits, vectors: VectorHits) -> Statistics:
+        return Statistics(
             messages=chat.message_count,
             mean_length=_mean_length(chat),
-            document_frequency={word: frequency.get(word, 0) for word in terms.lexemes},
-            mean_cosine=by_vector.mean_cosine,
-        ),
-        vector_search=by_vector.search,
-        rows_compared=by_vector.compared,
-        keyword_search=by_word.search,
+            document_frequency={word: words.document_frequency.get(word, 0) for word in query.lexemes},
+            mean_cosine=vectors.mean_cosine,
+        )
+
+    return CandidateSet(
+        candidates=candidates,
+        statistics=_nested(list(map(statistics, terms.queries, by_word, by_vector))),
+        vector_search=by_vector[0].search,
+        rows_compared=by_vector[0].compared,
+        keyword_search=by_word[0].search,
     )
+
+
+def _shares(terms: SearchTerms, limit: int) -> list[tuple[QueryTerms, int]]:
+    """Return each query with the candidates of one arm that it may bring: all others together as many as the question.
+
+    More would take longer to rank, for each query all candidates.
+    """
+    return [(terms, limit), *((other, max(1, limit // len(terms.others))) for other in terms.others)]
+
+
+def _nested(each: Sequence[Statistics]) -> Statistics:
+    """Return the statistics of the question, which is the first query, with those of the others inside."""
+    return replace(each[0], others=each[1:])
 
 
 def _holding(connection: Connection, request: RetrievalRequest, piece: Verbatim, share: float) -> list[int]:
@@ -161,18 +190,23 @@ def filtered(
 ) -> list[Candidate]:
     """Read the best of each arm among the messages that a filter lets through, with their neighbours."""
     chat_id, limit = request.chat.chat_id, 2 * CANDIDATES_PER_ARM
-    by_word = text_search.keywords(
-        connection, chat_id, which, terms.lexemes, mean_size=_mean_length(request.chat), limit=limit
-    )
-    by_vector: list[tuple[int, float]] = []
-    if terms.embedded:
-        by_vector = text_search.nearest(connection, chat_id, which, *terms.embedded, limit=limit)
+    by_word = [
+        text_search.keywords(
+            connection, chat_id, which, query.lexemes, mean_size=_mean_length(request.chat), limit=share
+        )
+        for query, share in _shares(terms, limit)
+    ]
+    by_vector = [
+        dict(text_search.nearest(connection, chat_id, which, *query.embedded, limit=share))
+        for query, share in _shares(terms, limit)
+        if query.embedded
+    ]
     verbatim = [
         message
         for piece in terms.exact
         for message in _scanned(connection, chat_id, which, piece, VERBATIM_SCANNED // len(terms.exact))
     ]
-    ids = list(dict.fromkeys([*verbatim, *by_word, *(message for message, _ in by_vector)]))
+    ids = list(dict.fromkeys(chain(verbatim, *by_word, *by_vector)))
     return with_neighbours(connection, request.scope, ids, terms)
 
 
@@ -181,10 +215,27 @@ def with_neighbours(
 ) -> list[Candidate]:
     """These messages with `REACH` neighbours on either side, as candidates."""
     placed = candidate_rows.around(connection, scope, ids, REACH)
-    words = wording(scope.language, terms.lexemes)
+    words = _wordings(scope, terms)
     space, vector = terms.embedded or (None, None)
-    rows = candidate_rows.these_messages(connection, list(placed), words.all, space, vector)
-    return _candidates(rows, placed, {row[0]: row[-1] for row in rows}, words, terms.questions)
+    rows = candidate_rows.these_messages(connection, list(placed), _all_of(words), space, vector)
+    cosines = [
+        {row[0]: row[-1] for row in rows},
+        *(
+            candidate_rows.cosines_of(connection, list(placed), *query.embedded) if query.embedded else {}
+            for query in terms.queries[1:]
+        ),
+    ]
+    return _candidates(rows, placed, cosines, words, terms.questions)
+
+
+def _wordings(scope: Scope, terms: SearchTerms) -> list[Wording]:
+    """Return the lexemes of each query with their synonyms, the question's first."""
+    return [wording(scope.language, query.lexemes) for query in terms.queries]
+
+
+def _all_of(words: Sequence[Wording]) -> list[str]:
+    """Return every lexeme that a message may be found by."""
+    return list(dict.fromkeys(chain.from_iterable(each.all for each in words)))
 
 
 def _mean_length(chat: Chat) -> float:
@@ -214,11 +265,15 @@ def _placed(rows: Sequence[Row[*tuple[Any, ...]]], ranges: Sequence[SessionRange
 def _candidates(
     rows: Sequence[Row[*tuple[Any, ...]]],
     placed: Mapping[int, int],
-    cosines: Mapping[int, float | None],
-    words: Wording,
+    cosines: Sequence[Mapping[int, float | None]],
+    words: Sequence[Wording],
     questions: Questions | None,
 ) -> list[Candidate]:
-    """Rows of `candidate_rows` as candidates, each with its place in its session."""
+    """Rows of `candidate_rows` as candidates, each with its place in its session.
+
+    `cosines` and `words` are those of each query, the question's first.
+    """
+    by_query = [(each, frozenset(each.all), found) for each, found in zip(words, cosines, strict=True)]
     # by position and not by name, which takes three times as long: some hundreds are made for each query
     ordered = sorted((placed[row[0]], row[6], row[7], number_of(row[1]), row[0], row) for row in rows)
     candidates = []
@@ -228,7 +283,13 @@ def _candidates(
         place = place + 1 if session == before else 0
         before = session
         message, external_id, _, speaker, role, content, _, _, size, terms, reply_to, *_ = row
-        own, related = words.read(terms) if terms else ({}, {})
+        own, *others = (
+            QueryMatch(
+                *(each.read({word: n for word, n in terms.items() if word in known}) if terms else ({}, {})),
+                found.get(message),
+            )
+            for each, known, found in by_query
+        )
         candidates.append(
             Candidate(
                 id=message,
@@ -239,11 +300,12 @@ def _candidates(
                 role=role,
                 text=content,
                 sent_at=sent_at,
-                terms=own,
+                terms=own.terms,
                 length=size,
-                cosine=cosines.get(message),
-                related=related,
+                cosine=own.cosine,
+                related=own.related,
                 answered=_answered(by_external_id.get(reply_to), row) if reply_to else None,
+                others=others,
             )
         )
     return candidates if questions is None else asides.marked(candidates, questions)

@@ -1,6 +1,6 @@
 """Gather everything that may be shown for a query, ranked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from operator import mul
 
@@ -58,7 +58,7 @@ class RetrievalResult:
     def scale(self) -> Scale:
         """The range of the cosines of all that was found."""
         mean = self.retrieved.statistics.mean_cosine if self.retrieved else 0.0
-        cosines = (hit.candidate.cosine for hit in self.ranked)
+        cosines = (hit.candidate.best_cosine for hit in self.ranked)
         return Scale.of([*cosines, *(memory.cosine for memory in self.memories)], mean)
 
     def is_outside(self, session: int | None) -> bool:
@@ -151,11 +151,11 @@ def _reordered(
     passed_over: frozenset[int] = frozenset()
     with stopwatch.timed("rerank"):
         if parameters.blend is not None and found.retrieved is not None:
-            terms = len(found.retrieved.statistics.document_frequency)
-            sessions = _blended(query, sessions, ranked, terms, parameters.blend)
+            words = found.retrieved.statistics.document_frequency.keys()
+            sessions = _blended(query, sessions, ranked, words, parameters.blend)
             ranked = rerank.blend(
                 ranked,
-                terms,
+                len(words),
                 now,
                 weights=parameters.blend,
                 half_life_hours=parameters.half_life_hours,
@@ -175,10 +175,10 @@ def _blended(
     query: PreparedQuery,
     sessions: Sequence[RetrievedSession],
     ranked: Sequence[Scored],
-    terms: int,
+    words: Set[str],
     shares: tuple[float, float, float],
 ) -> list[RetrievedSession]:
-    """Order the sessions by the same blend as their messages."""
+    """Order the sessions by the same blend as their messages; `words` are the question's."""
     held = terms_by_session(ranked)
     blended = rerank.blend_sessions(
         [
@@ -186,7 +186,7 @@ def _blended(
                 id=session.id,
                 score=session.score,
                 ended_at=session.ended_at,
-                overlap=len(held.get(session.id, ())) / max(terms, 1),
+                overlap=len(words & held.get(session.id, set())) / max(len(words), 1),
             )
             for session in sessions
         ],

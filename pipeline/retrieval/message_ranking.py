@@ -43,21 +43,22 @@ def allowed(connection: Connection, query: PreparedQuery, hits: Sequence[Scored]
 
 
 def terms_by_session(hits: Iterable[Scored]) -> dict[int, set[str]]:
-    """Return the question's lexemes that the messages of each session hold."""
+    """Return the lexemes of all queries that the messages of each session hold."""
     held: dict[int, set[str]] = {}
     for hit in hits:
-        held.setdefault(hit.candidate.session, set()).update(hit.candidate.terms)
+        inside = held.setdefault(hit.candidate.session, set())
+        inside.update(hit.candidate.terms, *(other.terms for other in hit.candidate.others))
     return held
 
 
 def arms(ranked: Sequence[Scored]) -> dict[int, dict[str, int]]:
     """Return, for each message, its place from 1 by its words and surroundings only, and by its vector only."""
     words = [hit for hit in ranked if hit.parts.get("words", 0) > 0]
-    vectors = [hit for hit in ranked if hit.candidate.cosine is not None]
+    vectors = [hit for hit in ranked if hit.candidate.best_cosine is not None]
     places: dict[int, dict[str, int]] = {}
     for number, hit in enumerate(sorted(words, key=lambda h: -h.parts["words"]), start=1):
         places.setdefault(hit.candidate.id, {})["keywords"] = number
-    for number, hit in enumerate(sorted(vectors, key=lambda h: -(h.candidate.cosine or 0)), start=1):
+    for number, hit in enumerate(sorted(vectors, key=lambda h: -(h.candidate.best_cosine or 0)), start=1):
         places.setdefault(hit.candidate.id, {})["vectors"] = number
     return places
 
@@ -81,6 +82,7 @@ def message_hits(
             score=round(hit.score, 6),
             components=rounded(hit.parts),
             arms=places.get(hit.candidate.id, {}),
+            queries=dict(hit.candidate.found_by),
             shown_in=shown.get(("message", str(hit.candidate.id))),
         )
         for number, hit in enumerate(best, start=1)

@@ -13,10 +13,9 @@ from pipeline.question.parse import Question
 from pipeline.question.temporal_anchor import Mention
 from pipeline.ranking.asides import Questions
 from pipeline.retrieval.event_dating import date_event
-from pipeline.retrieval.request import RetrievalRequest, SearchTerms, Stopwatch
+from pipeline.retrieval.request import QueryTerms, RetrievalRequest, SearchTerms, Stopwatch
 from pipeline.store import keyword_search, messages, query_log, sessions, vectors
 from pipeline.store.database import Database
-from pipeline.text.exact_match import Verbatim
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -43,6 +42,8 @@ class ParsedQuestion:
     question: Question
     lexemes: list[str]
     event: ParsedEvent | None
+    # the content and the lexemes of each other query
+    others: tuple[tuple[str, list[str]], ...]
     # words of recent talk that it leans on; `question.content` ends in them
     brief: list[str]
     # it and those asked before it; None: no message is an aside
@@ -127,6 +128,7 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
         question=question,
         lexemes=lexemes(question),
         event=event,
+        others=tuple((one.content, lexemes(one)) for one in map(read, request.queries)),
         brief=brief,
         questions=Questions.of(request.text, log) if weights.aside else None,
         zone=zone,
@@ -181,9 +183,11 @@ def embed(
             degraded.append(f"vectors: {error}: only keywords are searched")
             return None
 
-    def terms(lexemes: list[str], vector: Vector | None, exact: Sequence[Verbatim] = ()) -> SearchTerms:
-        embedded = None if space is None or vector is None else (space, vector)
-        return SearchTerms(lexemes=lexemes, embedded=embedded, exact=exact, questions=parsed.questions)
+    def embedded(vector: Vector | None) -> tuple[EmbeddingSpace, Vector] | None:
+        return None if space is None or vector is None else (space, vector)
+
+    def terms(lexemes: list[str], vector: Vector | None) -> SearchTerms:
+        return SearchTerms(lexemes=lexemes, embedded=embedded(vector), questions=parsed.questions)
 
     question, meaning, undated = parsed.question, parsed.question.content, None
     if parsed.event is not None:
@@ -200,11 +204,20 @@ def embed(
             undated = parsed.event.mention
         else:
             question, meaning = replace(question, event=event), parsed.event.rest or meaning
-    vector = vector_of(thesaurus.translated(request.chat.language, meaning)) if request.memory else None
+    contents = [meaning, *(content for content, _ in parsed.others)] if request.memory else []
+    vectors = [vector_of(thesaurus.translated(request.chat.language, content)) for content in contents]
+    vector, *others = vectors or [None]
     return PreparedQuery(
         parsed=parsed,
         question=question,
-        terms=terms(parsed.lexemes, vector, question.exact),
+        terms=replace(
+            terms(parsed.lexemes, vector),
+            exact=question.exact,
+            others=[
+                QueryTerms(lexemes=words, embedded=embedded(other))
+                for (_, words), other in zip(parsed.others, others, strict=False)
+            ],
+        ),
         undated_event=undated,
         degraded=degraded,
     )

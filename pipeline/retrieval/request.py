@@ -27,6 +27,8 @@ class RetrievalRequest:
 
     chat: Chat
     text: str
+    # other wordings that are searched together with it
+    queries: Sequence[str] = ()
     # of one thread only; None: of all the chat's sessions
     session_key: str | None = None
     # of one session only
@@ -52,17 +54,30 @@ class RetrievalRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchTerms:
-    """What messages are compared with."""
+class QueryTerms:
+    """What messages are compared with for one query, the question or another."""
 
-    # the question's lexemes, without names and dates
+    # without names and dates
     lexemes: Sequence[str]
-    # the question's vector, after its space; None: only keywords are searched
+    # its vector, after the space; None: only keywords are searched
     embedded: tuple[EmbeddingSpace, Vector] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchTerms(QueryTerms):
+    """What messages are compared with: the question, and other queries."""
+
     # pieces of the question that a message may hold verbatim
     exact: Sequence[Verbatim] = ()
     # the question and those asked before it; None: no message is an aside
     questions: Questions | None = None
+    # of the other queries, in their order
+    others: Sequence[QueryTerms] = ()
+
+    @property
+    def queries(self) -> list[QueryTerms]:
+        """Every query, the question first."""
+        return [self, *self.others]
 
 
 class Stopwatch:
@@ -89,6 +104,7 @@ def for_context(connection: Connection, query: ContextQuery, settings: Settings)
     return RetrievalRequest(
         chat=chat,
         text=query.query,
+        queries=query.queries,
         session_key=query.session_key,
         user_id=query.user_id,
         agent_id=query.agent_id or None,
@@ -111,6 +127,7 @@ def for_search(connection: Connection, query: SearchQuery, settings: Settings) -
     return RetrievalRequest(
         chat=chat,
         text=query.query,
+        queries=query.queries,
         session_key=query.session_key,
         session_id=query.session_id,
         filter=_filter(connection, query, chat) if memory else MessageFilter(),

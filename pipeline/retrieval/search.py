@@ -13,12 +13,15 @@
 0.25.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from sqlalchemy import Connection
 
 from pipeline.clients.protocols import Embedder
+from pipeline.llm.gateway import Gateway
+from pipeline.ranking.similarity import best_cosines
+from pipeline.retrieval import hyde
 from pipeline.retrieval.message_ranking import (
     PREVIEW_CHARS,
     allowed,
@@ -35,7 +38,7 @@ from pipeline.text import truncate
 from schemas.search import MessageHit, SearchQuery, SearchResult
 from schemas.sessions import Message
 from schemas.settings import Settings
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.vectors import VectorSearch
 
 EXACT_SCANNED = 100_000
 """Messages that `exact` reads before it says how far back it came; some 100 ms of work."""
@@ -48,11 +51,13 @@ def search(
     *,
     embedder: Embedder | None,
     settings: Settings,
+    gateway: Gateway | None = None,
 ) -> SearchResult:
     """Search a chat's memory for at most `query.limit` messages or sessions.
 
     Never leaves the tenant and the chat. `embedder` is the process's own; without it, or when it does not answer, only
-    keywords are searched and `degraded` says so. Where memory is off nothing is searched, and `degraded` says that.
+    keywords are searched and `degraded` says so. `gateway` leads to the language model for `query.hyde`. Where memory
+    is off nothing is searched, and `degraded` says that.
     Raises `NotFound` for an unknown chat or session, `DatabaseUnavailable`.
     """
     with database.tenant(tenant_id) as connection:
@@ -63,6 +68,8 @@ def search(
             return _exact(connection, request, query)
         parsed = parse_question(connection, request)
     prepared = prepare_query(database, tenant_id, parsed, embedder, Stopwatch())
+    if query.hyde:
+        prepared = hyde.widened(database, tenant_id, prepared, embedder, gateway, Stopwatch())
     degraded = list(prepared.degraded)
     with database.tenant(tenant_id) as connection:
         match query.mode:
@@ -77,7 +84,7 @@ def search(
             case "similar":
                 if prepared.terms.embedded is None:
                     return _hybrid(connection, prepared, query)
-                return _similar(connection, prepared, query, prepared.terms.embedded)
+                return _similar(connection, prepared, query)
             case "hybrid":
                 return _hybrid(connection, prepared, query)
             case _:
@@ -89,7 +96,7 @@ def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery)
     ranked, found = rank_messages(connection, prepared)
     hits = allowed(connection, prepared, ranked)
     if query.min_similarity is not None and prepared.terms.embedded:
-        hits = [hit for hit in hits if (hit.candidate.cosine or 0.0) >= query.min_similarity]
+        hits = [hit for hit in hits if (hit.candidate.best_cosine or 0.0) >= query.min_similarity]
     best = [hit for hit in hits if hit.candidate.text.strip()][: query.limit]
     return SearchResult(
         mode=query.mode,
@@ -102,24 +109,29 @@ def _hybrid(connection: Connection, prepared: PreparedQuery, query: SearchQuery)
     )
 
 
-def _similar(
-    connection: Connection,
-    prepared: PreparedQuery,
-    query: SearchQuery,
-    embedded: tuple[EmbeddingSpace, Vector],
-) -> SearchResult:
+def _similar(connection: Connection, prepared: PreparedQuery, query: SearchQuery) -> SearchResult:
     """Search by meaning only: in the whole chat as a context compares, exactly among what a filter lets through."""
     request = prepared.request
-    if request.filter.is_open:
-        near = vector_search.nearest(
-            connection, request.scope, *embedded, messages=request.chat.message_count, limit=query.limit
-        )
-        cosines, searched = near.cosines, near.search
-    else:
-        inside = text_search.nearest(
-            connection, request.chat.chat_id, request.filter, *embedded, limit=query.limit
-        )
-        cosines, searched = dict(inside), "exact"
+    searched: VectorSearch = "exact"
+    by_query: list[Mapping[int, float]] = []
+    for space, vector in filter(None, (each.embedded for each in prepared.terms.queries)):
+        if request.filter.is_open:
+            near = vector_search.nearest(
+                connection,
+                request.scope,
+                space,
+                vector,
+                messages=request.chat.message_count,
+                limit=query.limit,
+            )
+            by_query.append(near.cosines)
+            searched = near.search
+        else:
+            inside = text_search.nearest(
+                connection, request.chat.chat_id, request.filter, space, vector, limit=query.limit
+            )
+            by_query.append(dict(inside))
+    cosines = dict(sorted(best_cosines(by_query).items(), key=lambda hit: -hit[1])[: query.limit])
     if query.min_similarity is not None:
         cosines = {message: cosine for message, cosine in cosines.items() if cosine >= query.min_similarity}
     by_id = {message.id: message for message in messages.by_id(connection, cosines)}

@@ -10,16 +10,17 @@ A session's score is the mean of three parts from 0 to 1:
 It fits by the larger of the first two: that is what `min_similarity` is compared with.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from pipeline.ranking import rank
-from pipeline.ranking.model import Scored, Statistics
-from pipeline.ranking.similarity import share_of_words
+from pipeline.ranking.model import OTHER_QUERY_WEIGHT, Scored, Statistics
+from pipeline.ranking.similarity import best_cosines, share_of_words
 from pipeline.retrieval.candidates import filtered, is_whole
 from pipeline.retrieval.message_ranking import allowed, terms_by_session
 from pipeline.retrieval.prepare import PreparedQuery
@@ -87,26 +88,37 @@ def score_sessions(
     rows = text_search.sessions_about(
         connection,
         request.chat.chat_id,
-        terms.lexemes,
+        list(dict.fromkeys(chain(*(each.lexemes for each in terms.queries)))),
         session_key=request.session_key,
         session_id=request.session_id,
         since=request.filter.since,
         until=request.filter.until,
     )
-    cosines: Mapping[int, float] = {}
-    if terms.embedded:
-        cosines = vector_search.session_cosines(connection, request.scope, *terms.embedded)
+    cosines = best_cosines(
+        [
+            vector_search.session_cosines(connection, request.scope, *each.embedded) if each.embedded else {}
+            for each in terms.queries
+        ]
+    )
     hits = allowed(connection, query, ranked)
     best = dict(rank.rank_sessions(hits))
     top = max((hit.score for hit in best.values()), default=0.0)
     held = terms_by_session(hits)
 
+    def share(words: Collection[str]) -> float:
+        """Return the share of the question's words, or of another query's if that counts more."""
+        others = (
+            OTHER_QUERY_WEIGHT * share_of_words(words, other.lexemes, of_query)
+            for other, of_query in zip(terms.others, statistics.others, strict=True)
+        )
+        return max([share_of_words(words, terms.lexemes, statistics), *others])
+
     def scored(row: Row[Any]) -> ScoredSession:
         hit = best.get(row.id)
         words = held.get(row.id, set()) | set(row.words or ())
-        cosine = cosines.get(row.id, (hit.candidate.cosine or 0.0) if hit else 0.0)
+        cosine = cosines.get(row.id, (hit.candidate.best_cosine or 0.0) if hit else 0.0)
         components = {
-            "words": share_of_words(words, terms.lexemes, statistics),
+            "words": share(words),
             "meaning": max(_decides(query, hit), cosine),
             "best_message": max(0.0, hit.score / top) if hit and top > 0 else 0.0,
         }

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection
 
 from pipeline.store.chats import SAID, Chat, said
-from pipeline.store.counters import slot
+from pipeline.store.counters import SLOT
 from pipeline.store.jobs import AGAIN
 from pipeline.store.suppression import FORGETTING
 from pipeline.store.trips import Statement
@@ -87,7 +87,7 @@ _PUT = f"""
         RETURNING key
     ), counted AS (
         INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-        SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', %(slot)s, count(*)
+        SELECT %(tenant)s, (now() AT TIME ZONE 'UTC')::date, 'messages_accepted', {SLOT}, count(*)
         FROM enqueued CROSS JOIN arrived HAVING count(*) > 0
         ON CONFLICT (tenant_id, day, name, slot) DO UPDATE SET value = daily_counters.value + excluded.value
     )
@@ -180,7 +180,6 @@ def _given(
         "chat": chat.chat_id,
         "messages": Jsonb(rows),
         "externals": [message.external_id for message, _ in messages],
-        "slot": slot(),
         "priority": priority,
         "trace": trace_id,
         **_NOT_LOOKED_AT,

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
 from pipeline.store.statements import run
 from schemas.backfills import Backfill, BackfillRequest
+from schemas.sessions import EXTRACTIVE
 
 _COLUMNS = 'id, filter, state, "cursor", total, seen, raised, error, created_at, updated_at, finished_at'
 _INSERT = text(f"""
@@ -91,9 +92,12 @@ SOURCES = {
         FROM memories t WHERE {_filters("created_at", "learned_in")}
     """,
     "summarize": f"""
-        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat,
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
             (t.status = 'failed' OR t.summary_revision IS DISTINCT FROM t.revision
-                OR t.summary_version IS DISTINCT FROM :version) AS missing
+                OR t.summary_version IS DISTINCT FROM :version
+                OR (:by_model AND t.summary_model = '{EXTRACTIVE}' AND (
+                    t.chat_id = ANY(CAST(:model_chats AS text[])) OR cardinality(CAST(:model_chats AS text[])) = 0))
+            ) AS missing
         FROM conversation_sessions t
         WHERE t.status IN ('closed', 'summarized', 'failed', 'skipped') AND t.message_count >= :min_messages
             AND {_filters("ended_at")}
@@ -128,6 +132,26 @@ def count(connection: Connection, source: str, **given: Any) -> tuple[int, int]:
     statement = text(f"SELECT count(*), count(*) FILTER (WHERE missing) FROM ({SOURCES[source]}) s")
     there, missing = run(connection, statement, **given).one()
     return there, missing
+
+
+class Tokens(NamedTuple):
+    """Rows of a source, and the tokens of their texts."""
+
+    rows: int
+    tokens: int
+
+
+def count_tokens(
+    connection: Connection, source: str, *, missing_only: bool, limit: int | None, **given: Any
+) -> Tokens:
+    """Count up to `limit` rows of a source that says `tokens`, and those."""
+    statement = text(f"""
+        SELECT count(*), coalesce(sum(tokens), 0) FROM (
+            SELECT tokens FROM ({SOURCES[source]}) s WHERE missing OR NOT :missing_only
+            ORDER BY position LIMIT :most) chosen
+    """)
+    rows, tokens = run(connection, statement, missing_only=missing_only, most=limit, **given).one()
+    return Tokens(rows=int(rows), tokens=int(tokens))
 
 
 def outstanding(

@@ -124,6 +124,22 @@ def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: 
     return best
 
 
+@lru_cache(maxsize=16)
+def _cosines_of(space: EmbeddingSpace) -> TextClause:
+    return text(f"""
+        SELECT message_id, 1 - ({distance(space)}) FROM message_vectors
+        WHERE {in_space(space)} AND message_id = ANY(:ids)
+    """)
+
+
+def cosines_of(
+    connection: Connection, ids: Sequence[int], space: EmbeddingSpace, query: Vector
+) -> dict[int, float]:
+    """Return the cosine to the query of those of these messages that have a vector."""
+    rows = run(connection, _cosines_of(space), ids=ids, query=literal(query)).all()
+    return {row[0]: float(row[1]) for row in rows}
+
+
 def around(connection: Connection, scope: Scope, ids: Sequence[int], reach: int) -> dict[int, int]:
     """Return messages and up to `reach` on either side within their sessions, each with its session or 0."""
     rows = run(connection, _AROUND, **scope.given(), ids=ids, side=reach + 1).all()

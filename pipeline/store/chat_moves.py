@@ -65,6 +65,7 @@ _MOVE_SESSION_VECTORS = text("UPDATE session_vectors SET chat_id = :into WHERE s
 _CLEAR = (
     text("DELETE FROM chat_members WHERE chat_id = :chat AND tenant_id = :tenant"),
     text("DELETE FROM session_closes WHERE chat_id = :chat AND tenant_id = :tenant"),
+    text("DELETE FROM llm_answers WHERE chat_id = :chat AND tenant_id = :tenant"),
 )
 
 
@@ -235,6 +236,10 @@ _REST = (
     """
     UPDATE memories SET learned_in = :into
     WHERE id = ANY(ARRAY(SELECT id FROM memories WHERE learned_in = :chat ORDER BY id LIMIT :limit))
+    """,
+    """
+    UPDATE llm_calls SET chat_id = :into
+    WHERE id = ANY(ARRAY(SELECT id FROM llm_calls WHERE chat_id = :chat ORDER BY id LIMIT :limit))
     """,
 )
 

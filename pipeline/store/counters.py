@@ -1,19 +1,17 @@
 """SQL of the daily counters: what happened, for `status` and for monitoring."""
 
-import itertools
-import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, text
 
 _COUNTED = "counted"
-SLOTS = 16
+SLOT = "mod(pg_backend_pid(), 16)"
+"""SQL of a slot for each connection, so that two of them seldom wait for each other's commit."""
 
-_COLLECTED = text("""
+_COLLECTED = text(f"""
     INSERT INTO daily_counters (tenant_id, day, name, slot, value)
-    SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, :slot, value
+    SELECT tenant, (now() AT TIME ZONE 'UTC')::date, name, {SLOT}, value
     FROM unnest(CAST(:tenants AS text[]), CAST(:names AS text[]), CAST(:values AS float8[]))
         AS given (tenant, name, value)
     ORDER BY tenant, name
@@ -23,23 +21,6 @@ _TOTALS = text("""
     SELECT name, sum(value) FROM daily_counters
     WHERE day > (now() AT TIME ZONE 'UTC')::date - CAST(:days AS integer) GROUP BY name ORDER BY name
 """)
-
-
-class _Thread(threading.local):
-    """The number of a thread, in the order in which those of this process come to count."""
-
-    def __init__(self) -> None:
-        self.number = next(_numbers)
-
-
-_numbers = itertools.count()
-_thread = _Thread()
-
-
-def slot() -> int:
-    """Return one slot for each thread of each process, so that two of them seldom wait for each other's commit."""
-    # threads follow one another, and so do the numbers of processes that were started together
-    return (os.getpid() * 5 + _thread.number) % SLOTS
 
 
 def add(connection: Connection, tenant_id: str, values: Mapping[str, float]) -> None:
@@ -69,9 +50,7 @@ def collected(connection: Connection) -> Iterator[None]:
     if not given or not connection.in_transaction():
         return
     tenants, names, values = zip(*given, strict=True)
-    connection.execute(
-        _COLLECTED, {"slot": slot(), "tenants": list(tenants), "names": list(names), "values": list(values)}
-    )
+    connection.execute(_COLLECTED, {"tenants": list(tenants), "names": list(names), "values": list(values)})
 
 
 def totals(connection: Connection, days: int) -> dict[str, float]:

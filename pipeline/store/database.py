@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self, TypeVar
 
 import psycopg
+import structlog
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, InvalidatePoolError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -20,6 +21,8 @@ from migrations import REVISION
 from pipeline.store import checks, counters, trips, vectors
 from schemas.errors import BackscrollError, DatabaseUnavailable, Retryable, SchemaOutdated, SettingsError
 from schemas.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 C = TypeVar("C")
 
@@ -50,16 +53,21 @@ class Database:
     that may claim jobs of all tenants (workers and the operator's commands only; the HTTP API has none).
     """
 
-    def __init__(self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5) -> None:
+    def __init__(
+        self, app_url: str, maintenance_url: str | None = None, *, pool_size: int = 5, ready: int = 0
+    ) -> None:
         self._app = _engine(app_url, pool_size)
         self._maintenance = _engine(maintenance_url, 2) if maintenance_url else None
         # the login and the tables were as they must be: neither changes behind a running program's back,
         # but for a reset, which `_transaction` finds out
         self._fits = False
+        # connections that `one_trip` has made for `try_trip`, up to `ready`; the event loop and threads share them
+        self._ready: list[PoolProxiedConnection] = []
+        self._ready_at_most = ready
 
     @classmethod
-    def from_settings(cls, settings: Settings, *, pool_size: int = 5) -> Self:
-        """Return pools on the databases that the settings name."""
+    def from_settings(cls, settings: Settings, *, pool_size: int = 5, ready: int = 0) -> Self:
+        """Return pools on the databases that the settings name; `ready` connections are kept for `try_trip`."""
         if settings.database_url is None:
             raise SettingsError(
                 "BACKSCROLL_DATABASE_URL is not set and no embedded Postgres runs: start one with `backscroll up`"
@@ -69,6 +77,7 @@ class Database:
             settings.database_url.get_secret_value(),
             maintenance.get_secret_value() if maintenance else None,
             pool_size=pool_size,
+            ready=ready,
         )
 
     @contextmanager
@@ -90,9 +99,45 @@ class Database:
 
         Returns the last one's first row when that is committed. Raises as `check` does.
         """
-        with self._fitting(self._app, _idle) as pooled:
-            driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment]
-            return trips.send(driver, pooled.info.setdefault("prepared", {}), statements)
+        with self._fitting(self._app, self._idle) as pooled:
+            return trips.send(_driver(pooled), _prepared(pooled), statements)
+
+    async def try_trip(self, statements: Sequence[trips.Statement]) -> tuple[Any, ...] | None:
+        """Run small statements as `one_trip` does, from the event loop; None if `one_trip` is to run them.
+
+        It is where no connection is ready, and after any error: the same statements must be harmless when run twice.
+        """
+        if not (self._fits and self._ready):
+            return None
+        pooled = self._ready.pop()
+        try:
+            _still_there(_driver(pooled))
+            row = await trips.send_from_loop(_driver(pooled), _prepared(pooled), statements)
+        except BaseException as error:
+            pooled.invalidate()
+            pooled.close()
+            if isinstance(error, psycopg.Error | InvalidatePoolError):
+                log.info("trip_repeated", error=type(error).__name__)
+                return None
+            raise
+        self._ready.append(pooled)
+        return row
+
+    @contextmanager
+    def _idle(self, engine: Engine) -> Iterator[PoolProxiedConnection]:
+        """Take a pooled connection without a transaction; close it after an error, else keep it ready."""
+        with _translating():
+            pooled = engine.raw_connection()
+            try:
+                yield pooled
+            except BaseException:
+                pooled.invalidate()
+                pooled.close()
+                raise
+            if len(self._ready) < self._ready_at_most:
+                self._ready.append(pooled)
+            else:
+                pooled.close()
 
     @contextmanager
     def maintenance(self) -> Iterator[Connection]:
@@ -141,6 +186,8 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        while self._ready:
+            self._ready.pop().close()
         self._app.dispose()
         if self._maintenance is not None:
             self._maintenance.dispose()
@@ -199,14 +246,31 @@ def _engine(url: str, pool_size: int) -> Engine:
         connection.commit()  # type: ignore[attr-defined]
 
     @event.listens_for(engine, "checkout")
-    def _still_there(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
-        # A restarted Postgres costs one connection attempt, not one failed request for each pooled one. A server
-        # says nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping`
-        # would at every transaction, the server.
-        if connection.closed or _has_something_to_read(connection.fileno()):
-            raise InvalidatePoolError("the server has ended this connection")
+    def _look(connection: psycopg.Connection[object], _record: object, _proxy: object) -> None:
+        _still_there(connection)
 
     return engine
+
+
+def _driver(pooled: PoolProxiedConnection) -> "psycopg.Connection[Any]":
+    driver: psycopg.Connection[Any] = pooled.driver_connection  # type: ignore[assignment]
+    return driver
+
+
+def _prepared(pooled: PoolProxiedConnection) -> trips.Prepared:
+    prepared: trips.Prepared = pooled.info.setdefault("prepared", {})
+    return prepared
+
+
+def _still_there(connection: psycopg.Connection[Any]) -> None:
+    """Raise `InvalidatePoolError` for an idle connection that was ended.
+
+    A restarted Postgres costs one connection attempt then, not one failed request for each pooled one. A server says
+    nothing to an idle connection but that it ends, so this asks the socket and not, as `pool_pre_ping` would at every
+    transaction, the server.
+    """
+    if connection.closed or _has_something_to_read(connection.fileno()):
+        raise InvalidatePoolError("the server has ended this connection")
 
 
 def _has_something_to_read(descriptor: int) -> bool:
@@ -219,20 +283,6 @@ def _has_something_to_read(descriptor: int) -> bool:
 def _transaction(engine: Engine) -> Iterator[Connection]:
     with _translating(), engine.begin() as connection:
         yield connection
-
-
-@contextmanager
-def _idle(engine: Engine) -> Iterator[PoolProxiedConnection]:
-    """Take a pooled connection without a transaction; close it after an error."""
-    with _translating():
-        pooled = engine.raw_connection()
-        try:
-            yield pooled
-        except BaseException:
-            pooled.invalidate()
-            raise
-        finally:
-            pooled.close()
 
 
 @contextmanager

@@ -66,6 +66,7 @@ _COUNT_TEXT = text("""
         + (SELECT count(*) FROM jobs WHERE position(:content IN last_error) > 0)
         + (SELECT count(*) FROM arrivals WHERE position(:content IN error) > 0)
         + (SELECT count(*) FROM refused_payloads WHERE position(:json IN payload || error) > 0)
+        + (SELECT count(*) FROM llm_answers WHERE position(:content IN answer) + position(:json IN answer) > 0)
         + (SELECT count(*) FROM conversation_sessions WHERE position(:content IN failure_reason) > 0)
 """)
 

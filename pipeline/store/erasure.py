@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store import jobs
+from pipeline.store import jobs, llm_calls
 from pipeline.store.sessions import COLUMNS, as_session
 from pipeline.store.statements import column, number, run
 from schemas.forgetting import Receipt
@@ -68,6 +68,7 @@ _EMPTY_TENANT = (
     text("DELETE FROM users WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM backfills WHERE tenant_id = :tenant AND created_at <= :until"),
     text("DELETE FROM daily_counters WHERE tenant_id = :tenant"),
+    text("DELETE FROM llm_calls WHERE tenant_id = :tenant AND called_at <= :until"),
 )
 _PLAN = text("""
     WITH gone AS (
@@ -195,12 +196,13 @@ def delete_chat(connection: Connection, tenant_id: str, chat_id: str) -> int:
     gone = run(connection, _DELETE_CHAT, chat=chat_id).rowcount
     if gone:
         run(connection, _DELETE_BACKFILLS, tenant=tenant_id, chat=chat_id)
+        llm_calls.forget_chat(connection, tenant_id, chat_id)
         jobs.drop(connection, tenant_id, [INGEST], [chat_id])
     return gone
 
 
 def empty_tenant(connection: Connection, tenant_id: str, until: datetime) -> None:
-    """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, jobs."""
+    """Delete what belongs to the tenant but to none of its chats: settings, backfills, figures, calls, jobs."""
     for statement in _EMPTY_TENANT:
         run(connection, statement, tenant=tenant_id, until=until)
     jobs.drop_old(connection, tenant_id, BACKFILL, until)

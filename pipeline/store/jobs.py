@@ -30,6 +30,9 @@ _ENQUEUE = text(f"""
         pending_since = CASE WHEN jobs.due_at IS NULL THEN now() ELSE jobs.pending_since END,
         -- a dead row is revived by a change, but not `ingest`: its chat goes on once the operator has looked
         due_at = CASE WHEN jobs.dead_at IS NOT NULL AND jobs.kind = '{INGEST}' THEN NULL
+                      -- what waits to be done again need not wait once there is something new
+                      WHEN jobs.claimed IS NULL AND jobs.attempts > 0 AND jobs.last_error IS NULL
+                          THEN least(jobs.due_at, excluded.due_at)
                       ELSE coalesce(jobs.due_at, excluded.due_at) END,
         attempts = CASE WHEN jobs.dead_at IS NOT NULL AND jobs.kind <> '{INGEST}' THEN 0 ELSE jobs.attempts END,
         dead_at = CASE WHEN jobs.kind = '{INGEST}' THEN jobs.dead_at END,
@@ -63,6 +66,20 @@ _LOCK_CLAIM = text("""
     SELECT 1 FROM jobs WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token
         AND claimed IS NOT NULL
     FOR NO KEY UPDATE
+""")
+_RENEW = text("""
+    UPDATE jobs SET due_at = now() + make_interval(secs => :lease)
+    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+""")
+_DO_AGAIN = text("""
+    UPDATE jobs SET claimed = NULL, last_error = NULL, pending_since = now(),
+        attempts = CASE WHEN wanted > claimed THEN 0 ELSE attempts END,
+        due_at = CASE WHEN wanted > claimed THEN now() ELSE now() + make_interval(secs => :delay) END
+    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
+""")
+_FAILING_SECONDS = text("""
+    SELECT extract(epoch FROM now() - pending_since) FROM jobs
+    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND last_error IS NOT NULL
 """)
 _MARK_DEAD = text("""
     UPDATE jobs SET claimed = NULL, last_error = :error,
@@ -199,6 +216,31 @@ def release(
         "max_attempts": max_attempts,
     }
     run(connection, _RETRY, kind=kind, **arrays("tenants keys tokens", rows), **given)
+
+
+def renew(
+    connection: Connection, tenant_id: str, kind: str, key: str, token: int, *, lease_seconds: float
+) -> bool:
+    """Let the lease of a claimed job begin anew; False: it is no longer ours."""
+    given = {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "lease": lease_seconds}
+    return run(connection, _RENEW, **given).rowcount == 1
+
+
+def do_again(
+    connection: Connection, tenant_id: str, kind: str, key: str, token: int, *, delay_seconds: float
+) -> bool:
+    """Make a claimed job due again after a while, or at once if something newer is wanted; its attempts count.
+
+    False: it is no longer ours.
+    """
+    given = {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "delay": delay_seconds}
+    return run(connection, _DO_AGAIN, **given).rowcount == 1
+
+
+def failing_seconds(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> float:
+    """Return for how long a claimed job that has failed before has been pending; 0 if this is its first try."""
+    found = run(connection, _FAILING_SECONDS, tenant=tenant_id, kind=kind, key=key, token=token).scalar()
+    return float(found or 0.0)
 
 
 def mark_dead(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:

@@ -74,6 +74,7 @@ _WITHIN = f"""SELECT {COLUMNS} FROM messages
     WHERE chat_id = :chat AND session_key = :key AND sent_at BETWEEN :start AND :end"""
 _IN_RANGE = text(f"{_WITHIN} ORDER BY {ORDER} LIMIT :limit")
 _BEHIND = text(f"{_WITHIN} AND ({ORDER}) > (:start, :position, :number, :id) ORDER BY {ORDER} LIMIT :limit")
+_COUNT_WITHIN = text(f"SELECT count(*) FROM ({_WITHIN}) AS within")
 _BY_ID = text(f"SELECT {COLUMNS} FROM messages WHERE id = ANY(:ids)")
 _SOME_EXTERNAL_IDS = text(
     "SELECT external_id FROM messages WHERE chat_id = :chat ORDER BY sent_at DESC LIMIT :limit"
@@ -159,6 +160,13 @@ def in_range(
     if after is not None:
         given |= dict(zip(("start", "position", "number", "id"), after, strict=True))
     return [as_message(row) for row in run(connection, _IN_RANGE if after is None else _BEHIND, **given)]
+
+
+def count_in_range(
+    connection: Connection, chat_id: str, session_key: str, start: datetime, end: datetime
+) -> int:
+    """Count the messages that `in_range` returns without a limit."""
+    return number(connection, _COUNT_WITHIN, chat=chat_id, key=session_key, start=start, end=end)
 
 
 def by_id(connection: Connection, ids: Iterable[int]) -> list[Message]:

@@ -71,6 +71,12 @@ COUNTERS_APART = """
 QUERY_LOG = """
     SELECT tenant_id, context_id FROM query_log WHERE asked_at < :before ORDER BY asked_at LIMIT :batch
 """
+LLM_CALLS = """
+    SELECT tenant_id, id FROM llm_calls WHERE called_at < :before ORDER BY called_at LIMIT :batch
+"""
+LLM_ANSWERS = """
+    SELECT tenant_id, model, prompt_hash FROM llm_answers WHERE kept_at < :before ORDER BY kept_at LIMIT :batch
+"""
 PENDING_EDITS = """
     SELECT tenant_id, chat_id, external_id FROM pending_changes WHERE received_at < :before
     ORDER BY chat_id, external_id LIMIT :batch
@@ -81,6 +87,8 @@ REFUSED_PAYLOADS = """
 # What a row is known by, where that is not its `id`.
 _KEYS = {
     "query_log": ("tenant_id", "context_id"),
+    "llm_calls": ("tenant_id", "id"),
+    "llm_answers": ("tenant_id", "model", "prompt_hash"),
     "pending_changes": ("tenant_id", "chat_id", "external_id"),
     "refused_payloads": ("tenant_id", "key"),
     "session_closes": ("tenant_id", "chat_id", "session_key", "closed_at"),

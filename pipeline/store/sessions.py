@@ -120,6 +120,11 @@ _SET_STATUS = text("""
     UPDATE conversation_sessions SET status = :status, failure_reason = :reason
     WHERE id = :id AND revision = :revision AND status NOT IN ('open', 'merged')
 """)
+_BEFORE = text("""
+    SELECT count(*) AS all_before, count(*) FILTER (WHERE ended_at > CAST(:start AS timestamptz) - :within) AS lately
+    FROM conversation_sessions
+    WHERE chat_id = :chat AND status <> 'merged' AND (started_at, id) < (CAST(:start AS timestamptz), :id)
+""")
 _CARDS = text("""
     SELECT id, session_key, started_at, ended_at, message_count, summary_text, topic_tags, entities
     FROM conversation_sessions WHERE id = ANY(:ids) AND status <> 'merged'
@@ -240,6 +245,15 @@ def set_status(
     """Set a closed session's status (`skipped`, `failed`) unless it has changed since that revision."""
     given = {"id": session_id, "revision": revision, "status": status, "reason": reason}
     return run(connection, _SET_STATUS, **given).rowcount == 1
+
+
+def count_before(
+    connection: Connection, chat_id: str, started_at: datetime, session_id: int, within: timedelta
+) -> tuple[int, int]:
+    """Count a chat's sessions before one, `(all, those that ended within this time before it)`."""
+    given = {"chat": chat_id, "start": started_at, "id": session_id, "within": within}
+    row = run(connection, _BEFORE, **given).one()
+    return int(row.all_before), int(row.lately)
 
 
 def cards(connection: Connection, session_ids: Sequence[int]) -> Sequence[Row[Any]]:

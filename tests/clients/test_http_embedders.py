@@ -7,7 +7,8 @@ from time import monotonic, sleep
 import pytest
 
 from pipeline.clients import http_embedder
-from pipeline.clients.factory import make_embedder, space_by_name, where_texts_go
+from pipeline.clients.destinations import sent_elsewhere
+from pipeline.clients.factory import make_embedder, space_by_name
 from pipeline.clients.http_embedder import HttpEmbedder
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 from schemas.settings import Settings
@@ -235,12 +236,12 @@ def test_a_key_is_sent_to_openai_only_and_a_key_alone_chooses_nothing(server: Em
     assert [each.authorization for each in server.asked] == ["Bearer sk-mine", None]
     alone = Settings(_env_file=None, openai_api_key="sk-mine")
     assert not isinstance(make_embedder(alone), HttpEmbedder)
-    assert where_texts_go(alone).startswith("Nothing is sent anywhere")
+    assert sent_elsewhere(alone) == []
     with pytest.raises(SettingsError, match="BACKSCROLL_OPENAI_API_KEY"):
         make_embedder(Settings(_env_file=None, embedding_provider="openai"))
     elsewhere = Settings(_env_file=None, embedding_provider="openai", openai_api_key="sk-mine")
-    assert "https://api.openai.com/v1, another machine" in where_texts_go(elsewhere)
-    assert "a server on this machine: ollama (mine)" in where_texts_go(settings_of("ollama", server.url))
+    assert "https://api.openai.com/v1" in sent_elsewhere(elsewhere)[0]
+    assert sent_elsewhere(settings_of("ollama", server.url)) == []
 
 
 @pytest.mark.parametrize("name", ["deterministic", "sentence-transformers"])

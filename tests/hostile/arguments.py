@@ -12,12 +12,17 @@ from uuid import UUID, uuid4
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.protocols import Completion
 from pipeline.enrich.summarize import ExtractiveSummarizer
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.reimport import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
+from pipeline.llm.budget import Budget
+from pipeline.llm.ledger import Entry
+from pipeline.llm.limits import Limits
+from pipeline.llm.prices import load_prices
 from pipeline.operations import backfill
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.retention import retention_of
@@ -152,6 +157,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "exact": lambda a: [] if a.theme.empty else [a.verbatim],
     "parts": lambda a: [] if a.theme.empty else [a.text],
     "reranker": lambda _: None,
+    "gateway": lambda _: None,
     "mention": lambda a: Mention(relation="since", events=(a.text,), text=a.text, rest=""),
     "described": lambda a: [(parse.read(a.text, [], LONG_AGO, FAR_AHEAD), a.terms)],
     "zone": lambda _: UTC,
@@ -306,6 +312,32 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "texts": lambda a: [] if a.theme.empty else [a.text],
     "user_ids": lambda a: a.names("query_log", "user_id"),
     "named": lambda a: [("chat", a.chat_id), ("user", a.name("messages", "sender_id"))],
+    # language models
+    "entry: pipeline.llm.ledger.Entry": lambda a: Entry(
+        tenant_id=a.tenant,
+        chat_id=a.chat_id,
+        purpose=a.text,
+        claim=a.claims[0],
+        model=a.name("llm_answers", "model"),
+        provider=a.text,
+        prompt_hash=bytes(a.known.one("llm_answers", "prompt_hash")),
+        input_tokens=1,
+        output_tokens=1,
+        cost=None,
+        id=a.known.one("llm_calls", "id"),
+    ),
+    "prompt_hash": lambda a: bytes(a.known.one("llm_answers", "prompt_hash")),
+    "call_id": lambda a: a.known.one("llm_calls", "id"),
+    "store.llm_answers.find.model": lambda a: a.name("llm_answers", "model"),
+    "purpose": lambda a: a.text,
+    "provider": lambda a: a.text,
+    "outcome": lambda a: "answered" if a.theme.text is None else a.theme.text,
+    "completion": lambda a: Completion(text=a.text or "?"),
+    "prices": lambda _: load_prices(),
+    "budget": lambda _: Budget(tokens=1),
+    "limits": lambda _: Limits(),
+    "by": lambda _: "model",
+    "counted": lambda _: backfills.Tokens(rows=1, tokens=1),
     # work, backfills, receipts
     "kind": lambda a: "embed" if a.theme.text is None else a.theme.text,
     "kind: str | None": lambda a: a.maybe("jobs", "kind"),
@@ -346,6 +378,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "source": lambda a: list(backfills.SOURCES)[THEMES.index(a.theme) % len(backfills.SOURCES)],
     "store.backfills.window.given": lambda a: _window_given(a),
     "store.backfills.count.given": lambda a: _window_given(a),
+    "store.backfills.count_tokens.given": lambda a: _window_given(a),
     "store.backfills.outstanding.given": lambda a: _window_given(a),
     "upto": lambda a: _position(a),
     "raised_until": lambda _: FAR_AHEAD,
@@ -367,7 +400,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
     "embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),
-    "client: pipeline.clients.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
+    "client: pipeline.enrich.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
     # queries
     "query: schemas.payloads.ContextQuery": lambda a: a.context_query,
     "query: schemas.search.SearchQuery": lambda a: a.search_query,

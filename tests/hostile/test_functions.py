@@ -39,6 +39,15 @@ EXEMPT = {
     "store.vectors.drop_index": "the owner's",
     "store.vectors.register_space": "the owner's",
     "store.checks.rebuild": "the owner's",
+    **dict.fromkeys(
+        (
+            *("llm.limits.enter", "llm.limits.leave", "store.llm_limits.lock", "store.llm_limits.save"),
+            *("store.llm_limits.count_slots", "store.llm_limits.take_slot", "store.llm_limits.free_slot"),
+            *("store.llm_limits.stopped", "operations.costs.stopped_providers"),
+            "operations.doctor.collect.stopped_providers",
+        ),
+        "what all tenants share of a provider: it holds nothing of any",
+    ),
     **{
         f"store.statements.{each}": "runs its caller's statement"
         for each in ("run", "column", "number", "holds")

@@ -9,18 +9,21 @@ import psycopg
 from psycopg.rows import dict_row
 
 from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.clients.protocols import Completion
 from pipeline.context import build_context
 from pipeline.enrich import embed
 from pipeline.erasure import edits, forget
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
-from pipeline.jobs.runner import Policy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim, Policy
+from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories import statements
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill
 from pipeline.operations.backfill import Current
 from pipeline.people import identities, suppression
-from pipeline.store import jobs, quarantine, sessions
+from pipeline.store import claims, jobs, quarantine, sessions
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.forgetting import Subject
@@ -29,6 +32,7 @@ from schemas.messages import ChatIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
 from tests.conftest import message
+from tests.llm.chat_models import ScriptedModel, asking
 from tests.tables import OF_TENANTS, TABLES
 from tests.test_pipeline import place, run, summarizer
 
@@ -41,7 +45,7 @@ SHARED_CHAT = "test:same"
 NAMES = set(
     """tenant_id chat_id external_id session_key sender_id user_id agent_id key kind name role status state scope
     type language time_zone platform document_id learned_in summary_model trace_id source profile context_id
-    moved_to""".split()
+    moved_to model purpose provider outcome""".split()
 )
 
 
@@ -52,6 +56,7 @@ def fill(database: Database, words: Mapping[str, str], rules: SessionPolicy, pol
     place(database, rules, policy)
     for tenant, word in words.items():
         _note(database, tenant, word)
+        _ask_a_model(database, tenant, word)
     run(database, "summarize", summarizer(database), policy)
     run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
     for tenant, word in words.items():
@@ -93,6 +98,18 @@ def _note(database: Database, tenant: str, word: str) -> None:
             content = f"the {word} of session {row.id}"
             note = MemoryIn(scope="session", session_id=row.id, type="scratchpad", content=content)
             statements.write(connection, tenant, note)
+
+
+def _ask_a_model(database: Database, tenant: str, word: str) -> None:
+    """A summary that its worker did not live to save."""
+    with database.maintenance() as connection:
+        claimed = claims.claim(connection, "summarize", batch=100, lease_seconds=60, max_attempts=3)
+    held = [Claim(**row._mapping) for row in claimed.rows]
+    mine = next(claim for claim in held if claim.tenant_id == tenant)
+    call = Call(tenant_id=tenant, chat_id=SHARED_CHAT, purpose="summary", claim=mine)
+    model = ScriptedModel(Completion(text=f"The {word} of the lighthouse."))
+    Gateway(database, model).complete(call, asking(word), timeout_seconds=5)
+    runner.give_back(database, held)
 
 
 def _leave_owed(database: Database, tenant: str, word: str, rules: SessionPolicy) -> None:

@@ -21,6 +21,7 @@ from pipeline.ingest import chat_moves, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
+from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories.statements import remember
 from pipeline.retrieval import search
 from pipeline.store import messages
@@ -36,6 +37,7 @@ from schemas.settings import Settings
 from tests.conftest import TENANT, message
 from tests.erasure.test_edits import work
 from tests.ingest.test_sessions_stored import expected, place_all, stored
+from tests.llm.chat_models import ScriptedModel, asking
 from tests.test_pipeline import rows, summarizer
 
 OLD, NEW = ChatIn(chat_id="test:1", title="The house"), ChatIn(chat_id="test:2")
@@ -97,6 +99,7 @@ NAMING = {
     "pending_changes": "chat_id",
     "query_log": "chat_id",
     "memories": "learned_in",
+    "llm_calls": "chat_id",
 }
 
 
@@ -105,6 +108,8 @@ def test_a_renamed_chat_keeps_everything_under_its_new_id(
 ) -> None:
     ask = ContextQuery(chat_id=OLD.chat_id, query="what does the boiler show?")
     context.build_context(remembered, TENANT, ask, embedder=DeterministicEmbedder(), settings=settings)
+    call = Call(tenant_id=TENANT, chat_id=OLD.chat_id, purpose="hyde")
+    Gateway(remembered, ScriptedModel()).complete(call, asking(), timeout_seconds=5)
     before = everything(remembered)
     move(remembered, rules, policy, OLD.chat_id, NEW.chat_id)
     assert everything(remembered) == before

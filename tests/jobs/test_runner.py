@@ -10,7 +10,7 @@ from pipeline.jobs.runner import Claim, Policy
 from pipeline.store import claims, jobs
 from pipeline.store import claims as store_claims
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, Permanent, ProviderUnavailable
+from schemas.errors import BudgetSpent, LeaseLost, Permanent, ProviderUnavailable
 from tests.conftest import TENANT
 
 POLICY = Policy(batch=10, lease_seconds=60, max_attempts=3)
@@ -123,6 +123,27 @@ def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
         pass_time(database)
     found = row(database, "message:1")
     assert (found["attempts"], found["dead_at"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "least", "most"),
+    [
+        (ProviderUnavailable("away"), 15, 17),
+        (ProviderUnavailable("429", retry_after=40), 40, 44),
+        (ProviderUnavailable("429", retry_after=0), 1, 2),
+        # a budget may be raised before the next day
+        (BudgetSpent("spent", retry_after=50_000), 3600, 3960),
+    ],
+)
+def test_a_provider_is_asked_again_when_it_says_and_a_budget_within_the_hour(
+    database: Database, error: Exception, least: float, most: float
+) -> None:
+    owe(database, "message:1")
+    runner.run(database, "embed", failing(error), POLICY)
+    with database.tenant(TENANT) as connection:
+        delay = connection.scalar(text("SELECT extract(epoch FROM due_at - now())::float8 FROM jobs"))
+    assert least - 2 < delay <= most
+    assert row(database, "message:1")["attempts"] == 0
 
 
 def test_a_process_that_is_stopped_gives_back_what_it_held(database: Database) -> None:

@@ -6,7 +6,6 @@ Only a worker that is told to import this module (`celery worker -I tests.proces
 import os
 import signal
 from collections.abc import Sequence
-from datetime import UTC, tzinfo
 from typing import Any
 
 from pipeline.clients.deterministic import DeterministicEmbedder
@@ -50,11 +49,11 @@ class PoisonedSummarizer(ExtractiveSummarizer):
     """Dies of a word."""
 
     def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+        self, messages: Sequence[Message], previous: Summary | None = None, **options: Any
     ) -> Summary:
         if any(SUMMARIZED in message.content for message in messages):
             _die()
-        return super().summarize(messages, previous, time_zone=time_zone)
+        return super().summarize(messages, previous, **options)
 
 
 vars(place).update(put=_put_or_die)

@@ -12,8 +12,8 @@ from schemas.settings import Settings
 from tests.hostile.victims import fill
 from tests.tables import OF_TENANTS, TABLES
 
-# They hold no tenant's data: the names of models, and the number of the newest migration.
-OPEN = {"embedding_spaces", "alembic_version"}
+# They hold no tenant's data: names of models and their providers, and the number of the newest migration.
+OPEN = {"embedding_spaces", "alembic_version", "llm_providers", "llm_slots"}
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from pipeline.clients.factory import make_embedder, make_reranker
 from pipeline.clients.protocols import Embedder
+from pipeline.retrieval.hyde import make_gateway
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, Retryable, SettingsError
 from schemas.settings import Settings, load_settings
@@ -52,7 +53,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     # only workers claim jobs: the HTTP API does not even connect as the role that may
     restricted = settings.model_copy(update={"maintenance_database_url": None, "owner_database_url": None})
     threads = min(THREADS, max(1, ALL_THREADS // processes))
-    database = Database.from_settings(restricted, pool_size=threads)
+    database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2)
     app = FastAPI(
         lifespan=_open_and_close,
         docs_url=None,
@@ -67,6 +68,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         api_key=key,
         database=database,
         reranker=make_reranker(settings.reranker_model),
+        gateway=make_gateway(settings, database),
         embedder=make_embedder(settings),
         waker=Waker(make_app(settings)),
         backlog=BacklogLimit(database, settings.tenant, settings.backlog_max_messages),

@@ -35,10 +35,13 @@ class BacklogLimit:
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
 
+    def is_counted(self) -> bool:
+        """Tell whether `require_room` answers at once."""
+        return time.monotonic() - self._counted_at < COUNT_SECONDS
+
     def _count(self) -> int:
-        stale = time.monotonic() - self._counted_at >= COUNT_SECONDS
         # One thread counts, the others use the last count: with Postgres away they must not queue here.
-        if stale and self._counting.acquire(blocking=False):
+        if not self.is_counted() and self._counting.acquire(blocking=False):
             try:
                 with self._database.tenant(self._tenant_id) as connection:
                     self._waiting = messages.waiting(connection, self._tenant_id, self._limit + 1)

@@ -8,6 +8,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from pipeline.clients.protocols import Embedder, Reranker
+from pipeline.llm.gateway import Gateway
 from pipeline.store.database import Database
 from schemas.settings import Settings
 from workers.api.backlog import BacklogLimit
@@ -37,6 +38,8 @@ class ApiState:
     backlog: BacklogLimit
     # for the best messages of a context, if one is configured
     reranker: Reranker | None = None
+    # for hypothetical answers, if a language model is configured
+    gateway: Gateway | None = None
 
 
 # async: a plain function would be sent to a thread

@@ -45,6 +45,15 @@ def context(
     explain_all: Annotated[bool, "Explain every line, and every hit with its score."] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page for a browser.")] = None,
     no_history: Annotated[bool, "Without the chat's latest messages."] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT", help="Another wording to search with: a translation, a guess; repeatable."
+        ),
+    ] = None,
+    hyde: Annotated[
+        bool, "Where little is found, search with an answer that BACKSCROLL_HYDE_MODEL makes up."
+    ] = False,
     local: LocalOption = False,
 ) -> None:
     """Print the context for a question. The HTTP API answers the same to `POST /v1/context`.
@@ -68,6 +77,8 @@ def context(
             thread=thread,
             explain=explain or explain_all or html is not None,
             include_history=not no_history,
+            queries=also,
+            hyde=hyde,
         )
         with rendering.patience("Searching …", shown=not call.as_json):
             found = answering.context(query)

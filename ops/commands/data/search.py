@@ -42,6 +42,15 @@ def search(
         list[str] | None, typer.Option(metavar="NAME=TEXT", help="With this metadata; repeatable.")
     ] = None,
     min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="At least this similar.")] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT", help="Another wording to search with: a translation, a guess; repeatable."
+        ),
+    ] = None,
+    hyde: Annotated[
+        bool, "Where little is found, search with an answer that BACKSCROLL_HYDE_MODEL makes up."
+    ] = False,
     local: LocalOption = False,
 ) -> None:
     """Find messages or sessions of a chat. The HTTP API answers the same to `POST /v1/search`.
@@ -66,6 +75,8 @@ def search(
             moments={"since": since, "until": until},
             metadata=dict(map(_pair, metadata)) if metadata else None,
             min_similarity=min_similarity,
+            queries=also,
+            hyde=hyde,
         )
         with rendering.patience("Searching …", shown=not call.as_json):
             found = answering.search(query)

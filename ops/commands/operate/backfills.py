@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ops import connection
+from ops.connection import Opened
 from ops.console import rendering
 from ops.console.command import Call, ListByDefault, command
 from ops.console.options import DryRunOption, InChatOption, read_time
@@ -23,7 +24,7 @@ from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.operations import backfill
+    from pipeline.operations import backfill, costs
     from pipeline.store.database import Database
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
@@ -68,9 +69,12 @@ def start(
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
+            estimated = _estimate(opened, request, current) if kind == "summarize" else None
             call.answer(
-                {"rows": planned.rows, "missing": planned.missing, "would_raise": would},
+                {"rows": planned.rows, "missing": planned.missing, "would_raise": would}
+                | ({"estimate": estimated} if estimated else {}),
                 f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be done",
+                *([_in_words(estimated)] if estimated else []),
             )
             return
         made = backfill.start(database, settings.tenant, request, current)
@@ -196,12 +200,47 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
     return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
 
 
+def _estimate(opened: Opened, request: BackfillRequest, current: backfill.Current) -> costs.Estimate:
+    """Estimate the time and money that summaries take."""
+    from pipeline.enrich.summarize import ExtractiveSummarizer
+    from pipeline.llm.limits import Limits
+    from pipeline.llm.prices import load_prices
+    from pipeline.operations import backfill, costs
+    from workers import queues
+
+    settings, database = opened
+    model, limits = settings.session_summary_model, Limits.of(settings)
+    with database.tenant(settings.tenant) as as_tenant:
+        counted = backfill.count_tokens(as_tenant, request, current)
+        if model == ExtractiveSummarizer.model:
+            return costs.estimate_extraction(as_tenant, counted)
+        return costs.estimate_calls(
+            as_tenant,
+            settings.tenant,
+            model,
+            counted,
+            prices=load_prices(settings.llm_prices),
+            limits=limits,
+            at_once=min(queues.SUMMARIZE.concurrency, settings.llm_max_concurrent),
+        )
+
+
+def _in_words(estimated: costs.Estimate) -> str:
+    took = "an unknown time" if estimated.seconds is None else f"some {rendering.age(estimated.seconds)}"
+    money = (
+        "an unknown amount of money: its price is not in BACKSCROLL_LLM_PRICES"
+        if estimated.cost is None
+        else f"some {rendering.dollars(estimated.cost)}"
+        if estimated.cost
+        else "no money"
+    )
+    return (
+        f"With {estimated.model}, {estimated.sessions:,} sessions of {estimated.tokens:,} tokens take {took} and "
+        f"{money}."
+    )
+
+
 def _current(settings: Settings) -> backfill.Current:
-    from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations import backfill
 
-    return backfill.Current(
-        rules=SessionPolicy.of(settings),
-        summary_version=settings.session_summary_version,
-        min_messages=settings.session_min_messages,
-    )
+    return backfill.Current.of(settings)

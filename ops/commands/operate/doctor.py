@@ -16,7 +16,14 @@ from ops import connection
 from ops.console import broker, rendering
 from ops.console.command import Call, command
 from ops.exit_codes import ERRORS_FOUND, NOT_AS_IT_SHOULD_BE
-from pipeline.clients.factory import default_provider, make_embedder, space_by_name, where_texts_go
+from pipeline.clients.destinations import sent_elsewhere
+from pipeline.clients.factory import (
+    default_provider,
+    make_embedder,
+    make_summary_model,
+    space_by_name,
+)
+from pipeline.clients.protocols import Prompt
 from pipeline.operations.doctor.facts import Broker, Facts, Login
 from pipeline.operations.doctor.findings import Finding, Severity, diagnose, not_running, worst
 from schemas.errors import BackscrollError, DatabaseUnavailable, SettingsError
@@ -45,7 +52,9 @@ def doctor(
         "Recount drifted counters, cut differing chats into sessions again, make missing jobs due, delete "
         "vectors without a row, and as owner mend indexes. Nothing else.",
     ] = False,
-    model: Annotated[bool, "Load the embedding model and try it."] = False,
+    model: Annotated[
+        bool, "Load the embedding model and try it, and ask the language model, if there is one, for a word."
+    ] = False,
     chats: Annotated[int, typer.Option(min=0, help="Chats of each tenant to check closely.")] = 100,
 ) -> None:
     """Find what is wrong: what it is, why it matters, and what to do.
@@ -53,14 +62,16 @@ def doctor(
     Checks connections and roles, migrations and tenant isolation, pgvector and indexes, embedding spaces, Redis and
     the workers, clocks, late and dead jobs, and what is stored: sessions, counters, vectors. Of all tenants if
     **BACKSCROLL_MAINTENANCE_DATABASE_URL** is set and no `--tenant` is given. It uses no network but Postgres and
-    Redis; with `--model` the model is looked for on this machine, or its server asked.
+    Redis; with `--model` the embedding model is looked for on this machine, or its server asked, and so is a language
+    model. It also says what the settings send to another machine.
+    It also says what the settings send to another machine.
     """
     from pipeline.store.database import Database
 
     try:
         settings = connection.open_stack(call.data_dir, call.tenant)
     except DatabaseUnavailable as error:
-        _end(call, [not_running(str(error))], [], [])
+        _end(call, [not_running(str(error))], [], None)
         return
     done: list[str] = []
     with (
@@ -71,7 +82,7 @@ def doctor(
         if fix:
             done = list(_fix(database, settings, facts))
             facts, _ = examine(database, settings, call.tenant, model=model, chats=chats, sample=sample)
-    _end(call, diagnose(facts), done, _sent(settings))
+    _end(call, diagnose(facts), done, settings)
 
 
 def examine(
@@ -116,7 +127,9 @@ def examine(
         broker=asked,
         skew_seconds=skew,
         jobs=collect.late_jobs(database, scope),
+        stopped_providers=collect.stopped_providers(database),
         tenants=list(collect.stored(database, sample, rules)),
+        summary_problem=_summary_problem(settings, ask=model),
     ), sample
 
 
@@ -202,6 +215,19 @@ def _try_model(settings: Settings) -> str | None:
     return None
 
 
+def _summary_problem(settings: Settings, *, ask: bool) -> str | None:
+    """Say why the language model that is to summarize cannot be asked; None if it can, or there is none."""
+    try:
+        client = make_summary_model(settings)
+        if client is not None and ask:
+            asked = Prompt(system="Answer with one word.", turns=("Are you there?",), max_tokens=16)
+            with closing(client):
+                client.complete(asked, timeout_seconds=settings.session_summary_timeout_seconds)
+    except BackscrollError as error:
+        return str(error)
+    return None
+
+
 def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
     """Fix what is safe to fix; yields what was done."""
     from pipeline.ingest.policy import SessionPolicy
@@ -220,18 +246,18 @@ def _fix(database: Database, settings: Settings, facts: Facts) -> Iterator[str]:
 
 
 def _sent(settings: Settings) -> list[str]:
-    """Say what is sent where, in a sentence for each purpose."""
+    """Say what these settings send to another machine."""
     try:
-        return [where_texts_go(settings)]
+        return sent_elsewhere(settings) or ["Nothing is sent to another machine"]
     except SettingsError:
-        # a finding says so
+        # a finding says why
         return []
 
 
-def _end(call: Call, findings: list[Finding], done: list[str], sent: list[str]) -> None:
-    """Print what is sent where, what was found and fixed, and exit with the code of the worst finding."""
-    shown = [Text(rendering.plain(sentence)) for sentence in sent]
-    shown += [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
+def _end(call: Call, findings: list[Finding], done: list[str], settings: Settings | None) -> None:
+    """Print what was found and fixed and what is sent where, and exit with the code of the worst finding."""
+    sent = _sent(settings) if settings else []
+    shown = [Text(f"Fixed: {rendering.plain(sentence)}.", style="green") for sentence in done]
     for finding in findings:
         label, colour = ("Error", "red") if finding.severity == "error" else ("Warning", "yellow")
         shown += [
@@ -243,6 +269,7 @@ def _end(call: Call, findings: list[Finding], done: list[str], sent: list[str]) 
     call.answer(
         {"worst": worst_of_all, "findings": findings, "mended": done, "sent": sent},
         *shown,
+        *(Text(rendering.plain(f"{sentence}.")) for sentence in sent),
         *([] if findings else [Text("Nothing is wrong.", style="green")]),
     )
     raise typer.Exit(EXIT_CODES[worst_of_all])

@@ -100,6 +100,7 @@ def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
         when = "no sweep within a day" if swept is None else f"the last sweep was {rendering.age(swept)} ago"
         yield Text(f"Redis answers; {when}")
     yield from _stored(found.counts)
+    yield from _models(found)
     yield from _jobs(found)
     yield from _queues(queues)
     yield from _counters(found)
@@ -122,6 +123,21 @@ def _stored(counts: Counts) -> Iterator[RenderableType]:
         yield Text(
             f"vectors of {space.space} ({space.status}): {space.messages:,} messages, {space.sessions:,} "
             f"sessions, {space.memories:,} memories"
+        )
+
+
+def _models(found: Status) -> Iterator[RenderableType]:
+    used = found.models
+    if used.calls or used.reused:
+        yield Text(
+            f"language models today: {used.calls:,} calls, {used.failed:,} of them failed, {used.reused:,} answers "
+            f"reused, {used.input_tokens + used.output_tokens:,} tokens, {rendering.dollars(used.cost)}; see "
+            "`backscroll cost`"
+        )
+    for each in found.stopped_providers:
+        yield Text(
+            f"{each.provider} does not answer and is not asked until {rendering.moment(each.until)}",
+            style="red",
         )
 
 
@@ -159,17 +175,18 @@ def _queues(queues: QueueStatus) -> Iterator[RenderableType]:
 
 def _counters(found: Status) -> Iterator[RenderableType]:
     if found.week:
-        # counts are whole numbers, seconds are not
         cells = [
-            (
-                name,
-                *(f"{values.get(name, 0):,.1f}".removesuffix(".0") for values in (found.today, found.week)),
-            )
+            (name, *(_figure(name, values.get(name, 0)) for values in (found.today, found.week)))
             for name in sorted(found.week)
         ]
         yield rendering.rows(
             ("counter", "today", "7 days"), cells, title="\nCounters", right=("today", "7 days")
         )
+
+
+def _figure(name: str, value: float) -> str:
+    """Format a counter: counts are whole numbers, seconds and money are not."""
+    return f"{value:,.4f}" if name.endswith("_usd") else f"{value:,.1f}".removesuffix(".0")
 
 
 def _dead_letters(found: Status) -> Iterator[RenderableType]:

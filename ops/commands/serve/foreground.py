@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -36,13 +37,18 @@ def worker(
     and the whole deployment one **backscroll beat**. On TERM a worker has 30 seconds to finish its jobs and hands the
     rest back; give it more than that before you kill it.
     """
-    from ops.local.processes import worker_command
+    from ops.local.processes import model_environment, worker_command
+    from pipeline.clients.factory import make_summary_model
     from workers.queues import QUEUES
 
     names = queue or [name for name in QUEUES if name != "embed"]
     if unknown := [name for name in names if name not in QUEUES]:
         raise InvalidInput(f"there is no queue {unknown[0]}; there are {', '.join(QUEUES)}", field="queue")
-    _run_instead(connection.open_stack(data_dir), worker_command(names, concurrency=concurrency))
+    settings = connection.open_stack(data_dir)
+    if "summarize" in names:
+        make_summary_model(settings)
+    more = model_environment(settings, names[0])
+    _run_instead(settings, worker_command(names, concurrency=concurrency), more)
 
 
 @command(beat_app, "BACKSCROLL_REDIS_URL=redis://… backscroll beat")
@@ -77,20 +83,20 @@ def api(
     It needs the database as the role that sees one tenant at a time, and Redis to wake the workers. Put a proxy with
     TLS in front of it if it listens on more than the loopback address.
     """
-    from ops.local.processes import api_command
+    from ops.local.processes import api_command, model_environment
 
     settings = connection.open_stack(data_dir)
     if settings.api_key is None:
         raise SettingsError("BACKSCROLL_API_KEY is not set: the HTTP API refuses requests without a key")
     given = {"host": host, "port": port, "api_processes": processes}
     chosen = settings.model_copy(update={name: value for name, value in given.items() if value})
-    _run_instead(chosen, api_command(chosen))
+    _run_instead(chosen, api_command(chosen), model_environment(chosen, "api"))
 
 
-def _run_instead(settings: Settings, words: list[str]) -> None:
-    """Replace this process by a command that finds these settings in its environment."""
-    from ops.local.processes import environment, model_key
+def _run_instead(settings: Settings, words: list[str], more: Mapping[str, str] | None = None) -> None:
+    """Replace this process by a command that finds these settings, and more, in its environment."""
+    from ops.local.processes import environment
 
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(words[0], words, environment(settings) | model_key(settings))  # noqa: S606 - our own Python, without a shell
+    os.execve(words[0], words, environment(settings) | dict(more or {}))  # noqa: S606 - our own Python, no shell

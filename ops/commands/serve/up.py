@@ -46,7 +46,8 @@ def up(
 
     Runs until Ctrl-C, which stops everything; started again, it continues with its data. Everything that it keeps is
     in the data folder. Postgres or Redis is not started if `BACKSCROLL_DATABASE_URL` or `BACKSCROLL_REDIS_URL` names
-    one of your own. All of it listens only on this machine, and nothing leaves it.
+    one of your own. All of it listens only on this machine, and nothing leaves it unless a setting names a model that
+    is elsewhere; then it says so.
 
     With `--demo --exit` the exit code is 0 only if every step worked, and 5 if an answer is not what it should be.
     """

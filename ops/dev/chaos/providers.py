@@ -8,13 +8,12 @@ import os
 import random
 import time
 from collections.abc import Sequence
-from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from ops.dev.embedders import WrappedEmbedder
 from pipeline.clients.factory import make_embedder
-from pipeline.clients.protocols import Summarizer
+from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarize import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message, Summary
@@ -77,17 +76,17 @@ class MoodySummarizer:
         return self._inner.model
 
     def summarize(
-        self, messages: Sequence[Message], previous: Summary | None = None, *, time_zone: tzinfo = UTC
+        self, messages: Sequence[Message], previous: Summary | None = None, **options: Any
     ) -> Summary:
         if _suffer("summarize") == RUBBISH:
             if random.random() < 0.5:  # noqa: S311
                 raise ProviderRejected("the answer is not the JSON that was asked for (chaos)")
             return cast(Summary, {"summary": "not a summary"})
-        return self._inner.summarize(messages, previous, time_zone=time_zone)
+        return self._inner.summarize(messages, previous, **options)
 
 
 if MOOD_FILE in os.environ:
     vars(resources).update(
         make_embedder=lambda settings: MoodyEmbedder(make_embedder(settings)),
-        make_summarizer=lambda model: MoodySummarizer(make_summarizer(model)),
+        make_summarizer=lambda *args, **named: MoodySummarizer(make_summarizer(*args, **named)),
     )

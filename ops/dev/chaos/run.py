@@ -18,7 +18,6 @@ from ops.dev.chaos.report import ChaosReport
 from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
 from ops.dev.observe import Say, wait
 from pipeline.erasure import forget
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import backfill
 from pipeline.store.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
@@ -83,11 +82,7 @@ class Errands:
         return False
 
     def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
-        current = backfill.Current(
-            rules=SessionPolicy.of(self._settings),
-            summary_version=self._settings.session_summary_version,
-            min_messages=self._settings.session_min_messages,
-        )
+        current = backfill.Current.of(self._settings)
         request = BackfillRequest(kind=kind, missing_only=False, rate_per_second=ROWS_PER_SECOND)
         backfill.start(database, tenant_id, request, current)
         self._report.backfills += 1

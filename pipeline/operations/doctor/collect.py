@@ -15,7 +15,7 @@ from pipeline.ingest import session_ranges, sessionize
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.session_ranges import FOREVER
 from pipeline.operations.doctor.facts import LateJobs, Server, Spaces, TenantData
-from pipeline.store import chats, checks, jobs, messages, sessions, vector_search, vectors
+from pipeline.store import chats, checks, jobs, llm_limits, messages, sessions, vector_search, vectors
 from pipeline.store import ranges as stored_ranges
 from pipeline.store.chats import tenant_ids
 from pipeline.store.database import Database
@@ -130,6 +130,12 @@ def late_jobs(database: Database, tenant_id: str | None) -> list[LateJobs]:
     """Return late jobs and dead letters by kind: of a tenant, or of all (maintenance) for None."""
     with database.maintenance() if tenant_id is None else database.tenant(tenant_id) as connection:
         return [LateJobs(**row._mapping) for row in checks.jobs_by_kind(connection)]
+
+
+def stopped_providers(database: Database) -> list[str]:
+    """Return the providers of language models that nobody calls at present."""
+    with database.tenant("") as connection:
+        return [each.provider for each in llm_limits.stopped(connection)]
 
 
 def stored(database: Database, sample: Sample, rules: SessionPolicy) -> Iterator[TenantData]:

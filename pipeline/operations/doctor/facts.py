@@ -102,4 +102,8 @@ class Facts:
     # the database's clock minus this machine's
     skew_seconds: float | None = None
     jobs: Sequence[LateJobs] = ()
+    # providers of language models that nobody calls at present
+    stopped_providers: Sequence[str] = ()
     tenants: Sequence[TenantData] = ()
+    # why the language model that is to summarize cannot be asked; None: it can, was not tried, or there is none
+    summary_problem: str | None = None

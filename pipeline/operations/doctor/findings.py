@@ -45,8 +45,10 @@ def diagnose(facts: Facts) -> list[Finding]:
         *(_server(facts.server) if facts.server else ()),
         *(_spaces(facts.spaces) if facts.spaces else ()),
         *(_broker(facts.broker) if facts.broker else ()),
+        *_summaries(facts.summary_problem),
         *_clock(facts.skew_seconds or 0.0),
         *(finding for jobs in facts.jobs for finding in _jobs(jobs)),
+        *_providers(facts.stopped_providers),
         *(finding for tenant in facts.tenants for finding in _tenant(tenant)),
     ]
     return sorted(found, key=lambda finding: finding.severity != "error")
@@ -200,6 +202,16 @@ def _spaces(spaces: Spaces) -> Iterator[Finding]:
             )
 
 
+def _summaries(problem: str | None) -> Iterator[Finding]:
+    if problem is not None:
+        yield error(
+            "summaries",
+            f"the language model that is to summarize cannot be asked: {problem}",
+            "Sessions wait for it; after an hour some are extracted, and the model is asked again later.",
+            "Correct BACKSCROLL_SESSION_SUMMARY_MODEL and BACKSCROLL_OPENAI_…, or set the model to extractive-v1.",
+        )
+
+
 def _broker(broker: Broker) -> Iterator[Finding]:
     if broker.problem is not None:
         yield error(
@@ -264,6 +276,16 @@ def _jobs(jobs: LateJobs) -> Iterator[Finding]:
             f"{jobs.dead:,} jobs of {jobs.kind} were given up",
             "What they should have made is missing from memory.",
             f"See why: `backscroll jobs list --kind {jobs.kind}`; then `jobs replay` or `jobs drop`.",
+        )
+
+
+def _providers(stopped: Sequence[str]) -> Iterator[Finding]:
+    for provider in stopped:
+        yield warning(
+            "provider",
+            f"{provider} did not answer the last calls to a language model",
+            "No worker calls it until one call has tried whether it does again; what needs it waits.",
+            "See `backscroll status` for when that is, and the provider's own status and limits.",
         )
 
 

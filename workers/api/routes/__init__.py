@@ -2,7 +2,8 @@
 
 from workers.api.routes import contexts, documents, forgetting, health, listings, memories, messages, users
 
+# the one that is asked most comes first
 ROUTERS = [
-    *(health.router, messages.router, contexts.router, memories.router, documents.router),
+    *(messages.router, health.router, contexts.router, memories.router, documents.router),
     *(users.router, listings.router, forgetting.router),
 ]

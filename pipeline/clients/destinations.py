@@ -1,0 +1,33 @@
+"""Say what the settings send to another machine, and where: nothing, until one of them names a model there."""
+
+from pipeline.clients.factory import make_chat_model, make_embedder, make_summary_model, space_by_name
+from pipeline.clients.http_calls import is_local
+from pipeline.clients.http_embedder import HttpEmbedder
+from schemas.settings import Settings
+
+
+def sent_elsewhere(settings: Settings) -> list[str]:
+    """Say in a sentence each what these settings send to another machine, and where. Raises `SettingsError`."""
+    sentences = []
+    embedder = make_embedder(settings)
+    if isinstance(embedder, HttpEmbedder) and not is_local(embedder.url):
+        space = space_by_name(settings, ())
+        sentences.append(
+            "Texts of messages, sessions and memories, and questions, are sent to "
+            f"{embedder.url}, where {space.model} embeds them"
+        )
+    summaries = make_summary_model(settings)
+    if summaries is not None and not is_local(f"http://{summaries.provider}"):
+        chats = settings.summary_canaries()
+        of = f" of {', '.join(sorted(chats))}" if chats else ""
+        sentences.append(
+            f"Sessions{of} are sent to {summaries.provider}, where {summaries.model} summarizes them: every message "
+            "with its time and its speaker's name"
+        )
+    if settings.hyde_model is not None:
+        answers = make_chat_model(settings, settings.hyde_model, setting="HYDE_MODEL")
+        if not is_local(f"http://{answers.provider}"):
+            sentences.append(
+                f"Questions asked with `hyde` are sent to {answers.provider}, where {answers.model} makes up answers"
+            )
+    return sentences

@@ -1,0 +1,103 @@
+"""Summarize by a language model: one call, or several for what is longer than the model's window."""
+
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from functools import partial
+
+import structlog
+from sqlalchemy import Connection
+
+from pipeline.clients.protocols import Completion, Prompt
+from pipeline.enrich import answers, prompts
+from pipeline.enrich.answers import InvalidAnswer
+from pipeline.enrich.protocols import NOWHERE, Source
+from pipeline.llm.gateway import Call, Gateway
+from schemas.sessions import Message, Summary
+
+log = structlog.get_logger(__name__)
+
+
+class LanguageModelSummarizer:
+    """Ask the model, repair an answer once, and refuse what is no summary of the transcript."""
+
+    def __init__(self, gateway: Gateway, *, timeout_seconds: float, context_tokens: int) -> None:
+        self._gateway = gateway
+        self._timeout_seconds = timeout_seconds
+        self._context_tokens = context_tokens
+
+    @property
+    def model(self) -> str:
+        """Return the provider's name of the model."""
+        return self._gateway.model
+
+    def summarize(
+        self,
+        messages: Sequence[Message],
+        previous: Summary | None = None,
+        *,
+        time_zone: tzinfo = UTC,
+        source: Source = NOWHERE,
+    ) -> Summary:
+        """Summarize as `Summarizer` says; what does not fit into the window in parts, then these together."""
+        write = partial(prompts.summary_prompt, time_zone=time_zone, language=source.language)
+        room = prompts.room_for_data(self._context_tokens)
+        if previous is not None:
+            previous = prompts.condensed(previous, room // 2)
+            room = prompts.room_for_data(self._context_tokens, previous)
+        runs = prompts.divided([prompts.clipped(message, room // 2) for message in messages], room)
+        if len(runs) == 1:
+            return self._ask(write(runs[0], previous), _said(runs[0], previous), source)
+        parts = [self._ask(write(run, None), _said(run), source) for run in runs]
+        while len(parts) > 1:
+            groups = prompts.divided_parts(parts, room)
+            before = previous if len(groups) == 1 else None
+            parts = [self._combine(group, before, time_zone, source) for group in groups]
+        return parts[0]
+
+    def forget_answers(self, connection: Connection, source: Source) -> None:
+        """Delete the answers kept for a job, in the transaction that saves its result and before its other statements.
+
+        The next try asks anew.
+        """
+        self._gateway.forget_answers(connection, _call("summary", source))
+
+    def _combine(
+        self, parts: Sequence[Summary], previous: Summary | None, time_zone: tzinfo, source: Source
+    ) -> Summary:
+        if len(parts) == 1:
+            return parts[0]
+        prompt = prompts.combining_prompt(parts, previous, time_zone=time_zone, language=source.language)
+        said = [part.search_text() for part in (*([previous] if previous else []), *parts)]
+        return self._ask(prompt, said, source)
+
+    def _ask(self, prompt: Prompt, said: Sequence[str], source: Source) -> Summary:
+        """Ask for the summary of what was said, and once more if the answer cannot be used. Raises `InvalidAnswer`."""
+        answer = self._complete("summary", prompt, source)
+        try:
+            return answers.read(answer.text, said)
+        except InvalidAnswer as error:
+            log.info("answer_repaired", model=self.model, truncated=answer.truncated)
+            again = (
+                prompts.with_more_room(prompt)
+                if answer.truncated
+                else prompts.repair_prompt(prompt, answer.text, str(error))
+            )
+        answer = self._complete("repair", again, source)
+        try:
+            return answers.read(answer.text, said)
+        except InvalidAnswer as error:
+            cut = "its answer was cut off, " if answer.truncated else ""
+            raise InvalidAnswer(f"{self.model} wrote no summary: {cut}{error}") from None
+
+    def _complete(self, purpose: str, prompt: Prompt, source: Source) -> Completion:
+        source.before_call()
+        return self._gateway.complete(_call(purpose, source), prompt, timeout_seconds=self._timeout_seconds)
+
+
+def _call(purpose: str, source: Source) -> Call:
+    return Call(tenant_id=source.tenant_id, chat_id=source.chat_id, purpose=purpose, claim=source.claim)
+
+
+def _said(messages: Sequence[Message], previous: Summary | None = None) -> list[str]:
+    """Return all texts that a summary of these messages may tell of."""
+    return [*([previous.search_text()] if previous else []), *(f"{m.speaker}: {m.content}" for m in messages)]

@@ -1,0 +1,186 @@
+"""What calls to language models were for, what they cost, and the answers kept until they are made use of.
+
+A call is noted before it is made, with estimates that the budget counts, and again when it has ended. The answer is
+kept in that second transaction: a worker that dies before it has saved its summary leaves it to the next try.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from sqlalchemy import Connection
+
+from pipeline.clients.protocols import ChatModel, Completion, Prompt
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim
+from pipeline.llm.budget import Budget, reserve
+from pipeline.llm.prices import Prices
+from pipeline.store import chats, counters, jobs, llm_answers, llm_calls
+from pipeline.text import tokens
+from schemas.errors import ProviderRejected, ProviderUnavailable
+from schemas.messages import clean_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A call as it is noted."""
+
+    tenant_id: str
+    chat_id: str
+    purpose: str
+    claim: Claim | None
+    model: str
+    provider: str
+    prompt_hash: bytes
+    # as estimated: those of the answer are the most that it may have
+    input_tokens: int
+    output_tokens: int
+    # in US dollars; none: the model's price is not known
+    cost: float | None
+    # once it is noted
+    id: int = 0
+
+
+def entry_of(
+    client: ChatModel,
+    prompt: Prompt,
+    prices: Prices,
+    *,
+    tenant_id: str,
+    chat_id: str,
+    purpose: str,
+    claim: Claim | None,
+) -> Entry:
+    """Return the entry of a call that is to be made, with estimates."""
+    given = sum(tokens.estimate(part) for part in (prompt.system, *prompt.turns, _schema(prompt)))
+    return Entry(
+        tenant_id=tenant_id,
+        chat_id=chat_id,
+        purpose=purpose,
+        claim=claim,
+        model=client.model,
+        provider=client.provider,
+        prompt_hash=hash_of(prompt),
+        input_tokens=given,
+        output_tokens=prompt.max_tokens,
+        cost=prices.cost(client.model, given, prompt.max_tokens),
+    )
+
+
+def hash_of(prompt: Prompt) -> bytes:
+    """Return what a prompt's kept answer is found by."""
+    parts = [prompt.system, *prompt.turns, _schema(prompt), str(prompt.max_tokens)]
+    return sha256(json.dumps(parts).encode()).digest()
+
+
+def _schema(prompt: Prompt) -> str:
+    return "" if prompt.schema is None else json.dumps(prompt.schema, sort_keys=True)
+
+
+def as_kept(completion: Completion, entry: Entry) -> Completion:
+    """Return an answer as it can be stored, with estimates of its tokens if the provider does not count them."""
+    answered = clean_text(completion.text)
+    if completion.input_tokens or completion.output_tokens:
+        return replace(completion, text=answered)
+    return replace(
+        completion,
+        text=answered,
+        input_tokens=entry.input_tokens,
+        output_tokens=tokens.estimate(answered),
+    )
+
+
+def find_answer(connection: Connection, entry: Entry) -> Completion | None:
+    """Return the answer that was kept for a call, and note that it is reused.
+
+    Raises `LeaseLost` when the call's job is no longer ours: its result would be dropped.
+    """
+    if entry.claim is None:
+        return None
+    runner.keep(connection, entry.claim)
+    kept = llm_answers.find(connection, entry.tenant_id, entry.model, entry.prompt_hash)
+    if kept is None:
+        return None
+    _insert(connection, replace(entry, input_tokens=0, output_tokens=0, cost=0.0), reused=True)
+    counters.add(connection, entry.tenant_id, {"model_answers_reused": 1})
+    return Completion(
+        text=kept.answer,
+        truncated=kept.truncated,
+        input_tokens=kept.input_tokens,
+        output_tokens=kept.output_tokens,
+    )
+
+
+def begin(connection: Connection, entry: Entry, budget: Budget) -> Entry:
+    """Note a call that is about to be made. Raises `BudgetSpent` and `ProviderRejected` as `Budget.check` does."""
+    chats.ensure_tenant(connection, entry.tenant_id)
+    asked = entry.input_tokens + entry.output_tokens
+    reserve(connection, entry.tenant_id, budget, cost=entry.cost, tokens=asked)
+    return replace(entry, id=_insert(connection, entry))
+
+
+def _insert(connection: Connection, entry: Entry, *, reused: bool = False) -> int:
+    given = {name: value for name, value in vars(entry).items() if name not in {"tenant_id", "claim", "id"}}
+    return llm_calls.insert(connection, entry.tenant_id, **given, reused=reused)
+
+
+def end_answered(
+    connection: Connection, entry: Entry, completion: Completion, prices: Prices, seconds: float
+) -> None:
+    """Note an answer and what it cost, and keep it for the call's job if that is still ours.
+
+    The chat is locked first, as by whoever erases something of it and then fences its jobs.
+    """
+    cost = prices.cost(entry.model, completion.input_tokens, completion.output_tokens)
+    used = {"input_tokens": completion.input_tokens, "output_tokens": completion.output_tokens}
+    claim = entry.claim
+    if (
+        claim is not None
+        and llm_answers.hold_chat(connection, entry.tenant_id, entry.chat_id)
+        and jobs.lock_claim(connection, entry.tenant_id, claim.kind, claim.key, claim.token)
+    ):
+        llm_answers.keep(
+            connection,
+            entry.tenant_id,
+            model=entry.model,
+            prompt_hash=entry.prompt_hash,
+            chat_id=entry.chat_id,
+            kind=claim.kind,
+            key=claim.key,
+            answer=completion.text,
+            truncated=completion.truncated,
+            **used,
+        )
+    llm_calls.settle(connection, entry.tenant_id, entry.id, "answered", **used, cost=cost, seconds=seconds)
+    spent = {"model_tokens": sum(used.values()), "model_cost_usd": cost or 0.0}
+    counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_seconds": seconds, **spent})
+
+
+def end_failed(connection: Connection, entry: Entry, error: Exception, seconds: float) -> None:
+    """Note that a call has failed; nothing is known of what it cost."""
+    outcome = "failed"
+    if isinstance(error, ProviderUnavailable):
+        outcome = "unavailable"
+    elif isinstance(error, ProviderRejected):
+        outcome = "rejected"
+    llm_calls.settle(
+        connection,
+        entry.tenant_id,
+        entry.id,
+        outcome,
+        input_tokens=0,
+        output_tokens=0,
+        cost=0.0,
+        seconds=seconds,
+    )
+    counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_failures": 1})
+
+
+def is_to_blame(connection: Connection, entry: Entry) -> bool:
+    """Tell whether a prompt was tried several times without an answer while others were answered."""
+    return llm_calls.is_to_blame(connection, entry.tenant_id, entry.provider, entry.prompt_hash)
+
+
+def forget_answers(connection: Connection, chat_id: str, claim: Claim) -> None:
+    """Delete the answers kept for a job."""
+    llm_answers.drop_of_job(connection, chat_id, claim.kind, claim.key)

@@ -1,0 +1,176 @@
+"""What language models cost: by day, model, purpose or tenant, today against the budget, and before a backfill."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import Connection
+
+from pipeline.llm.budget import Budget
+from pipeline.llm.limits import Limits
+from pipeline.llm.prices import Prices
+from pipeline.store import backfills, counters, llm_calls, llm_limits
+from pipeline.store.database import Database
+
+Group = Literal["day", "model", "purpose", "tenant"]
+
+PROMPT_TOKENS = 500
+"""Of a summary's prompt, beside the messages: an estimate."""
+ANSWER_TOKENS = 300
+"""Of a summary, before there are any to go by."""
+WEEK_DAYS = 7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What calls came to."""
+
+    # the day, model, purpose or tenant; of a total nothing
+    name: str
+    # without those for which a kept answer was reused
+    calls: int
+    failed: int
+    reused: int
+    input_tokens: int
+    output_tokens: int
+    # in US dollars, without calls of models whose price is not known
+    cost: float
+    unpriced: int
+    # of the calls that were answered; none: there are none
+    mean_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Today:
+    """What a tenant has spent since midnight (UTC), calls that are being made at their estimates, and may spend."""
+
+    cost: float
+    tokens: int
+    budget_cost: float | None
+    budget_tokens: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What calls of the last days came to."""
+
+    # none: of all tenants
+    tenant: str | None
+    days: int
+    by: Group
+    rows: Sequence[Figures]
+    total: Figures
+    today: Today
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoppedProvider:
+    """A provider that nobody calls at present, as it did not answer."""
+
+    provider: str
+    until: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What summarizing sessions is going to take."""
+
+    model: str
+    sessions: int
+    # of their messages
+    tokens: int
+    # none: nothing of the kind was done lately
+    seconds: float | None
+    # in US dollars; none: the model's price is not known
+    cost: float | None
+
+
+def collect(
+    database: Database, tenant_id: str, *, by: Group, days: int, budget: Budget, all_tenants: bool = False
+) -> Costs:
+    """Add up the calls of the last `days` days, of a tenant or, as the maintenance role, of all."""
+    with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
+        rows = [Figures(**row._mapping) for row in llm_calls.totals(connection, by, days)]
+    with database.tenant(tenant_id) as connection:
+        spent = llm_calls.spent_today(connection, tenant_id)
+    return Costs(
+        tenant=None if all_tenants else tenant_id,
+        days=days,
+        by=by,
+        rows=rows,
+        total=_total(rows),
+        today=Today(
+            cost=spent.cost, tokens=spent.tokens, budget_cost=budget.cost, budget_tokens=budget.tokens
+        ),
+    )
+
+
+def today(connection: Connection) -> Figures:
+    """Add up one tenant's calls of today (UTC)."""
+    return _total([Figures(**row._mapping) for row in llm_calls.totals(connection, "day", 1)])
+
+
+def _total(rows: Sequence[Figures]) -> Figures:
+    answered = {row.name: row.calls - row.failed for row in rows if row.mean_seconds is not None}
+    seconds = sum(answered[row.name] * (row.mean_seconds or 0.0) for row in rows if row.name in answered)
+    return Figures(
+        name="",
+        calls=sum(row.calls for row in rows),
+        failed=sum(row.failed for row in rows),
+        reused=sum(row.reused for row in rows),
+        input_tokens=sum(row.input_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        cost=sum(row.cost for row in rows),
+        unpriced=sum(row.unpriced for row in rows),
+        mean_seconds=seconds / sum(answered.values()) if sum(answered.values()) else None,
+    )
+
+
+def stopped_providers(connection: Connection) -> list[StoppedProvider]:
+    """Return the providers that nobody calls at present."""
+    return [
+        StoppedProvider(provider=each.provider, until=each.stopped_until)
+        for each in llm_limits.stopped(connection)
+        if each.stopped_until is not None
+    ]
+
+
+def estimate_extraction(connection: Connection, counted: backfills.Tokens) -> Estimate:
+    """Estimate summarizing sessions without a model, by how long it took lately."""
+    week = counters.totals(connection, WEEK_DAYS)
+    made = week.get("session_summaries_created", 0.0)
+    seconds = week.get("session_summary_seconds", 0.0) / made * counted.rows if made else None
+    return Estimate(
+        model="extractive-v1", sessions=counted.rows, tokens=counted.tokens, seconds=seconds, cost=0.0
+    )
+
+
+def estimate_calls(
+    connection: Connection,
+    tenant_id: str,
+    model: str,
+    counted: backfills.Tokens,
+    *,
+    prices: Prices,
+    limits: Limits,
+    at_once: int,
+) -> Estimate:
+    """Estimate summarizing sessions by a model, from its latest answers, with `at_once` calls at a time."""
+    latest = llm_calls.pace(connection, tenant_id, model)
+    given = counted.tokens + PROMPT_TOKENS * counted.rows
+    answered = round((latest.output_tokens or ANSWER_TOKENS) * counted.rows)
+    seconds: float | None = None
+    if latest.seconds is not None:
+        seconds = max(
+            latest.seconds * counted.rows / at_once,
+            60 * counted.rows / limits.requests_per_minute if limits.requests_per_minute else 0.0,
+            60 * (given + answered) / limits.tokens_per_minute if limits.tokens_per_minute else 0.0,
+        )
+    return Estimate(
+        model=model,
+        sessions=counted.rows,
+        tokens=counted.tokens,
+        seconds=seconds,
+        cost=prices.cost(model, given, answered),
+    )

@@ -1,0 +1,144 @@
+"""An operator sees what language models cost, what is left of the budget, and what a backfill is going to cost."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.clients.protocols import Completion
+from pipeline.llm.gateway import Call, Gateway
+from pipeline.store.database import Database
+from schemas.errors import ProviderUnavailable
+from tests.commands.conftest import Run, Workers
+from tests.conftest import TENANT
+from tests.llm.chat_models import ScriptedModel, asking
+
+
+def ask(database: Database, *models: ScriptedModel, purpose: str = "summary", tenant: str = TENANT) -> None:
+    for number, model in enumerate(models):
+        call = Call(tenant_id=tenant, chat_id="test:1", purpose=purpose)
+        try:
+            Gateway(database, model).complete(call, asking(f"{number}"), timeout_seconds=5)
+        except ProviderUnavailable:
+            continue
+
+
+@pytest.fixture
+def called(database: Database) -> Database:
+    """Calls of two models for two purposes, one of them yesterday, and of another tenant."""
+    ask(database, ScriptedModel(), ScriptedModel())
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE llm_calls SET called_at = called_at - interval '1 day' WHERE id = 1"))
+    down = ScriptedModel(ProviderUnavailable("503", retry_after=90), provider="down.example:443")
+    ask(database, ScriptedModel(model="smollm2", provider="127.0.0.1:8080"), down, purpose="hyde")
+    ask(database, ScriptedModel(), tenant="other")
+    return database
+
+
+def test_costs_are_added_up_by_day_model_purpose_and_tenant(run: Run, called: Database) -> None:
+    by_day = run("cost", "--json").json
+    today = datetime.now(UTC).date()
+    assert [(row["name"], row["calls"]) for row in by_day["rows"]] == [
+        (str(today), 3),
+        (str(today - timedelta(days=1)), 1),
+    ]
+    assert by_day["total"]["cost"] == pytest.approx(2 * 0.00056)
+    assert (by_day["total"]["calls"], by_day["total"]["failed"], by_day["total"]["unpriced"]) == (4, 1, 1)
+    assert by_day["today"]["cost"] == pytest.approx(0.00056)
+    assert run("cost", "--json", "--days", 1).json["total"]["calls"] == 3
+    by_model = run("cost", "--by", "model", "--json").json["rows"]
+    assert [(row["name"], row["calls"]) for row in by_model] == [("gpt-4.1-mini", 3), ("smollm2", 1)]
+    by_purpose = run("cost", "--by", "purpose", "--json").json["rows"]
+    assert [(row["name"], row["failed"]) for row in by_purpose] == [("summary", 0), ("hyde", 1)]
+    by_tenant = run("cost", "--by", "tenant", "--json").json
+    assert by_tenant["tenant"] is None
+    assert {row["name"]: row["calls"] for row in by_tenant["rows"]} == {TENANT: 4, "other": 1}
+    assert [
+        row["name"] for row in run("cost", "--by", "tenant", "--tenant", "other", "--json").json["rows"]
+    ] == ["other"]
+
+
+def test_the_same_for_people_with_what_is_spent_of_the_budget(
+    run: Run, called: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKSCROLL_LLM_DAILY_BUDGET", "0.5")
+    monkeypatch.setenv("BACKSCROLL_LLM_DAILY_TOKENS", "100000")
+    shown = run("cost", "--by", "model").out
+    for expected in ("smollm2", "total", "+ ?", "Spent today: $0.0006 of $0.50 and 2,200 of 100,000 tokens."):
+        assert expected in shown
+    assert "The price of 1 calls is not known" in shown
+
+
+def test_without_calls_nothing_is_shown_but_that(run: Run, database: Database) -> None:
+    assert run("cost").out.strip() == "No language model was called within 30 days."
+    assert "language models" not in run("status").out
+
+
+def test_the_status_says_what_was_called_today_and_who_does_not_answer(run: Run, called: Database) -> None:
+    shown = " ".join(run("status").out.split())
+    assert (
+        "language models today: 3 calls, 1 of them failed, 0 answers reused, 2,200 tokens, $0.0006" in shown
+    )
+    assert "down.example:443 does not answer and is not asked until" in shown
+    found = run("status", "--json").json
+    assert found["models"]["calls"] == 3
+    assert found["today"]["model_cost_usd"] == pytest.approx(2 * 0.00056)
+
+
+class TestBackfill:
+    """What is told before anything is paid for."""
+
+    @pytest.fixture
+    def database_name(self, house: str) -> str:
+        """The sample chat, all of it in memory."""
+        return house
+
+    def test_summaries_without_a_model_cost_no_money(self, run: Run, workers: Workers) -> None:
+        planned = run("backfills", "start", "summarize", "--all", "--dry-run", "--json").json
+        estimate = planned["estimate"]
+        assert estimate["sessions"] == planned["would_raise"] > 10
+        assert estimate["tokens"] > 1000
+        assert (estimate["model"], estimate["cost"]) == ("extractive-v1", 0)
+        assert estimate["seconds"] < 60
+        assert "no money" in run("backfills", "start", "summarize", "--all", "--dry-run").out
+
+    def test_a_model_s_price_and_its_latest_answers_make_the_estimate(
+        self, run: Run, database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("BACKSCROLL_SESSION_SUMMARY_MODEL", "gpt-4.1-mini")
+        start = ("backfills", "start", "summarize", "--all", "--dry-run")
+        before = run(*start, "--json").json["estimate"]
+        assert before["seconds"] is None
+        expected = (before["tokens"] + 500 * before["sessions"]) * 0.4 + 300 * before["sessions"] * 1.6
+        assert before["cost"] == pytest.approx(expected / 1_000_000)
+        short = Completion(text="short", input_tokens=900, output_tokens=50)
+        ask(database, ScriptedModel(short, seconds=0.2))
+        after = run(*start, "--json").json["estimate"]
+        assert after["cost"] < before["cost"]
+        # sixteen at once
+        assert after["seconds"] == pytest.approx(0.2 * after["sessions"] / 16, rel=0.5)
+        monkeypatch.setenv("BACKSCROLL_LLM_REQUESTS_PER_MINUTE", "1")
+        assert run(*start, "--json").json["estimate"]["seconds"] == 60 * after["sessions"]
+        assert run(*start, "--limit", 2, "--json").json["estimate"]["sessions"] == 2
+        monkeypatch.setenv("BACKSCROLL_SESSION_SUMMARY_MODEL", "smollm2")
+        assert "unknown amount of money" in run(*start).out
+        prices = tmp_path / "prices.toml"
+        prices.write_text('["smollm2"]\ninput = "free"')
+        monkeypatch.setenv("BACKSCROLL_LLM_PRICES", str(prices))
+        refused = run(*start)
+        assert refused.code == 4
+        assert f"BACKSCROLL_LLM_PRICES={prices}: smollm2.input" in refused.err
+
+
+def test_an_answer_that_is_reused_costs_nothing(run: Run, database: Database) -> None:
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("INSERT INTO tenants VALUES ('default')"))
+        connection.execute(
+            text("""
+                INSERT INTO llm_calls (tenant_id, purpose, model, provider, outcome, input_tokens, output_tokens, cost)
+                VALUES ('default', 'summary', 'gpt-4.1-mini', 'a', 'reused', 0, 0, 0)
+            """)
+        )
+    found = run("cost", "--json").json["total"]
+    assert (found["calls"], found["reused"], found["cost"], found["mean_seconds"]) == (0, 1, 0, None)

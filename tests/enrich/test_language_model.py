@@ -1,0 +1,471 @@
+"""Sessions are summarized by a language model behind HTTP, whatever it answers: none is stuck, no call is in vain."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.clients.openai_chat import OpenAIChatModel
+from pipeline.enrich import summarize
+from pipeline.enrich.summarize import AGAIN_ATTEMPTS, Rollout, make_summarizer
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Handler, Policy
+from pipeline.llm.gateway import Gateway
+from pipeline.operations import backfill
+from pipeline.operations.backfill import Current
+from pipeline.store import jobs
+from pipeline.store.database import Database
+from schemas.backfills import BackfillRequest
+from schemas.messages import ChatIn
+from tests.conftest import TENANT, message
+from tests.providers.chat_server import ChatServer, Reply, Request, refused, summary_of, well
+from tests.test_pipeline import CHAT, place, rows
+
+MODEL = "small-1"
+ATTACKS = json.loads(Path(__file__).with_name("attacks.json").read_text())
+# a job that would be claimed at once is tried once in a test
+ONE = Policy(batch=1, lease_seconds=60, max_attempts=3)
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    """An endpoint that answers well."""
+    server = ChatServer()
+    with server.running():
+        yield server
+
+
+@pytest.fixture
+def client(database: Database, server: ChatServer) -> Iterator[summarize.Summarizer]:
+    """The summarizer behind it, which does not wait long."""
+    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
+        yield make_summarizer(MODEL, Gateway(database, model), timeout_seconds=1)
+
+
+ALL = Rollout()
+
+
+def handler(
+    database: Database, client: summarize.Summarizer, rollout: Rollout = ALL, **named: float
+) -> Handler:
+    return summarize.summarizer(
+        database, client, min_messages=4, version=1, lease_seconds=60, rollout=rollout, **named
+    )
+
+
+def run_due(database: Database, handle: Handler) -> None:
+    """Do what is due now, each job once."""
+    for _ in range(count_due(database)):
+        runner.run(database, "summarize", handle, ONE)
+
+
+def count_due(database: Database) -> int:
+    found = rows(
+        database, "SELECT count(*) FROM jobs WHERE kind = 'summarize' AND due_at <= now() AND claimed IS NULL"
+    )
+    return int(str(found[0][0]))
+
+
+def time_passes(database: Database, seconds: float) -> None:
+    """Let what waits have waited for longer."""
+    with database.tenant(TENANT) as connection:
+        connection.execute(
+            text(
+                "UPDATE jobs SET due_at = due_at - make_interval(secs => :s), "
+                "pending_since = pending_since - make_interval(secs => :s)"
+            ),
+            {"s": seconds},
+        )
+
+
+def stored(database: Database) -> list[tuple[object, ...]]:
+    return rows(
+        database,
+        "SELECT status, summary_model FROM conversation_sessions WHERE status <> 'merged' ORDER BY started_at, id",
+    )
+
+
+def waiting(database: Database) -> list[tuple[object, ...]]:
+    """The jobs left: seconds until each is due, attempts."""
+    return rows(
+        database,
+        "SELECT CAST(round(extract(epoch FROM due_at - now())) AS integer), attempts FROM jobs "
+        "WHERE kind = 'summarize' ORDER BY due_at",
+    )
+
+
+def say(
+    database: Database, rules: SessionPolicy, policy: Policy, *sessions: int, chat: ChatIn = CHAT
+) -> None:
+    """Sessions of five messages, one for each number, a day apart."""
+    for number in sessions:
+        said = [
+            message(1440 * number + n, f"the boiler number {number} shows error E{n}", id=f"{number}-{n}")
+            for n in range(5)
+        ]
+        accept.accept(database, TENANT, chat, said)
+    place(database, rules, policy)
+
+
+@pytest.fixture
+def one_session(database: Database, rules: SessionPolicy, policy: Policy) -> Database:
+    """A session to summarize."""
+    say(database, rules, policy, 1)
+    return database
+
+
+# A good day
+
+
+def test_a_session_costs_one_call(
+    one_session: Database, client: summarize.Summarizer, server: ChatServer
+) -> None:
+    run_due(one_session, handler(one_session, client))
+    assert stored(one_session) == [("summarized", MODEL)]
+    assert len(server.requests) == 1
+    assert waiting(one_session) == []
+    found = rows(one_session, "SELECT summary_text, topic_tags FROM conversation_sessions")
+    assert found == [
+        (
+            "Ann: the boiler number 1 shows error E0. Ann: the boiler number 1 shows error E2. "
+            "Ann: the boiler number 1 shows error E4.",
+            ["as said"],
+        )
+    ]
+
+
+def test_a_late_message_costs_what_is_new(
+    one_session: Database,
+    client: summarize.Summarizer,
+    server: ChatServer,
+    rules: SessionPolicy,
+    policy: Policy,
+) -> None:
+    handle = handler(one_session, client)
+    run_due(one_session, handle)
+    # one that comes after all that was summarized is told with the summary so far
+    accept.accept(one_session, TENANT, CHAT, [message(1440 + 9, "Beatriz repaired the boiler", id="late")])
+    place(one_session, rules, policy)
+    run_due(one_session, handle)
+    data = server.requests[-1]["messages"][1]["content"]
+    assert "<before-" in data
+    assert "Beatriz repaired" in data
+    assert "error E1" not in data
+    # one that comes before its end changes what was told
+    accept.accept(one_session, TENANT, CHAT, [message(1440 + 2.5, "it is the old boiler", id="between")])
+    place(one_session, rules, policy)
+    run_due(one_session, handle)
+    data = server.requests[-1]["messages"][1]["content"]
+    assert "<before-" not in data
+    assert "error E1" in data
+    assert len(server.requests) == 3
+    assert stored(one_session) == [("summarized", MODEL)]
+
+
+def test_a_session_that_stays_open_is_told_on(
+    database: Database,
+    client: summarize.Summarizer,
+    server: ChatServer,
+    rules: SessionPolicy,
+    policy: Policy,
+) -> None:
+    said = [message(n, f"the boiler shows error E{n}", id=f"m{n}") for n in range(6)]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE conversation_sessions SET status = 'open'"))
+    run_due(database, handler(database, client))
+    assert stored(database) == [("open", MODEL)]
+    accept.accept(database, TENANT, CHAT, [message(n, f"the boiler shows F{n}") for n in range(6, 9)])
+    place(database, rules, policy)
+    run_due(database, handler(database, client))
+    assert len(server.requests) == 2
+    assert "<before-" in server.requests[1]["messages"][1]["content"]
+    assert rows(database, "SELECT summary_message_count FROM conversation_sessions") == [(9,)]
+
+
+def test_a_session_longer_than_the_window_is_told_in_parts(
+    database: Database, server: ChatServer, rules: SessionPolicy, policy: Policy
+) -> None:
+    said = [message(n / 10, f"part {n} of the story: " + "boiler pipes leak " * 20) for n in range(80)]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
+        client = make_summarizer(MODEL, Gateway(database, model), timeout_seconds=5, context_tokens=4000)
+        run_due(database, handler(database, client))
+    assert stored(database) == [("summarized", MODEL)]
+    told = [request["messages"][1]["content"] for request in server.requests]
+    parts = [data for data in told if "part " in data and "[2026" in data]
+    assert 2 < len(parts) < len(told)
+    for number in range(80):
+        assert sum(f"part {number} of" in data for data in parts) == 1
+    assert all(len(request["messages"][1]["content"]) < 4000 * 4 for request in server.requests)
+
+
+# Answers that cannot be used
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Reply(text="Once upon a time there was a boiler."),
+        Reply(text='{"summary": "Ann says that the boi', finish_reason="length"),
+        Reply(text='{"summary": "Buy cheap watches from my friend in Geneva today, she has all brands"}'),
+    ],
+    ids=["prose", "cut off", "of something else"],
+)
+def test_an_answer_is_repaired_once(
+    one_session: Database, client: summarize.Summarizer, server: ChatServer, bad: Reply
+) -> None:
+    server.replies(bad)
+    run_due(one_session, handler(one_session, client))
+    assert stored(one_session) == [("summarized", MODEL)]
+    first, second = server.requests
+    if bad.finish_reason == "length":
+        assert second["max_tokens"] == 2 * first["max_tokens"]
+    else:
+        assert second["messages"][2] == {"role": "assistant", "content": bad.text}
+        assert "cannot be used" in second["messages"][3]["content"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "calls"),
+    [
+        (Reply(text="Once upon a time there was a boiler."), 2),
+        (Reply(text='{"summary": "Ann says that the boi', finish_reason="length"), 2),
+        (refused("violates the usage policy"), 1),
+        (Reply(body=b"<html>"), 1),
+    ],
+    ids=["prose", "cut off", "refused", "rubbish"],
+)
+def test_where_no_answer_can_be_used_the_session_is_extracted_and_asked_about_later(
+    one_session: Database,
+    rules: SessionPolicy,
+    client: summarize.Summarizer,
+    server: ChatServer,
+    bad: Reply,
+    calls: int,
+) -> None:
+    # Given a model that never answers well
+    server.replies(then=lambda _request: bad)
+    handle = handler(one_session, client)
+    for attempt in range(1, AGAIN_ATTEMPTS + 1):
+        run_due(one_session, handle)
+        # Then there is a summary all the same, marked as what it is, with the reason
+        assert stored(one_session) == [("summarized", "extractive-v1")]
+        assert len(server.requests) == calls * attempt
+        reason = str(rows(one_session, "SELECT failure_reason FROM conversation_sessions")[0][0])
+        assert reason.startswith(("Provider", "InvalidAnswer"))
+        # and it is asked again hours later, but not for ever
+        expected = [] if attempt == AGAIN_ATTEMPTS else [(6 * 3600, attempt)]
+        assert waiting(one_session) == expected
+        run_due(one_session, handle)
+        time_passes(one_session, 6 * 3600)
+    # until a backfill, which finds it missing
+    server.answer = well
+    current = Current(rules=rules, summary_version=1, min_messages=4, summary_model=MODEL)
+    request = BackfillRequest(kind="summarize")
+    assert backfill.plan(one_session, TENANT, request, current).missing == 1
+    backfill.start(one_session, TENANT, request, current)
+    runner.run(one_session, "backfill", backfill.backfiller(one_session, current), ONE)
+    run_due(one_session, handle)
+    assert stored(one_session) == [("summarized", MODEL)]
+    assert backfill.plan(one_session, TENANT, request, current).missing == 0
+    assert rows(one_session, "SELECT failure_reason FROM conversation_sessions") == [(None,)]
+
+
+def test_a_change_does_not_wait_for_the_model_to_be_asked_again(
+    one_session: Database,
+    client: summarize.Summarizer,
+    server: ChatServer,
+    rules: SessionPolicy,
+    policy: Policy,
+) -> None:
+    server.replies(refused("violates the usage policy"))
+    run_due(one_session, handler(one_session, client))
+    assert waiting(one_session) == [(6 * 3600, 1)]
+    accept.accept(one_session, TENANT, CHAT, [message(1440 + 9, "Beatriz repaired it", id="late")])
+    place(one_session, rules, policy)
+    assert count_due(one_session) == 1
+    run_due(one_session, handler(one_session, client))
+    assert stored(one_session) == [("summarized", MODEL)]
+    # the extracted summary is not what the model goes on from
+    assert "<before-" not in server.requests[-1]["messages"][1]["content"]
+
+
+# Providers that are away
+
+
+@pytest.mark.parametrize(
+    ("reply", "seconds"),
+    [
+        (Reply(status=429, text="slow down", headers={"Retry-After": "77"}), 77),
+        (Reply(status=500, text="oops"), 15),
+        (Reply(status=401, text="wrong key"), 600),
+        (Reply(text="{}", delay=2), 15),
+        (Reply(text="{}", drip=0.5), 15),
+        (Reply(hang_up=True), 15),
+    ],
+    ids=["429", "500", "401", "slow", "drips", "not at all"],
+)
+def test_a_provider_that_is_away_costs_no_attempt(
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+    client: summarize.Summarizer,
+    server: ChatServer,
+    reply: Reply,
+    seconds: int,
+) -> None:
+    say(database, rules, policy, 1, 2)
+    server.replies(reply, reply)
+    run_due(database, handler(database, client))
+    assert stored(database) == [("closed", None)] * 2
+    # the times are whole seconds, and a slow one takes some
+    assert [(abs(int(str(due)) - seconds) <= 2, attempts) for due, attempts in waiting(database)] == [
+        (True, 0)
+    ] * 2
+    # and once it is back, each is summarized by one call
+    time_passes(database, seconds)
+    run_due(database, handler(database, client))
+    assert stored(database) == [("summarized", MODEL)] * 2
+    assert len(server.requests) == 4
+
+
+def test_a_text_at_which_the_provider_fails_does_not_wait_for_ever(
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+    client: summarize.Summarizer,
+    server: ChatServer,
+) -> None:
+    # Given a provider that fails at one text
+    def fails_at_two(request: Request) -> Reply:
+        is_two = "boiler number 2" in request["messages"][1]["content"]
+        return Reply(status=500, text="oops") if is_two else well(request)
+
+    server.answer = fails_at_two
+    say(database, rules, policy, 1, 2, 3)
+    handle = handler(database, client)
+    # When an hour has passed
+    for _ in range(4):
+        run_due(database, handle)
+        assert stored(database)[1] == ("closed", None)
+        time_passes(database, 15 * 60)
+    time_passes(database, 15)
+    run_due(database, handle)
+    # Then the others were not disturbed, and it has an extracted summary
+    assert stored(database) == [
+        ("summarized", MODEL),
+        ("summarized", "extractive-v1"),
+        ("summarized", MODEL),
+    ]
+    assert waiting(database) == [(6 * 3600, 1)]
+
+
+def test_a_session_that_changed_meanwhile_is_not_paid_for_further(
+    database: Database, server: ChatServer, rules: SessionPolicy, policy: Policy
+) -> None:
+    said = [message(n / 10, f"part {n} of the story: " + "boiler pipes leak " * 20) for n in range(80)]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+
+    def fenced(request: Request) -> Reply:
+        if len(server.requests) == 2:
+            with database.tenant(TENANT) as connection:
+                jobs.fence(connection, TENANT, ["session:1"])
+        return well(request)
+
+    server.answer = fenced
+    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
+        client = make_summarizer(MODEL, Gateway(database, model), timeout_seconds=5, context_tokens=4000)
+        runner.run(database, "summarize", handler(database, client), ONE)
+    assert len(server.requests) == 2
+    assert stored(database) == [("closed", None)]
+    assert count_due(database) == 1
+
+
+def test_many_slow_answers_outlive_no_lease(
+    database: Database, server: ChatServer, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given a session whose parts together take longer than a lease
+    said = [message(n / 10, f"part {n} of the story: " + "boiler pipes leak " * 20) for n in range(80)]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+    server.replies(then=lambda request: Reply(text=summary_of(request), delay=0.5))
+    short = Policy(batch=1, lease_seconds=1.5, max_attempts=3)
+    with closing(OpenAIChatModel(MODEL, base_url=server.url)) as model:
+        client = make_summarizer(MODEL, Gateway(database, model), timeout_seconds=1, context_tokens=4000)
+        handle = summarize.summarizer(database, client, min_messages=4, version=1, lease_seconds=1.5)
+        runner.run(database, "summarize", handle, short)
+    assert len(server.requests) > 4
+    assert stored(database) == [("summarized", MODEL)]
+
+
+# Orders in the transcript
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_a_model_that_obeys_a_message_does_not_get_its_answer_stored(
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+    client: summarize.Summarizer,
+    server: ChatServer,
+    attack: dict[str, str],
+) -> None:
+    said = [
+        message(n, content, id=f"m{n}")
+        for n, content in enumerate(
+            (
+                "the boiler in the cellar shows error E42",
+                "the plumber comes on Monday at nine",
+                attack["says"],
+                "the radiator in the kitchen leaks as well",
+            )
+        )
+    ]
+    accept.accept(database, TENANT, CHAT, said)
+    place(database, rules, policy)
+    server.replies(then=lambda _request: Reply(text=attack["obeyed"]))
+    run_due(database, handler(database, client))
+    assert stored(database) == [("summarized", "extractive-v1")]
+    assert len(server.requests) == 2
+
+
+# Which sessions
+
+
+def test_only_canaries_are_sent_to_the_model(
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+    client: summarize.Summarizer,
+    server: ChatServer,
+) -> None:
+    say(database, rules, policy, 1)
+    say(database, rules, policy, 2, chat=ChatIn(chat_id="test:canary"))
+    run_due(database, handler(database, client, Rollout(chats=frozenset(("test:canary",)))))
+    assert stored(database) == [("summarized", "extractive-v1"), ("summarized", MODEL)]
+    assert len(server.requests) == 1
+    assert waiting(database) == []
+
+
+def test_of_a_quiet_chat_every_third_session_is_sent_to_the_model(
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+    client: summarize.Summarizer,
+    server: ChatServer,
+) -> None:
+    # a session every two days: fewer than seven in a week
+    say(database, rules, policy, *range(0, 14, 2))
+    run_due(database, handler(database, client, Rollout(every=3)))
+    models = [model for _, model in stored(database)]
+    assert models == [MODEL, "extractive-v1", "extractive-v1"] * 2 + [MODEL]
+    assert len(server.requests) == 3

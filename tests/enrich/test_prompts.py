@@ -1,0 +1,220 @@
+"""A transcript is data: no message can leave its fence, and an answer that follows an order in it is refused."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.enrich import answers, prompts
+from pipeline.enrich.answers import InvalidAnswer
+from pipeline.text.tokens import estimate_line
+from schemas.sessions import Message, Summary
+
+ATTACKS: list[dict[str, str]] = json.loads(Path(__file__).with_name("attacks.json").read_text())
+SAID = (
+    ("Ann", "the boiler in the cellar shows error E42 since yesterday"),
+    ("Ben", "I called the plumber, he comes on Monday at nine"),
+    ("Ann", "good, then we decide about the new radiator after his visit"),
+    ("Ben", "the old radiator leaks in the kitchen, I put a bucket under it"),
+)
+GOOD = {
+    "summary": "Ann reports that the boiler in the cellar shows error E42. Ben has called the plumber, who comes on "
+    "Monday at nine. They will decide about a new radiator after the visit.",
+    "topics": ["boiler error E42", "radiator"],
+    "decisions": ["Decide about the radiator after the plumber's visit"],
+    "open_questions": [],
+    "action_items": [],
+    "entities": ["Ann", "Ben"],
+}
+
+
+def message(number: int, speaker: str, content: str) -> Message:
+    return Message(
+        id=number,
+        chat_id="test:1",
+        external_id=str(number),
+        sender_id="test:1",
+        sender_name=speaker,
+        role="user",
+        content=content,
+        sent_at=datetime(2026, 3, 2, 23, 30, tzinfo=UTC) + timedelta(minutes=number),
+        position=0,
+        session_key="",
+        agent_id=None,
+        metadata={},
+    )
+
+
+def talk(*more: tuple[str, str]) -> list[Message]:
+    return [message(n, speaker, content) for n, (speaker, content) in enumerate((*SAID, *more))]
+
+
+def prompt_of(messages: list[Message], previous: Summary | None = None, **named: Any) -> Any:
+    given = {"time_zone": UTC, "language": "english"} | named
+    return prompts.summary_prompt(messages, previous, **given)
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [f"{m.speaker}: {m.content}" for m in messages]
+
+
+def fence_of(prompt: Any) -> str:
+    found = re.search(r"<(transcript-[0-9a-f]{16})>", prompt.system)
+    assert found
+    return found[1]
+
+
+def is_fenced(prompt: Any, count: int) -> bool:
+    """Tell whether each message is one line between the marks, which stand there once."""
+    fence = fence_of(prompt)
+    lines = prompt.turns[0].split("\n")
+    inside = lines[lines.index(f"<{fence}>") + 1 : lines.index(f"</{fence}>")]
+    stamped = all(re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d\] ", line) for line in inside)
+    return (
+        len(inside) == count and stamped and lines[-1] == f"</{fence}>" and "".join(lines).count(fence) == 2
+    )
+
+
+# The prompt
+
+
+def test_a_transcript_has_speakers_and_times_of_the_chats_own_clock() -> None:
+    prompt = prompt_of(talk(), time_zone=ZoneInfo("Europe/Lisbon"), language="portuguese")
+    assert "[2026-03-02 23:30] Ann: the boiler in the cellar" in prompt.turns[0]
+    assert (
+        "[2026-03-03 08:30] Ann: the boiler" in prompt_of(talk(), time_zone=ZoneInfo("Asia/Tokyo")).turns[0]
+    )
+    assert "portuguese" in prompt.system
+    assert "Europe/Lisbon" in prompt.system
+
+
+def test_the_same_messages_make_the_same_prompt() -> None:
+    assert prompt_of(talk()) == prompt_of(talk())
+    assert fence_of(prompt_of(talk())) != fence_of(prompt_of(talk(("Ann", "ok"))))
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_no_attack_leaves_the_fence(attack: dict[str, str]) -> None:
+    fence = fence_of(prompt_of(talk()))
+    messages = talk(("Mallory", attack["says"].replace("{fence}", fence)))
+    assert is_fenced(prompt_of(messages), len(messages))
+    # nor does a speaker's name
+    assert is_fenced(prompt_of(talk((attack["says"], "hello"))), len(SAID) + 1)
+    # nor what an earlier summary quotes
+    before = Summary(summary=attack["says"], topics=[attack["says"][:300]])
+    continued = prompt_of(talk(), before)
+    assert is_fenced(continued, len(SAID))
+    assert continued.turns[0].count("<before-") == 1
+    assert len(continued.turns[0].split("\n")) == len(SAID) + 5
+
+
+@given(st.lists(st.tuples(st.text(max_size=80), st.text(max_size=300)), min_size=1, max_size=8))
+def test_no_text_leaves_the_fence(said: list[tuple[str, str]]) -> None:
+    messages = [message(n, speaker or "x", content) for n, (speaker, content) in enumerate(said)]
+    assert is_fenced(prompt_of(messages), len(messages))
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(200, 2000))
+def test_a_long_session_is_divided_into_parts_that_fit_and_leave_nothing_out(
+    sizes: list[int], room: int
+) -> None:
+    messages = [prompts.clipped(message(n, "Ann", "word " * size), room // 2) for n, size in enumerate(sizes)]
+    runs = prompts.divided(messages, room)
+    assert [m.id for run in runs for m in run] == [m.id for m in messages]
+    for run in runs:
+        assert sum(estimate_line(line) for line in prompts.transcript(run, UTC)) <= room + 20
+
+
+def test_the_smallest_window_has_room_for_a_transcript() -> None:
+    before = Summary(summary="x " * 600, topics=["y" * 300] * 12, entities=["z" * 300] * 24)
+    assert prompts.room_for_data(4000) > 600
+    assert prompts.room_for_data(16_000, before) > 4000
+    # and an earlier summary does not take all of it
+    half = prompts.condensed(before, 400)
+    assert prompts.room_for_data(4000) - prompts.room_for_data(4000, half) <= 400
+    assert half.summary.startswith("x x")
+
+
+# The answer
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_an_answer_that_obeyed_an_attack_is_refused(attack: dict[str, str]) -> None:
+    messages = talk(("Mallory", attack["says"]))
+    with pytest.raises(InvalidAnswer):
+        answers.read(attack["obeyed"], texts(messages))
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack["name"])
+def test_an_answer_that_reports_an_attack_is_a_summary(attack: dict[str, str]) -> None:
+    messages = talk(("Mallory", attack["says"]))
+    reported = GOOD | {"summary": f"{GOOD['summary']} Mallory wrote an order to whoever summarizes this."}
+    assert answers.read(json.dumps(reported), texts(messages)).decisions
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "```json\n{}\n```",
+        "Here is the summary you asked for:\n\n{}\n\nLet me know {{if}} you need more.",
+        "<think>The user wants {{JSON}}. I write it.</think>{}",
+        '{{"note": "first"}} {}',
+    ],
+)
+def test_text_around_the_answer_does_no_harm(around: str) -> None:
+    found = answers.read(around.format(json.dumps(GOOD)), texts(talk()))
+    assert found.summary == GOOD["summary"]
+    assert found.entities == ["Ann", "Ben"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ("", "no JSON object"),
+        ("I cannot help with that.", "no JSON object"),
+        (json.dumps(GOOD)[:150], "broken or incomplete"),
+        ('{"text": "hello"}', 'no "summary"'),
+        ('{"summary": 5}', '"summary" must be a text'),
+        ('{"summary": "   "}', '"summary" must be a text'),
+        (json.dumps(GOOD | {"topics": [{"name": "x"}]}), '"topics" must be a list of strings'),
+        (json.dumps(GOOD | {"entities": 7}), '"entities" must be a list of strings'),
+        (json.dumps(GOOD | {"summary": "Ann has a boiler. " * 20}), "20 sentences"),
+        (json.dumps({"summary": "Ann and Ben talk."}), "too short"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(answer: str, problem: str) -> None:
+    with pytest.raises(InvalidAnswer, match=problem):
+        answers.read(answer, texts(talk()))
+
+
+def test_what_is_too_long_for_a_list_is_cut() -> None:
+    long = GOOD | {"topics": [f"boiler {n}" for n in range(40)], "decisions": ["boiler " * 100, "", "boiler"]}
+    found = answers.read(json.dumps(long), texts(talk()))
+    assert len(found.topics) == 12
+    assert [len(line) <= 300 for line in found.decisions] == [True, True]
+
+
+@given(st.text(max_size=400))
+def test_any_answer_is_a_summary_or_refused(answer: str) -> None:
+    for given_answer in (
+        answer,
+        json.dumps({"summary": answer}),
+        f'{{"summary": "{answer}", "topics": {answer}',
+    ):
+        try:
+            found = answers.read(given_answer, texts(talk()))
+        except InvalidAnswer:
+            continue
+        assert found.summary.strip()
+
+
+def test_a_summary_of_short_words_is_taken_as_it_is() -> None:
+    said = ["Ann: ok", "Ben: yes", "Ann: no", "Ben: ok"]
+    assert answers.read('{"summary": "Ann and Ben agreed."}', said)

@@ -1,0 +1,57 @@
+"""A chat with messages in a closed session, and the claim of a worker on its summary."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+from sqlalchemy import text
+
+from pipeline.ingest import accept
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Claim, Policy
+from pipeline.llm.gateway import Call
+from pipeline.store import claims
+from pipeline.store.database import Database
+from schemas.messages import ChatIn
+from tests.conftest import TENANT, message
+from tests.test_pipeline import place
+
+CHAT = "test:boiler"
+Claiming = Callable[[], Claim]
+
+
+@pytest.fixture
+def claiming(database: Database, rules: SessionPolicy, policy: Policy) -> Claiming:
+    """`claiming()`: the claim of the worker that summarizes a session, whoever had it before is dead."""
+    told = [message(n, f"the boiler shows error E4{n}", id=f"m{n}") for n in range(6)]
+    accept.accept(database, TENANT, ChatIn(chat_id=CHAT), told)
+    place(database, rules, policy)
+
+    def claim() -> Claim:
+        with database.maintenance() as connection:
+            connection.execute(
+                text("UPDATE jobs SET due_at = now() - interval '1 s' WHERE kind = 'summarize'")
+            )
+            claimed = claims.claim(connection, "summarize", batch=1, lease_seconds=60, max_attempts=5)
+        (row,) = claimed.rows
+        return Claim(**row._mapping)
+
+    return claim
+
+
+@pytest.fixture
+def call(claiming: Claiming) -> Call:
+    """A call for the summary of that session."""
+    return Call(tenant_id=TENANT, chat_id=CHAT, purpose="summary", claim=claiming())
+
+
+def finish(database: Database, claim: Claim) -> None:
+    """Mark a summary as saved."""
+    with database.tenant(TENANT) as connection:
+        runner.finish(connection, [claim])
+
+
+def at(seconds: float) -> datetime:
+    """A time so many seconds after a full minute."""
+    return datetime.fromtimestamp(1_800_000_000 + seconds, UTC)

@@ -1,0 +1,236 @@
+"""All workers share a provider's limits, and one that is down is left alone by all of them."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from time import monotonic
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from pipeline.llm import limits
+from pipeline.llm.gateway import Call, Gateway
+from pipeline.llm.limits import Limits, Wait, admit, after_answer, after_failure
+from pipeline.store.database import Database
+from pipeline.store.llm_limits import Provider
+from schemas.errors import ProviderRejected, ProviderUnavailable
+from schemas.settings import Settings
+from tests.conftest import TENANT
+from tests.llm.chat_models import ANSWER, ScriptedModel, asking
+from tests.llm.conftest import CHAT, at
+from tests.test_pipeline import rows
+
+CALL = Call(tenant_id=TENANT, chat_id=CHAT, purpose="hyde")
+DOWN = ProviderUnavailable("no answer")
+NEW = Provider(provider="models.example:443")
+
+
+@pytest.fixture
+def elsewhere(settings: Settings) -> Iterator[Database]:
+    """The same database, as another worker process has it."""
+    database = Database.from_settings(settings, pool_size=20)
+    yield database
+    database.close()
+
+
+def ask(gateway: Gateway, prompt: str = "", tenant: str = TENANT) -> Exception | None:
+    call = Call(tenant_id=tenant, chat_id=CHAT, purpose="hyde")
+    try:
+        gateway.complete(call, asking(prompt), timeout_seconds=10)
+    except ProviderUnavailable as error:
+        return error
+    return None
+
+
+def pass_time(database: Database, seconds: float) -> None:
+    """Let what is known of providers be so many seconds older."""
+    names = ("stopped_at", "stopped_until", "probe_until", "requests_until", "tokens_until")
+    earlier = ", ".join(f"{name} = {name} - make_interval(secs => :by)" for name in names)
+    with database.tenant(TENANT) as connection:
+        connection.execute(text(f"UPDATE llm_providers SET {earlier}"), {"by": seconds})
+        connection.execute(
+            text("UPDATE llm_slots SET expires_at = expires_at - make_interval(secs => :by)"), {"by": seconds}
+        )
+
+
+def test_a_provider_that_is_down_is_asked_by_no_worker_until_one_call_has_tried(
+    database: Database, elsewhere: Database
+) -> None:
+    down, there = ScriptedModel(DOWN, DOWN, DOWN, DOWN, DOWN, ANSWER), ScriptedModel()
+    mine, theirs = Gateway(database, down), Gateway(elsewhere, there)
+    # Given a provider that does not answer one worker
+    for n in range(limits.FAILURES):
+        ask(mine, f"{n}")
+    # Then no worker asks it, of whatever tenant, and each is told how long
+    began = monotonic()
+    for gateway, tenant in ((mine, TENANT), (theirs, TENANT), (theirs, "other")):
+        error = ask(gateway, "more", tenant)
+        assert isinstance(error, ProviderUnavailable)
+        assert 10 < (error.retry_after or 0) <= limits.FIRST_STOP_SECONDS
+    assert monotonic() - began < 2
+    assert (down.calls, there.calls) == (limits.FAILURES, 0)
+    # When the time is up one call tries, and the others wait for it
+    pass_time(database, limits.FIRST_STOP_SECONDS)
+    tried = []
+
+    def reply(_: object) -> object:
+        tried.append(ask(mine, "another"))
+        return ANSWER
+
+    assert ask(Gateway(elsewhere, ScriptedModel(reply)), "probe") is None  # type: ignore[arg-type]
+    assert isinstance(tried[0], ProviderUnavailable)
+    # and once it is answered all go on
+    assert ask(mine, "another") is None
+    assert rows(database, "SELECT failures, stops, stopped_until FROM llm_providers") == [(0, 0, None)]
+
+
+def test_a_provider_that_stays_down_is_tried_more_and_more_seldom(database: Database) -> None:
+    down = ScriptedModel(DOWN)
+    gateway = Gateway(database, down)
+    for n in range(limits.FAILURES):
+        ask(gateway, f"{n}")
+    waits = []
+    for n in range(8):
+        error = ask(gateway, "refused")
+        waits.append(round(error.retry_after or 0))  # type: ignore[union-attr]
+        pass_time(database, waits[-1] + 1)
+        ask(gateway, f"probe {n}")
+    assert waits == [15, 30, 60, 120, 240, 480, 600, 600]
+    assert down.calls == limits.FAILURES + 8
+
+
+def test_a_provider_that_says_when_to_come_again_is_not_asked_sooner(
+    database: Database, elsewhere: Database
+) -> None:
+    assert ask(Gateway(database, ScriptedModel(ProviderUnavailable("429", retry_after=90)))) is not None
+    model = ScriptedModel()
+    error = ask(Gateway(elsewhere, model))
+    assert isinstance(error, ProviderUnavailable)
+    assert 85 < (error.retry_after or 0) <= 90
+    assert model.calls == 0
+    pass_time(database, 91)
+    assert ask(Gateway(elsewhere, model)) is None
+
+
+def test_another_provider_is_asked_meanwhile_and_what_it_refuses_is_an_answer(database: Database) -> None:
+    ask(Gateway(database, ScriptedModel(ProviderUnavailable("429", retry_after=90))))
+    refusing = Gateway(database, ScriptedModel(ProviderRejected("too long"), provider="other:11434"))
+    for n in range(limits.FAILURES + 1):
+        with pytest.raises(ProviderRejected):
+            refusing.complete(CALL, asking(f"{n}"), timeout_seconds=5)
+
+
+def test_a_killed_worker_that_was_trying_stops_nobody_for_ever(database: Database) -> None:
+    ask(Gateway(database, ScriptedModel(ProviderUnavailable("429", retry_after=1))))
+    pass_time(database, 2)
+    # Given a call that tries and whose worker dies
+    with database.tenant(TENANT) as connection:
+        limits.enter(connection, NEW.provider, Limits(), tokens=1, timeout_seconds=30)
+    model = ScriptedModel()
+    assert ask(Gateway(database, model)) is not None
+    pass_time(database, 41)
+    assert ask(Gateway(database, model)) is None
+
+
+def test_no_more_calls_are_made_at_once_than_may_be_by_all_workers_together(
+    database: Database, elsewhere: Database
+) -> None:
+    model = ScriptedModel(seconds=0.2)
+    shared = Limits(concurrent=2)
+    gateways = [Gateway(elsewhere, model, shared=shared) for _ in range(2)]
+    with ThreadPoolExecutor(6) as pool:
+        errors = list(pool.map(lambda n: ask(gateways[n % 2], f"{n}"), range(6)))
+    assert errors == [None] * 6
+    assert model.most_at_once == 2
+    assert rows(database, "SELECT count(*) FROM llm_slots") == [(0,)]
+
+
+def test_whoever_waits_too_long_for_a_place_comes_again_later(database: Database) -> None:
+    held, going = threading.Event(), threading.Event()
+
+    def reply(_: object) -> object:
+        going.set()
+        held.wait(20)
+        return ANSWER
+
+    gateway = Gateway(database, ScriptedModel(reply), shared=Limits(concurrent=1))  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ask, gateway, "slow")
+        assert going.wait(10)
+        began = monotonic()
+        error = ask(Gateway(database, ScriptedModel(), shared=Limits(concurrent=1)))
+        held.set()
+        assert isinstance(error, ProviderUnavailable)
+        assert error.retry_after == limits.BUSY_SECONDS
+        # a quarter of the call's ten seconds
+        assert 2 <= monotonic() - began < 5
+        assert first.result() is None
+
+
+def test_the_place_of_a_killed_worker_is_free_after_its_time(database: Database) -> None:
+    shared = Limits(concurrent=1)
+    with database.tenant(TENANT) as connection:
+        limits.enter(connection, NEW.provider, shared, tokens=1, timeout_seconds=30)
+    gateway = Gateway(database, ScriptedModel(), shared=shared)
+    assert ask(gateway) is not None
+    pass_time(database, 41)
+    assert ask(gateway) is None
+
+
+def test_requests_a_minute_are_those_of_all_workers_together(database: Database, elsewhere: Database) -> None:
+    shared = Limits(requests_per_minute=10)
+    gateways = [Gateway(each, ScriptedModel(), shared=shared) for each in (database, elsewhere)]
+    # six seconds for each, and as much ahead
+    assert [ask(gateways[n % 2], f"{n}") for n in range(2)] == [None, None]
+    error = ask(gateways[0], "third")
+    assert isinstance(error, ProviderUnavailable)
+    assert "asked for 10 requests a minute" in str(error)
+    assert 4 < (error.retry_after or 0) <= 6
+    pass_time(database, 6)
+    assert ask(gateways[0], "third") is None
+
+
+def test_tokens_a_minute_count_as_they_were_and_not_as_they_were_estimated(database: Database) -> None:
+    # each takes 1,100 tokens, and was thought to take some hundred
+    gateway = Gateway(database, ScriptedModel(), shared=Limits(tokens_per_minute=1100))
+    assert ask(gateway, "one") is None
+    error = ask(gateway, "two")
+    assert isinstance(error, ProviderUnavailable)
+    assert 50 < (error.retry_after or 0) <= 54
+
+
+@given(
+    amounts=st.lists(st.integers(1, 500), min_size=1, max_size=60),
+    pauses=st.lists(st.floats(0, 20), min_size=60, max_size=60),
+)
+def test_a_rate_is_kept_over_any_stretch_of_time_but_for_one_call(
+    amounts: list[int], pauses: list[float]
+) -> None:
+    known, now, made = NEW, 0.0, []
+    allowed = Limits(tokens_per_minute=600)
+    for amount, pause in zip(amounts, pauses, strict=False):
+        now += pause
+        while isinstance(
+            admitted := admit(known, allowed, at(now), tokens=amount, in_use=0, expires_at=at(now)), Wait
+        ):
+            now += admitted.seconds
+        known = admitted
+        made.append((now, amount))
+    for n, (begin, _) in enumerate(made):
+        until = begin
+        for until, _ in made[n:]:
+            within = [amount for moment, amount in made[n:] if moment <= until]
+            # the last of them may be as large as it likes, and times are cut to microseconds
+            assert sum(within[:-1]) <= (until - begin + limits.BURST_SECONDS) * 10 + 0.01
+
+
+def test_calls_made_before_a_stop_neither_prolong_nor_end_it() -> None:
+    stopped = after_failure(NEW, at(0), at(5), 60)
+    assert after_failure(stopped, at(1), at(6), None) == stopped
+    assert after_answer(stopped, at(1), more_tokens=0, limits=Limits()) == stopped
+    assert after_failure(stopped, at(1), at(6), 100).stopped_until == at(106)
+    assert after_answer(stopped, at(66), more_tokens=0, limits=Limits()).stopped_until is None
+    assert after_failure(stopped, at(66), at(67), None).stopped_until == at(67) + timedelta(seconds=30)
