@@ -49,8 +49,8 @@ def export(
 
     The graph multiplies bytes, so it takes a quarter of the memory and a fraction of the time, and needs no
     torch; making it does (extra `sentence-transformers`). It is compared with the model on the sample chats,
-    and refused with 5 when the mean cosine of their vectors is too low. Then set `BACKSCROLL_EMBEDDING_PROVIDER=onnx` and
-    `BACKSCROLL_EMBEDDING_MODEL` to the folder.
+    and refused with 5 when the mean cosine of their vectors is too low. Then set
+    `BACKSCROLL_EMBEDDING_PROVIDER=onnx` and `BACKSCROLL_EMBEDDING_MODEL` to the folder.
     """
     from pipeline.clients import onnx_export, onnx_folder
     from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
