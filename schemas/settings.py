@@ -5,7 +5,7 @@ Loaded only at the edges (command line, workers, HTTP API) and passed in. The do
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -249,11 +249,23 @@ def load_settings(**overrides: Any) -> Settings:
     if config and not Path(config).is_file():
         raise SettingsError(f"{PREFIX}CONFIG names {config}, which is not a file")
     files = (".env", config) if config else (".env",)
-    _refuse_unknown({"the environment": os.environ} | {file: dotenv_values(file) for file in files})
+    read = {file: dotenv_values(file) for file in files}
+    _refuse_unknown({"the environment": os.environ, **read})
+    overrides = _own_names(read.values()) | overrides
     try:
         return Settings(_env_file=files, **overrides)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(e) for e in error.errors())) from None
+
+
+def _own_names(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what files say under our prefix, where the environment has the same setting only as another tool's.
+
+    A key that lies there for something else is not to take the place of ours.
+    """
+    said = {name: value for file in files for name, value in file.items()}
+    own = {name: PREFIX + name.upper() for name, f in Settings.model_fields.items() if f.validation_alias}
+    return {name: said[ours] for name, ours in own.items() if ours in said and ours not in os.environ}
 
 
 def _refuse_unknown(given: Mapping[str, Mapping[str, Any]]) -> None:

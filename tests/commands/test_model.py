@@ -16,8 +16,8 @@ pytestmark = [
 ]
 
 VOCABULARY = [
-    "[PAD]",
     "[UNK]",
+    "[PAD]",
     "[CLS]",
     "[SEP]",
     "[MASK]",
