@@ -266,6 +266,26 @@ def two_hosts(
     _end({"plays": figures}, [table], violations, as_json=as_json)
 
 
+@app.command(
+    epilog="**Example:** BACKSCROLL_SESSION_SUMMARY_MODEL=qwen2.5:7b "
+    "BACKSCROLL_OPENAI_BASE_URL=http://127.0.0.1:11434/v1 backscroll dev summaries --sessions 50"
+)
+def summaries(
+    sessions: Annotated[int, typer.Option(min=1, max=1000, help="At most; the samples have some 90.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """Summarize sessions of the sample chats by the language model that the settings name.
+
+    Says how many of its answers were used, how many had to be repaired, how many sessions were extracted because
+    no answer could be used, and shows ten summaries. No data of yours is touched or sent.
+    """
+    from ops.dev import summaries as judging
+
+    with _shown() as say:
+        judged = judging.judge(connection.configured(), sessions, say)
+    _end(asdict(judged), judging.as_tables(judged), as_json=as_json)
+
+
 @app.command(epilog="**Example:** backscroll dev docs")
 def docs() -> None:
     """Write the guide's configuration page from the settings and their docstrings."""
