@@ -129,7 +129,7 @@ def test_the_server_says_when_it_may_be_asked_again(
     owe(database, rules, policy, "hello")
     server.fault = "busy"
     embed_once(database, client, policy)
-    due = "SELECT due_at BETWEEN now() + interval '5 s' AND now() + interval '7 s' FROM jobs WHERE kind = 'embed'"
+    due = "SELECT due_at BETWEEN now() + interval '5 s' AND now() + interval '8 s' FROM jobs WHERE kind = 'embed'"
     assert rows(database, due) == [(True,)]
 
 

@@ -6,20 +6,21 @@ from ops.local import processes
 from schemas.settings import Settings
 
 
-def test_only_what_embeds_gets_the_key_of_an_embedding_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_api_gets_the_key_of_an_embedding_server_only_if_it_asks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # Given a key in the environment, whatever it lies there for
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("BACKSCROLL_OPENAI_API_KEY", "sk-secret")
     settings = Settings(_env_file=None, embedding_provider="sentence-transformers")
-    # Then no process has it that does not embed by that server
+    # Then the API has it only if it asks that server for the vectors of questions
     assert "sk-secret" not in processes.environment(settings).values()
-    assert processes.model_key(settings) == {}
-    # and those that do have it
+    assert processes.model_environment(settings, "api") == {}
     chosen = settings.model_copy(
         update={"embedding_provider": "openai", "openai_base_url": "http://127.0.0.1:8000/v1"}
     )
     assert "sk-secret" not in processes.environment(chosen).values()
-    assert processes.model_key(chosen) == {
+    assert processes.model_environment(chosen, "api") == {
         "BACKSCROLL_OPENAI_API_KEY": "sk-secret",
         "BACKSCROLL_OPENAI_BASE_URL": "http://127.0.0.1:8000/v1",
     }
