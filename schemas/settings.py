@@ -138,20 +138,22 @@ class Settings(BaseSettings):
     llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
     """Tokens of calls to one provider of language models a minute, by all workers together. Unset: any number."""
 
-    embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
-        "VECTOR_", "EMBEDDING_PROVIDER", None
-    )
-    """What embeds: a model in this process (`sentence-transformers`), a server (`ollama`, or `openai` for any that
-    speaks its protocol), or words hashed without a model (`deterministic`). Unset: the local model if it is installed,
-    else `deterministic`."""
+    embedding_provider: (
+        Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
+    ) = _also("VECTOR_", "EMBEDDING_PROVIDER", None)
+    """What embeds: a model in this process (`onnx`, or `sentence-transformers` with torch), a server (`ollama`, or
+    `openai` for any that speaks its protocol), or words hashed without a model (`deterministic`). Unset: `onnx` if it
+    is installed, else `deterministic`."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, `nomic-embed-text`
-    (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
+    """Model of that provider; choose it before the first message. For `onnx` a folder that `backscroll model export`
+    has made, for `sentence-transformers` a name on the Hugging Face hub or a folder. Unset: `all-MiniLM-L6-v2`,
+    `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
     """Characters of a text that are embedded; the rest of a longer text is not. What is longer than the model reads is
     cut into at most 32 chunks with a vector each, and is found by the best of them."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Texts that the model embeds at once, and at most in one request to a server."""
+    """Texts that the model embeds at once, at most: `onnx` embeds fewer when they are long. Also of one request to a
+    server."""
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
         "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
     )
@@ -176,7 +178,7 @@ class Settings(BaseSettings):
     """API key for that server, if it needs one. A key alone sends nothing anywhere."""
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
-    again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
+    again (extra `sentence-transformers`). If it fails it is skipped, and `degraded` says so. Unset: none."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Language model that makes up an answer to search with, for requests with `hyde` whose question finds little. It
     is sent the question, nothing else. Unset: none is asked."""

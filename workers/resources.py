@@ -94,6 +94,7 @@ def _summarizer(held: Resources) -> Handler:
         rolling_tokens=settings.session_rolling_tokens,
         rollout=Rollout(chats=settings.summary_canaries(), every=settings.session_summary_every),
         lease_seconds=settings.lease_seconds,
+        extracts_when_spent=settings.llm_budget_spent == "extract",
     )
 
 

@@ -92,17 +92,14 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
     return ceiling * (0.5 + jitter / 2)
 
 
-def outage_seconds(retry_after: float | None, jitter: float) -> float:
-    """Return the delay of a job that must wait for a provider; `jitter` from 0 to 1 spreads what waits together.
+def outage_seconds(retry_after: float | None) -> float:
+    """Return the delay of a job that waits for a provider or a budget, which may say for how long.
 
-    >>> [outage_seconds(after, 0.0) for after in (None, 0.0, 40.0, 50_000.0)]
+    >>> [outage_seconds(after) for after in (None, 0.0, 40.0, 50_000.0)]
     [15.0, 1.0, 40.0, 3600.0]
-    >>> outage_seconds(40.0, 1.0)
-    44.0
     """
     asked = OUTAGE_SECONDS if retry_after is None else retry_after
-    bounded = min(max(asked, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
-    return bounded * (1 + jitter / 10)
+    return min(max(asked, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)
 
 
 def run(
@@ -283,7 +280,7 @@ def _release(database: Database, claims: Sequence[Claim], error: Exception, poli
     if isinstance(error, LeaseLost):
         delay = 0.0
     elif isinstance(error, ProviderUnavailable | BudgetSpent):
-        delay = outage_seconds(error.retry_after, random.random())  # noqa: S311
+        delay = outage_seconds(error.retry_after)
     else:
         # Postgres is back when this is written, so that what it interrupted need not wait long.
         delay = backoff_seconds(claims[0].attempts if counts else 1, random.random())  # noqa: S311

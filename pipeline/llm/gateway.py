@@ -28,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 10.0
 """How long a call waits for its turn, of at most a quarter of its time; then it is to be tried again later."""
+HURRY_SHARE = 0.7
+"""A call without a job has little time, as somebody waits for it: one that took most of it says nothing of the provider."""
 SAVING_SECONDS = 20.0
 """How long the end of a call waits to be noted: Postgres may be away, or the chat locked."""
 SAVING_PAUSE_SECONDS = 0.5
@@ -83,7 +85,7 @@ class Gateway:
         """Return the model's answer, within `timeout_seconds` in all; no transaction may be open meanwhile.
 
         Raises `ProviderUnavailable`, `ProviderFailed` or `ProviderRejected` as the client does; `ProviderUnavailable`
-        also while the provider is not to be asked, and `ProviderFailed` also when it answers all prompts but this one.
+        also while it is not to be asked, and `ProviderFailed` also when it answers others and not this prompt.
         Raises `BudgetSpent`, and `LeaseLost` when the call's job is no longer ours.
         """
         started = monotonic()
@@ -95,8 +97,10 @@ class Gateway:
         try:
             completion = self._client.complete(prompt, timeout_seconds=timeout_seconds - (at - started))
         except Exception as error:
-            if self._save(entry, self._noting_failure(entry, ticket, error, monotonic() - at)):
-                raise ProviderFailed(f"this prompt is not answered, and others are: {error}") from error
+            seconds = monotonic() - at
+            hurried = call.claim is None and seconds > HURRY_SHARE * timeout_seconds
+            if self._save(entry, self._noting_failure(entry, ticket, error, seconds, hurried=hurried)):
+                raise ProviderFailed(f"this prompt is not answered: {error}") from error
             raise
         completion = ledger.as_kept(completion, entry)
         self._save(entry, self._noting_answer(entry, ticket, completion, monotonic() - at))
@@ -140,13 +144,14 @@ class Gateway:
         return note
 
     def _noting_failure(
-        self, entry: Entry, ticket: Ticket, error: Exception, seconds: float
+        self, entry: Entry, ticket: Ticket, error: Exception, seconds: float, *, hurried: bool
     ) -> Callable[[Connection], bool]:
         def note(connection: Connection) -> bool:
             ledger.end_failed(connection, entry, error, seconds)
             away = isinstance(error, ProviderUnavailable)
             after = error.retry_after if isinstance(error, ProviderUnavailable) else None
-            limits.leave(connection, ticket, self._limits, answered=not away, retry_after=after)
+            answered = None if away and after is None and hurried else not away
+            limits.leave(connection, ticket, self._limits, answered=answered, retry_after=after)
             # who says when to come again does not mean the prompt
             return away and after is None and ledger.is_to_blame(connection, entry)
 
@@ -154,7 +159,8 @@ class Gateway:
 
     def _save(self, entry: Entry, note: Callable[[Connection], bool]) -> bool:
         """Note how a call has ended, trying again while Postgres cannot; return what the note says."""
-        latest = monotonic() + SAVING_SECONDS
+        # without a job there is no answer to lose, and somebody waits for it
+        latest = monotonic() + (SAVING_SECONDS if entry.claim is not None else 0)
         while True:
             try:
                 with self._database.tenant(entry.tenant_id) as connection:

@@ -177,7 +177,7 @@ def end_failed(connection: Connection, entry: Entry, error: Exception, seconds: 
 
 
 def is_to_blame(connection: Connection, entry: Entry) -> bool:
-    """Tell whether a prompt was tried several times without an answer while others were answered."""
+    """Tell whether a prompt was tried several times without an answer while others were answered, or for too long."""
     return llm_calls.is_to_blame(connection, entry.tenant_id, entry.provider, entry.prompt_hash)
 
 

@@ -184,14 +184,20 @@ def leave(
     ticket: Ticket,
     limits: Limits,
     *,
-    answered: bool,
+    answered: bool | None,
     tokens: int = 0,
     retry_after: float | None = None,
 ) -> None:
-    """Note that a call has ended, the last thing in its transaction: with an answer of `tokens`, or without."""
+    """Note that a call has ended, the last thing in its transaction: with an answer of `tokens`, or without.
+
+    None: whether the provider answers is not known, as there was too little time for it.
+    """
     store.free_slot(connection, ticket.slot)
     known = store.lock(connection, ticket.provider)
-    if answered:
+    if answered is None:
+        # if this was the call that tries, another one may
+        known = replace(known, probe_until=None)
+    elif answered:
         known = after_answer(known, ticket.at, more_tokens=tokens - ticket.tokens, limits=limits)
     else:
         known = after_failure(known, ticket.at, chats.clock(connection), retry_after)

@@ -8,7 +8,9 @@ from sqlalchemy import Connection, Row, text
 from pipeline.store.statements import holds, number, run
 
 UNANSWERED_TRIES = 3
-"""Tries of one prompt without an answer after which it is to blame, if others are answered meanwhile."""
+"""Tries of one prompt without an answer after which it may be to blame."""
+UNANSWERED_SECONDS = 3600
+"""How long it is tried where no other prompt shows whether the provider answers at all."""
 
 # Any constant will do; with the tenant's name it makes one advisory lock for each tenant's budget.
 _BUDGET = 7_203_115
@@ -35,10 +37,10 @@ _IS_TO_BLAME = text("""
         SELECT called_at FROM llm_calls WHERE tenant_id = :tenant AND called_at > now() - interval '1 day'
             AND provider = :provider AND prompt_hash = :hash AND outcome = 'unavailable'
     )
-    SELECT count(*) >= :tries AND EXISTS (
+    SELECT count(*) >= :tries AND (max(called_at) - min(called_at) >= make_interval(secs => :seconds) OR EXISTS (
         SELECT 1 FROM llm_calls c WHERE c.tenant_id = :tenant AND c.provider = :provider
             AND c.outcome = 'answered' AND c.called_at > (SELECT min(called_at) FROM tries)
-            AND c.called_at < (SELECT max(called_at) FROM tries))
+            AND c.called_at < (SELECT max(called_at) FROM tries)))
     FROM tries
 """)
 _FORGET_CHAT = text("""
@@ -141,8 +143,13 @@ def settle(
 
 
 def is_to_blame(connection: Connection, tenant_id: str, provider: str, prompt_hash: bytes) -> bool:
-    """Tell whether a provider has no answer to this very prompt while it answers others of the tenant."""
-    given = {"provider": provider, "hash": prompt_hash, "tries": UNANSWERED_TRIES}
+    """Tell whether a provider has no answer to this prompt while it answers others of the tenant, or for too long."""
+    given = {
+        "provider": provider,
+        "hash": prompt_hash,
+        "tries": UNANSWERED_TRIES,
+        "seconds": UNANSWERED_SECONDS,
+    }
     return holds(connection, _IS_TO_BLAME, tenant=tenant_id, **given)
 
 

@@ -126,23 +126,23 @@ def test_an_outage_of_the_provider_costs_no_attempt(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "least", "most"),
+    ("error", "seconds"),
     [
-        (ProviderUnavailable("away"), 15, 17),
-        (ProviderUnavailable("429", retry_after=40), 40, 44),
-        (ProviderUnavailable("429", retry_after=0), 1, 2),
+        (ProviderUnavailable("away"), 15),
+        (ProviderUnavailable("429", retry_after=40), 40),
+        (ProviderUnavailable("429", retry_after=0), 1),
         # a budget may be raised before the next day
-        (BudgetSpent("spent", retry_after=50_000), 3600, 3960),
+        (BudgetSpent("spent", retry_after=50_000), 3600),
     ],
 )
 def test_a_provider_is_asked_again_when_it_says_and_a_budget_within_the_hour(
-    database: Database, error: Exception, least: float, most: float
+    database: Database, error: Exception, seconds: float
 ) -> None:
     owe(database, "message:1")
     runner.run(database, "embed", failing(error), POLICY)
     with database.tenant(TENANT) as connection:
         delay = connection.scalar(text("SELECT extract(epoch FROM due_at - now())::float8 FROM jobs"))
-    assert least - 2 < delay <= most
+    assert seconds - 2 < delay <= seconds
     assert row(database, "message:1")["attempts"] == 0
 
 

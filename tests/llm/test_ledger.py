@@ -273,7 +273,7 @@ def test_a_prompt_that_alone_is_never_answered_becomes_a_failure_of_its_own(data
         with pytest.raises(ProviderUnavailable):
             gateway.complete(PLAIN, asking("poison"), timeout_seconds=5)
         gateway.complete(PLAIN, asking(), timeout_seconds=5)
-    with pytest.raises(ProviderFailed, match="this prompt is not answered, and others are: 500"):
+    with pytest.raises(ProviderFailed, match="this prompt is not answered: 500"):
         gateway.complete(PLAIN, asking("poison"), timeout_seconds=5)
 
 
@@ -283,3 +283,14 @@ def test_an_outage_is_no_prompts_fault(database: Database) -> None:
     for _ in range(4):
         with pytest.raises(ProviderUnavailable):
             gateway.complete(PLAIN, asking(), timeout_seconds=5)
+
+
+def test_a_prompt_without_others_beside_it_is_not_tried_for_ever(database: Database) -> None:
+    gateway = Gateway(database, ScriptedModel(ProviderUnavailable("500")))
+    for _ in range(3):
+        with pytest.raises(ProviderUnavailable):
+            gateway.complete(PLAIN, asking(), timeout_seconds=5)
+    with database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE llm_calls SET called_at = called_at - interval '1 hour'"))
+    with pytest.raises(ProviderFailed):
+        gateway.complete(PLAIN, asking(), timeout_seconds=5)

@@ -234,3 +234,17 @@ def test_calls_made_before_a_stop_neither_prolong_nor_end_it() -> None:
     assert after_failure(stopped, at(1), at(6), 100).stopped_until == at(106)
     assert after_answer(stopped, at(66), more_tokens=0, limits=Limits()).stopped_until is None
     assert after_failure(stopped, at(66), at(67), None).stopped_until == at(67) + timedelta(seconds=30)
+
+
+def test_a_provider_that_is_too_slow_for_a_question_is_not_down_for_the_summaries(database: Database) -> None:
+    slow = Gateway(database, ScriptedModel(DOWN, seconds=5))
+    for n in range(limits.FAILURES + 1):
+        with pytest.raises(ProviderUnavailable):
+            slow.complete(CALL, asking(f"{n}"), timeout_seconds=0.2)
+    assert ask(Gateway(database, ScriptedModel())) is None
+    # nor does it keep them from trying whether it is back
+    ask(Gateway(database, ScriptedModel(ProviderUnavailable("429", retry_after=1))), "busy")
+    pass_time(database, 2)
+    with pytest.raises(ProviderUnavailable):
+        slow.complete(CALL, asking("probe"), timeout_seconds=0.2)
+    assert ask(Gateway(database, ScriptedModel())) is None
