@@ -32,6 +32,16 @@ MAX_RETRY_AFTER = 3600.0
 BUSY_SECONDS, MENDED_SECONDS = 20.0, 600.0
 # A refusal of an option of the request comes as one of these, not as one of its text.
 _OPTION_REFUSED = frozenset((400, 415, 422, 501))
+# What such refusals call the form of the answer: OpenAI and most others; llama.cpp; vLLM.
+_FORM_NAMES = (
+    "response_format",
+    "json_schema",
+    "json_object",
+    "schema",
+    "grammar",
+    "structured output",
+    "guided",
+)
 
 
 class OpenAIChatModel:
@@ -149,7 +159,7 @@ class OpenAIChatModel:
             return False
         told = f"{getattr(error, 'param', None) or ''} {error.message}".lower()
         form = request.get("response_format", {}).get("type")
-        if form and any(name in told for name in ("response_format", "json_schema", "json_object")):
+        if form and any(name in told for name in _FORM_NAMES):
             option = form
         elif "max_tokens" in request and "max_completion_tokens" in told:
             option = "max_tokens"

@@ -168,18 +168,9 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
         claim=claim,
         before_call=partial(runner.renew, database, claim, pace.lease_seconds),
     )
-    zone = ZoneInfo(chat.time_zone if chat else "UTC")
-    started, failure, model = monotonic(), None, client.model
+    started = monotonic()
     try:
-        try:
-            summary = _read_and_call(database, row, client, source, zone, pace.version)
-        except (ProviderFailed, ProviderRejected, BudgetSpent) as error:
-            if client.model == EXTRACTIVE or (
-                isinstance(error, BudgetSpent) and not pace.extracts_when_spent
-            ):
-                raise
-            failure, model = error, EXTRACTIVE
-            summary = _read_and_call(database, row, ExtractiveSummarizer(), source, zone, pace.version)
+        made = _make(database, row, client, source, ZoneInfo(chat.time_zone if chat else "UTC"), pace)
     except Permanent as error:
         with database.tenant(tenant_id) as connection:
             sessions.set_status(connection, session_id, row.revision, "failed", str(error))
@@ -189,7 +180,7 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
     with database.tenant(tenant_id) as connection:
         if isinstance(client, LanguageModelSummarizer):
             client.forget_answers(connection, source)
-        saved = sessions.save_summary(connection, row, summary, model=model, version=pace.version)
+        saved = sessions.save_summary(connection, row, made.summary, model=made.model, version=pace.version)
         if saved:
             jobs.enqueue(
                 connection,
@@ -205,11 +196,36 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
                 tenant_id,
                 {"session_summaries_created": 1, "session_summary_seconds": monotonic() - started},
             )
-        if failure is None:
+        if made.failure is None:
             runner.finish(connection, [claim])
         else:
-            _end_with_fallback(connection, claim, row, failure)
+            _end_with_fallback(connection, claim, row, made.failure)
     return saved
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A summary, and by which model."""
+
+    summary: Summary
+    model: str
+    # why it is extracted, where a language model was asked
+    failure: Exception | None = None
+
+
+def _make(
+    database: Database, row: Row[Any], client: Summarizer, source: Source, time_zone: tzinfo, pace: _Pace
+) -> _Made:
+    """Summarize a session, by extraction where the language model gives no usable answer."""
+    try:
+        summary = _read_and_call(database, row, client, source, time_zone, pace.version)
+        return _Made(summary=summary, model=client.model)
+    except (ProviderFailed, ProviderRejected, BudgetSpent) as error:
+        waits = isinstance(error, BudgetSpent) and not pace.extracts_when_spent
+        if client.model == EXTRACTIVE or waits:
+            raise
+        summary = _read_and_call(database, row, ExtractiveSummarizer(), source, time_zone, pace.version)
+        return _Made(summary=summary, model=EXTRACTIVE, failure=error)
 
 
 def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:
@@ -219,7 +235,8 @@ def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], fail
     sessions.set_status(connection, row.id, row.revision, "summarized", reason)
     counters.add(connection, claim.tenant_id, {"session_summary_fallbacks": 1})
     if claim.attempts < AGAIN_ATTEMPTS:
-        runner.do_again(connection, claim, delay_seconds=AGAIN_SECONDS)
+        budget_in = failure.retry_after if isinstance(failure, BudgetSpent) else 0.0
+        runner.do_again(connection, claim, delay_seconds=max(AGAIN_SECONDS, budget_in))
     else:
         runner.finish(connection, [claim])
 
@@ -243,7 +260,10 @@ def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace, 
         counters.add(connection, tenant_id, {"session_summary_skipped_small": 1})
         return False
     is_current = (row.summary_revision, row.summary_version) == (row.revision, pace.version)
-    if is_current and (row.summary_model != EXTRACTIVE or model == EXTRACTIVE):
+    # what retention has left of a session makes no better summary
+    if is_current and (
+        row.summary_model != EXTRACTIVE or model == EXTRACTIVE or not _is_whole(connection, row)
+    ):
         sessions.set_status(connection, row.id, row.revision, "summarized")
         return False
     return bool(
@@ -251,6 +271,12 @@ def _wanted(connection: Connection, tenant_id: str, row: Row[Any], pace: _Pace, 
         or row.message_count - (row.summary_message_count or 0) >= pace.rolling_messages
         or row.token_count - (row.summary_token_count or 0) >= pace.rolling_tokens
     )
+
+
+def _is_whole(connection: Connection, row: Row[Any]) -> bool:
+    """Tell whether all messages of a session are still stored."""
+    place = row.chat_id, row.session_key, row.started_at, row.ended_at
+    return messages.count_in_range(connection, *place) >= int(row.message_count)
 
 
 def _read_and_call(

@@ -87,6 +87,22 @@ def test_what_an_endpoint_refuses_is_left_out_from_then_on(
     assert server.requests[-1]["max_completion_tokens"] == 50
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.",
+        "Failed to parse grammar",
+        "Guided decoding is not available",
+    ],
+)
+def test_an_endpoint_without_schemas_is_asked_in_json_mode(
+    server: ChatServer, model: OpenAIChatModel, said: str
+) -> None:
+    server.replies(refused(said), then=lambda _request: Reply(text="hello"))
+    assert model.complete(WITH_SCHEMA, timeout_seconds=5).text == "hello"
+    assert server.formats() == ["json_schema", "json_object"]
+
+
 def test_a_schema_is_asked_for_strictly(server: ChatServer, model: OpenAIChatModel) -> None:
     model.complete(WITH_SCHEMA, timeout_seconds=5)
     assert server.requests[0]["response_format"]["json_schema"]["strict"] is True

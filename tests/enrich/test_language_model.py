@@ -323,6 +323,20 @@ def test_a_change_does_not_wait_for_the_model_to_be_asked_again(
     assert "<before-" not in server.requests[-1]["messages"][1]["content"]
 
 
+def test_what_retention_has_left_of_a_session_does_not_replace_its_summary(
+    one_session: Database, client: summarize.Summarizer, server: ChatServer
+) -> None:
+    server.replies(refused("violates the usage policy"))
+    run_due(one_session, handler(one_session, client))
+    with one_session.tenant(TENANT) as connection:
+        connection.execute(text("DELETE FROM messages WHERE external_id <> '1-4'"))
+    time_passes(one_session, 6 * 3600)
+    run_due(one_session, handler(one_session, client))
+    assert stored(one_session) == [("summarized", "extractive-v1")]
+    assert len(server.requests) == 1
+    assert waiting(one_session) == []
+
+
 # Providers that are away
 
 

@@ -122,7 +122,8 @@ def _print_session(console: Console, found: Row[Any], title: str, zone: str) -> 
         )
     )
     if found.failure_reason:
-        console.print(f"\nNo summary: {rendering.plain(found.failure_reason)}", markup=False, style="yellow")
+        what = "Extracted, as the language model gave no summary" if found.summary_text else "No summary"
+        console.print(f"\n{what}: {rendering.plain(found.failure_reason)}", markup=False, style="yellow")
     if found.summary_text:
         console.print("\nSummary", style="bold")
         console.print(rendering.plain(found.summary_text), markup=False)
