@@ -42,6 +42,7 @@ COMMANDS = {
     "backfills": "ops.commands.operate.backfills",
     "jobs": "ops.commands.operate.jobs",
     "doctor": "ops.commands.operate.doctor",
+    "model": "ops.commands.operate.model",
     "backup": "ops.commands.operate.backup",
     "restore": "ops.commands.operate.backup",
     "prune": "ops.commands.operate.prune",

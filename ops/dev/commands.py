@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -154,6 +154,10 @@ def locomo(
     unsummarized: Annotated[
         bool, typer.Option("--unsummarized", help="Nothing is summarized or embedded yet: only keywords.")
     ] = False,
+    summaries: Annotated[
+        Literal["extractive", "reference"],
+        typer.Option(help="`extractive`, or `reference`: those that come with the set."),
+    ] = "extractive",
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A PNG of coverage against tokens.", show_default=False),
@@ -172,6 +176,7 @@ def locomo(
         report.require_drawing()
     options = run.Options(
         only=only or (),
+        reference=summaries == "reference",
         plotted=report.PLOTTED_BUDGETS if plot is not None else (),
         ablate=ablate,
         leave_one_out=leave_one_out,

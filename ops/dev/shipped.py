@@ -14,10 +14,13 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.embedded.roles import DATABASE
 from pipeline.clients.factory import make_embedder
 from pipeline.context import build_context
+from pipeline.enrich import summarize
+from pipeline.enrich.protocols import Summarizer
 from pipeline.ingest import accept as ingest
 from pipeline.jobs import runner
 from pipeline.operations.doctor import collect
 from schemas.context import Context
+from schemas.kinds import SUMMARIZE
 from schemas.messages import MAX_BATCH, ChatIn, MessageIn
 from schemas.payloads import ContextQuery
 from schemas.settings import Settings
@@ -35,6 +38,8 @@ class Shipped:
         self.settings = resources.settings
         self.database = resources.database
         self.tenant = resources.settings.tenant
+        # None: that of the settings
+        self.summarizer: Summarizer | None = None
 
     def superuser(self) -> psycopg.Connection:
         """Connect as the role that sees every tenant; each statement commits."""
@@ -47,7 +52,15 @@ class Shipped:
 
     def run(self, kind: str) -> runner.Outcome:
         """Do one batch of a kind of jobs."""
-        return runner.run(self.database, kind, self.resources.handler(kind), self.resources.policy(kind))
+        handler = self.resources.handler(kind)
+        if kind == SUMMARIZE.name and self.summarizer is not None:
+            handler = summarize.summarizer(
+                self.database,
+                self.summarizer,
+                min_messages=self.settings.session_min_messages,
+                version=self.settings.session_summary_version,
+            )
+        return runner.run(self.database, kind, handler, self.resources.policy(kind))
 
     def run_all(self, *kinds: str) -> None:
         """Do all work of these kinds, one kind after the other."""

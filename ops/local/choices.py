@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ops.local.embedded.ports import PortTaken, free_port, is_free
-from pipeline.clients import factory
+from pipeline.clients import factory, openai_embeddings
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 
@@ -40,7 +40,8 @@ def choose_ports(settings: Settings, chosen: Choices) -> tuple[Settings, Choices
 def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> Settings:
     """Complete the settings by the embedder: that of the stored vectors, unless another was asked for.
 
-    `active` is the name of their space. Raises `SettingsError` if --light was asked for and the space is another.
+    `active` is the name of their space. Raises `SettingsError` if --light was asked for and the space is another, or if
+    they were made by a server that may be elsewhere.
     """
     provider, model = settings.embedding_provider, settings.embedding_model
     if chosen.light:
@@ -52,6 +53,12 @@ def choose_embedder(settings: Settings, chosen: Choices, active: str | None) -> 
             )
     elif provider is None and model is None and active:
         name, _, rest = active.partition("/")
+        if name == openai_embeddings.PROVIDER:
+            # stored data sends nothing anywhere, with whatever key lies in the environment
+            raise SettingsError(
+                f"The vectors in {settings.data_dir} were made by {active}, a server that texts are sent to. Set "
+                f"BACKSCROLL_EMBEDDING_PROVIDER={name} to go on so, or name another folder with --data-dir."
+            )
         model = rest.rpartition("/")[0]
         return settings.model_copy(update={"embedding_provider": name, "embedding_model": model})
     chosen_provider = provider or factory.default_provider()

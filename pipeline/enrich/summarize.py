@@ -30,7 +30,6 @@ from schemas.errors import (
     Permanent,
     ProviderFailed,
     ProviderRejected,
-    ProviderUnavailable,
     SettingsError,
 )
 from schemas.sessions import EXTRACTIVE, Message, Summary
@@ -50,9 +49,6 @@ AGAIN_SECONDS = 6 * 3600.0
 """When a model is asked again that gave no usable summary; by then it may be another one, or set up differently."""
 AGAIN_ATTEMPTS = 3
 """How often it is asked in all; after that only a backfill asks it again."""
-PATIENCE_SECONDS = 3600.0
-"""How long a session waits for a model that fails or does not answer, without a word on when it will: it may be this
-very text that the provider cannot take."""
 
 
 class ExtractiveSummarizer:
@@ -109,7 +105,6 @@ class _Pace:
     rolling_tokens: int
     rollout: Rollout
     lease_seconds: float
-    patience_seconds: float
     extracts_when_spent: bool
 
 
@@ -123,7 +118,6 @@ def summarizer(
     rolling_tokens: int = 1,
     rollout: Rollout = Rollout(),
     lease_seconds: float = 120,
-    patience_seconds: float = PATIENCE_SECONDS,
     extracts_when_spent: bool = False,
 ) -> runner.Handler:
     """Make the handler of `summarize` jobs: each claim is a session.
@@ -140,7 +134,6 @@ def summarizer(
         rolling_tokens=rolling_tokens,
         rollout=rollout,
         lease_seconds=lease_seconds,
-        patience_seconds=patience_seconds,
         extracts_when_spent=extracts_when_spent,
     )
 
@@ -180,8 +173,10 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
     try:
         try:
             summary = _read_and_call(database, row, client, source, zone, pace.version)
-        except (ProviderFailed, ProviderRejected, ProviderUnavailable, BudgetSpent) as error:
-            if not _is_given_up(database, claim, client, error, pace):
+        except (ProviderFailed, ProviderRejected, BudgetSpent) as error:
+            if client.model == EXTRACTIVE or (
+                isinstance(error, BudgetSpent) and not pace.extracts_when_spent
+            ):
                 raise
             failure, model = error, EXTRACTIVE
             summary = _read_and_call(database, row, ExtractiveSummarizer(), source, zone, pace.version)
@@ -215,22 +210,6 @@ def _summarize(database: Database, tenant_id: str, claim: Claim, client: Summari
         else:
             _end_with_fallback(connection, claim, row, failure)
     return saved
-
-
-def _is_given_up(database: Database, claim: Claim, client: Summarizer, error: Exception, pace: _Pace) -> bool:
-    """Tell whether a session gets an extractive summary for now: it has no answer, or has waited long enough."""
-    if client.model == EXTRACTIVE:
-        return False
-    if isinstance(error, BudgetSpent):
-        return pace.extracts_when_spent
-    if not isinstance(error, ProviderUnavailable):
-        return True
-    if error.retry_after is not None:
-        # the provider is busy, or somebody has to mend it: no text is the cause
-        return False
-    with database.tenant(claim.tenant_id) as connection:
-        given = claim.tenant_id, claim.kind, claim.key, claim.token
-        return jobs.failing_seconds(connection, *given) > pace.patience_seconds
 
 
 def _end_with_fallback(connection: Connection, claim: Claim, row: Row[Any], failure: Exception) -> None:

@@ -127,8 +127,8 @@ def cosines(connection: Connection, scope: Scope, space: EmbeddingSpace, query: 
 @lru_cache(maxsize=16)
 def _cosines_of(space: EmbeddingSpace) -> TextClause:
     return text(f"""
-        SELECT message_id, 1 - ({distance(space)}) FROM message_vectors
-        WHERE {in_space(space)} AND message_id = ANY(:ids)
+        SELECT message_id, max(1 - ({distance(space)})) FROM message_vectors
+        WHERE {in_space(space)} AND message_id = ANY(:ids) GROUP BY message_id
     """)
 
 

@@ -77,10 +77,6 @@ _DO_AGAIN = text("""
         due_at = CASE WHEN wanted > claimed THEN now() ELSE now() + make_interval(secs => :delay) END
     WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND claimed IS NOT NULL
 """)
-_FAILING_SECONDS = text("""
-    SELECT extract(epoch FROM now() - pending_since) FROM jobs
-    WHERE tenant_id = :tenant AND kind = :kind AND key = :key AND token = :token AND last_error IS NOT NULL
-""")
 _MARK_DEAD = text("""
     UPDATE jobs SET claimed = NULL, last_error = :error,
         due_at = CASE WHEN wanted > claimed THEN now() END,
@@ -235,12 +231,6 @@ def do_again(
     """
     given = {"tenant": tenant_id, "kind": kind, "key": key, "token": token, "delay": delay_seconds}
     return run(connection, _DO_AGAIN, **given).rowcount == 1
-
-
-def failing_seconds(connection: Connection, tenant_id: str, kind: str, key: str, token: int) -> float:
-    """Return for how long a claimed job that has failed before has been pending; 0 if this is its first try."""
-    found = run(connection, _FAILING_SECONDS, tenant=tenant_id, kind=kind, key=key, token=token).scalar()
-    return float(found or 0.0)
 
 
 def mark_dead(connection: Connection, tenant_id: str, kind: str, key: str, token: int, error: str) -> bool:

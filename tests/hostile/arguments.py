@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
-from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.enrich.summarize import ExtractiveSummarizer, Rollout
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.reimport import Move
@@ -401,6 +401,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.enrich.protocols.Summarizer": lambda _: ExtractiveSummarizer(),
+    "rollout": lambda _: Rollout(),
     # queries
     "query: schemas.payloads.ContextQuery": lambda a: a.context_query,
     "query: schemas.search.SearchQuery": lambda a: a.search_query,

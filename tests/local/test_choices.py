@@ -36,6 +36,14 @@ def test_an_embedder_that_was_asked_for_is_used_whatever_the_data_has() -> None:
     assert chosen(NORMAL, MODEL, **asked) == ("deterministic", None)
 
 
+def test_data_that_a_server_embedded_sends_nothing_there_before_a_setting_says_so() -> None:
+    made_by = "openai/text-embedding-3-small/1536"
+    with pytest.raises(SettingsError, match="BACKSCROLL_EMBEDDING_PROVIDER=openai"):
+        chosen(NORMAL, made_by, openai_api_key="sk-of-something-else")
+    assert chosen(NORMAL, made_by, embedding_provider="openai") == ("openai", None)
+    assert chosen(NORMAL, "ollama/nomic-embed-text/768") == ("ollama", "nomic-embed-text")
+
+
 def test_light_refuses_data_that_a_model_embedded() -> None:
     with pytest.raises(SettingsError, match="all-MiniLM-L6-v2"):
         chosen(LIGHT, MODEL)

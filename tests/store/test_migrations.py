@@ -11,6 +11,8 @@ from sqlalchemy import Engine, event, text
 
 from migrations import REVISION
 from ops.local.embedded.postgres import EmbeddedPostgres
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.enrich import embed
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
@@ -65,6 +67,43 @@ def test_every_migration_can_be_reverted_and_applied_again_on_a_filled_database(
     accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0)])
     with database.tenant(TENANT) as connection:
         assert connection.scalar(text("SELECT count(*) FROM messages")) == 1
+
+
+def test_vectors_are_kept_when_chunks_come_and_go(
+    settings: Settings, database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    # Given a message with a vector, and one with several
+    accept.accept(database, TENANT, ChatIn(chat_id="test:1"), [message(0), message(1, "word " * 2000)])
+    place(database, rules, policy)
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    config = alembic_config(owner_url(settings))
+    chunked = ScriptDirectory.from_config(config).get_revision("0003")
+
+    def stored(what: str) -> list[tuple[object, ...]]:
+        with database.tenant(TENANT) as connection:
+            rows = connection.execute(text(f"SELECT {what} FROM message_vectors ORDER BY 1, 2"))
+            return [tuple(row) for row in rows]
+
+    before = stored("message_id, chunk_index, embedding::text")
+    assert [row[1] for row in before] == [0, 0, 1, 2]
+    # When there are none any more, and then again
+    command.downgrade(config, str(chunked.down_revision))
+    first = [(row[0], row[2]) for row in before if row[1] == 0]
+    assert stored("message_id, embedding::text") == first
+    command.upgrade(config, "head")
+    # Then the first ones are there, the key is that of chunks, and tenants are apart
+    assert stored("message_id, embedding::text, chunk_index") == [(*row, 0) for row in first]
+    run(database, "embed", embed.embedder(database, DeterministicEmbedder()), policy)
+    with database.tenant("other") as connection:
+        assert connection.scalar(text("SELECT count(*) FROM message_vectors")) == 0
+    with psycopg.connect(owner_url(settings)) as owner:
+        keys = owner.execute(
+            "SELECT conname, cardinality(conkey) FROM pg_constraint "
+            "WHERE contype = 'p' AND conname LIKE '%\\_vectors\\_pkey' ORDER BY 1"
+        ).fetchall()
+        assert keys == [(f"{name}_vectors_pkey", 4) for name in ("memory", "message", "session")]
+        forced = "SELECT bool_and(relforcerowsecurity) FROM pg_class WHERE relname LIKE '%\\_vectors' AND relkind = 'r'"
+        assert owner.execute(forced).fetchone() == (True,)
 
 
 BUILDS = """

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from pipeline.clients import sentence_transformers
+from pipeline.clients import onnx_bundled, sentence_transformers
 from pipeline.clients.factory import default_provider, make_embedder
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich.summarize import make_summarizer
@@ -25,7 +25,7 @@ def test_a_named_provider_brings_its_own_model():
 
 
 def test_without_the_local_model_the_deterministic_one_is_the_default(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sentence_transformers, "BUNDLED_PACKAGE", "no_such_package")
+    monkeypatch.setattr(onnx_bundled, "PACKAGE", "no_such_package")
 
     assert default_provider() == "deterministic"
     assert embedder().space.provider == "deterministic"
@@ -34,7 +34,9 @@ def test_without_the_local_model_the_deterministic_one_is_the_default(monkeypatc
 def test_naming_a_local_model_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sentence_transformers, "find_spec", lambda name: None)
 
-    with pytest.raises(SettingsError, match=r"backscroll\[local\].*BACKSCROLL_EMBEDDING_PROVIDER"):
+    with pytest.raises(
+        SettingsError, match=r"backscroll\[sentence-transformers\].*BACKSCROLL_EMBEDDING_PROVIDER"
+    ):
         embedder("sentence-transformers")
 
 
@@ -59,7 +61,7 @@ def test_choosing_a_provider_does_not_load_it():
     code = (
         "import sys; from pipeline.clients.factory import make_embedder; from schemas.settings import Settings;"
         "make_embedder(Settings(_env_file=None)).space;"
-        "sys.exit('torch' in sys.modules)"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'onnxruntime', 'numpy')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 

@@ -47,7 +47,7 @@ def test_without_control_groups_it_has_as_many_as_it_may_run_on(tmp_path: Path) 
 
 
 @pytest.mark.model
-@pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed")
+@pytest.mark.skipif(not is_installed(), reason="the extra `sentence-transformers` is not installed")
 def test_however_a_process_was_started_its_models_threads_sleep_while_they_wait() -> None:
     """Otherwise they spin: beside one busy process embedding fell to a quarter."""
     # When somebody starts a process by hand and it loads its model

@@ -42,6 +42,8 @@ class Conversation:
     chat: ChatIn
     messages: list[MessageIn]
     questions: list[AskedQuestion]
+    # that come with the set, by the session's number
+    summaries: Mapping[str, str]
 
 
 def read(path: Path) -> Iterator[Conversation]:
@@ -66,10 +68,13 @@ def read(path: Path) -> Iterator[Conversation]:
 
 def parse(name: str, data: Mapping[str, Any]) -> Conversation:
     """Read one conversation out of its JSON."""
-    messages = []
+    messages, summaries = [], {}
     for key, turns in data.items():
-        if not (_SESSION.fullmatch(key) and isinstance(turns, list)):
+        session = _SESSION.fullmatch(key)
+        if not (session and isinstance(turns, list)):
             continue
+        if summary := data.get(f"{key}_summary", "").strip():
+            summaries[session[1]] = summary
         began = datetime.strptime(data[f"{key}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
         for number, turn in enumerate(turns):
             caption = turn.get("blip_caption")
@@ -97,4 +102,4 @@ def parse(name: str, data: Mapping[str, Any]) -> Conversation:
     chat = ChatIn(
         chat_id=f"locomo:{name}", kind="direct", title=f"{data['speaker_a']} and {data['speaker_b']}"
     )
-    return Conversation(name=name, chat=chat, messages=messages, questions=questions)
+    return Conversation(name=name, chat=chat, messages=messages, questions=questions, summaries=summaries)

@@ -12,6 +12,7 @@ from ops.dev.eval.gather import Gathered, measured
 from ops.dev.eval.leave_one_out import leave_one_out
 from ops.dev.eval.locomo import Conversation, read
 from ops.dev.eval.measures import QuestionShares, table, tables
+from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.observe import Say, batches
 from ops.dev.shipped import Shipped
 from pipeline.ranking.model import Weights
@@ -43,6 +44,8 @@ class Options:
     shuffle: int | None = None
     # nothing is summarized or embedded yet
     unsummarized: bool = False
+    # sessions are summarized by what comes with the set
+    reference: bool = False
 
 
 def locomo(folder: Path, settings: Settings, options: Options, progress: Say) -> dict[str, Any]:
@@ -55,6 +58,8 @@ def locomo(folder: Path, settings: Settings, options: Options, progress: Say) ->
     if not conversations or (options.leave_one_out and len(conversations) < 2):
         raise InvalidInput(f"{folder} holds too few conversations for that", field="only")
     with shipped.temporary(settings) as backscroll:
+        if options.reference:
+            backscroll.summarizer = ReferenceSummarizer({c.chat.chat_id: c.summaries for c in conversations})
         gathered = {c.name: _gathered(backscroll, c, options, progress) for c in conversations}
         every = [one for questions in gathered.values() for one in questions]
         progress("counting")

@@ -207,7 +207,7 @@ def _summaries(problem: str | None) -> Iterator[Finding]:
         yield error(
             "summaries",
             f"the language model that is to summarize cannot be asked: {problem}",
-            "Sessions wait for it; after an hour some are extracted, and the model is asked again later.",
+            "Sessions wait for it, and are found by their messages only.",
             "Correct BACKSCROLL_SESSION_SUMMARY_MODEL and BACKSCROLL_OPENAI_…, or set the model to extractive-v1.",
         )
 

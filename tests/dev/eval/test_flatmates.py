@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 from ops.dev import shipped
 from ops.dev.eval.samples import SAMPLES, read
 from ops.dev.shipped import Shipped
-from pipeline.clients.sentence_transformers import is_installed
+from pipeline.clients.onnx import is_installed
 from pipeline.context import build_context
 from schemas.context import Context
 from schemas.messages import MessageIn

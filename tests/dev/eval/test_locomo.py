@@ -14,6 +14,7 @@ from rich.console import Console
 from ops.dev import shipped
 from ops.dev.eval import gather, leave_one_out, locomo, run
 from ops.dev.eval.gather import Gathered, measured
+from ops.dev.eval.reference import ReferenceSummarizer
 from ops.dev.eval.report import PLOTTED_BUDGETS, draw, locomo_tables
 from ops.dev.eval.run import Options
 from pipeline.ranking.model import Weights
@@ -109,6 +110,25 @@ def test_a_file_of_something_else_is_named(tmp_path: Path, text: str) -> None:
         list(locomo.read(tmp_path))
     with pytest.raises(InvalidInput, match=r"there is no .*nothing\.json"):
         list(locomo.read(tmp_path / "nothing.json"))
+
+
+def test_the_summaries_of_the_set_are_what_is_searched_and_shown(tmp_path: Path) -> None:
+    talk = conversation("Ann", "Bob") | {
+        "session_1_summary": "A zeppelin was mentioned.",
+        "session_2_summary": "",
+    }
+    (tmp_path / "one.json").write_text(json.dumps(talk))
+    (only,) = locomo.read(tmp_path)
+    assert only.summaries == {"1": "A zeppelin was mentioned."}
+    with shipped.temporary(SETTINGS) as backscroll:
+        backscroll.summarizer = ReferenceSummarizer({only.chat.chat_id: only.summaries})
+        backscroll.fill(only.chat, only.messages, lambda _: None)
+        found = backscroll.ask(only.chat.chat_id, "zeppelin?", 800).explain
+    assert found is not None
+    told = [hit.preview for hit in found.sessions]
+    assert "A zeppelin was mentioned." in told
+    assert any("Almada" in extracted for extracted in told)
+    assert evaluate(tmp_path, reference=True)["all"]
 
 
 def test_what_is_gathered_once_gives_the_very_contexts_that_bots_get(

@@ -21,7 +21,7 @@ from ops.dev.eval.own import (
 from ops.dev.eval.report import own_tables
 from ops.dev.eval.samples import NAMES, SampleQuestion
 from pipeline.clients.deterministic import DeterministicEmbedder
-from pipeline.clients.sentence_transformers import is_installed
+from pipeline.clients.onnx import is_installed
 from pipeline.text.tokens import estimate
 from tests.conftest import message
 from tests.ops.running import backscroll

@@ -1,0 +1,139 @@
+"""Make embedding models ready for this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ops import connection
+from ops.console import rendering
+from ops.console.command import Call, command
+from ops.exit_codes import NOT_AS_IT_SHOULD_BE
+from schemas.errors import InvalidInput
+
+app = typer.Typer(help=__doc__, rich_markup_mode="markdown", no_args_is_help=True)
+
+COMPARED = 400
+"""Texts of the samples that are embedded by both, at most."""
+RECALL_LOST = 1.0
+"""Points of recall, in the mean of 3, 5 and 10 messages, that a graph may lose on the sample chats."""
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `export` a command of its own while it is the only one."""
+
+
+@command(app, "backscroll model export BAAI/bge-small-en-v1.5 ./bge-small")
+def export(
+    call: Call,
+    model: Annotated[str, "A model on the Hugging Face hub, or its folder."],
+    folder: Annotated[Path, "The folder to make; it must not be there yet."],
+    query_prefix: Annotated[str | None, "Put before questions (default: what the model says)."] = None,
+    document_prefix: Annotated[str | None, "Put before other texts (default: what the model says)."] = None,
+    min_cosine: Annotated[
+        float, typer.Option(min=0, max=1, help="Refuse a graph whose vectors are less like the model's.")
+    ] = 0.99,
+    recall: Annotated[
+        bool,
+        typer.Option("--recall", help="Compare `dev eval own`, too, which takes minutes (a checkout only)."),
+    ] = False,
+) -> None:
+    """Make a folder for the provider `onnx` of a model like BERT that sentence-transformers loads.
+
+    The graph multiplies bytes, so it takes a quarter of the memory and a fraction of the time, and needs no
+    torch; making it does (extra `sentence-transformers`). It is compared with the model on the sample chats,
+    and refused with 5 when the mean cosine of their vectors is too low. Then set
+    `BACKSCROLL_EMBEDDING_PROVIDER=onnx` and `BACKSCROLL_EMBEDDING_MODEL` to the folder.
+    """
+    from pipeline.clients import onnx_export, onnx_folder
+    from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
+
+    if folder.exists():
+        raise InvalidInput(f"{folder} exists already: name a new folder", field="folder")
+    if recall and importlib.util.find_spec("ops.dev") is None:
+        raise InvalidInput("--recall needs a checkout: leave it out", field="recall")
+    original = SentenceTransformersEmbedder(model)
+    found: dict[str, Any] = {"model": model, "folder": str(folder.absolute())}
+    refused: list[str] = []
+
+    def make(new: Path) -> None:
+        loaded = original.load()
+        own_query, own_document = onnx_export.prefixes(loaded)
+        onnx_export.write(
+            loaded,
+            new,
+            query_prefix=(own_query or original.space.query_prefix) if query_prefix is None else query_prefix,
+            document_prefix=own_document if document_prefix is None else document_prefix,
+        )
+        likeness = onnx_export.compare(original, new, _texts())
+        size = sum(path.stat().st_size for path in new.iterdir())
+        found.update(
+            texts=likeness.texts, mean_cosine=round(likeness.mean, 4), megabytes=round(size / 1e6, 1)
+        )
+        found.update(least_cosine=round(likeness.least, 4))
+        if likeness.mean < min_cosine:
+            refused.append(f"the mean cosine to the model is {likeness.mean:.4f}, under {min_cosine}")
+        elif recall:
+            found["recall"] = _recalls(model, new)
+            lost = 100 * (found["recall"]["model"] - found["recall"]["graph"])
+            if lost > RECALL_LOST:
+                refused.append(f"recall on the sample chats falls by {lost:.1f} points, over {RECALL_LOST}")
+        if refused:
+            raise _Refused
+
+    with rendering.err().status(f"exporting {model}"):
+        try:
+            onnx_folder.replace(folder, make)
+        except _Refused:
+            found["folder"] = None
+        except OSError as error:
+            raise InvalidInput(f"{folder} cannot be made: {error}", field="folder") from error
+    found["refused"] = refused
+    mean, least = (found[key] for key in ("mean_cosine", "least_cosine"))
+    call.answer(
+        found,
+        f"Refused: {refused[0]}."
+        if refused
+        else f"{folder}: {found['megabytes']} MB; cosine to the model {mean} in the mean of {found['texts']} texts, at "
+        f"least {least}. Use it:\n"
+        f"BACKSCROLL_EMBEDDING_PROVIDER=onnx BACKSCROLL_EMBEDDING_MODEL={found['folder']}",
+    )
+    if refused:
+        raise typer.Exit(NOT_AS_IT_SHOULD_BE)
+
+
+class _Refused(Exception):
+    """The graph is not good enough; the folder is not made."""
+
+
+def _texts() -> list[str]:
+    """Return messages of the sample chats, from all over them."""
+    samples = (files("ops") / "local" / "samples").iterdir()
+    lines = [
+        json.loads(line)
+        for sample in sorted(samples, key=lambda each: each.name)
+        if sample.name.endswith(".jsonl")
+        for line in sample.read_text(encoding="utf-8").splitlines()
+    ]
+    said = [line["content"] for line in lines if line.get("content")]
+    return said[:: max(1, len(said) // COMPARED)][:COMPARED]
+
+
+def _recalls(model: str, folder: Path) -> dict[str, float]:
+    """Measure the mean recall of both on the sample chats."""
+    own: Callable[..., Any] = importlib.import_module("ops.dev.eval.own").own
+    found = {}
+    for name, provider, used in (("model", "sentence-transformers", model), ("graph", "onnx", str(folder))):
+        choice = {"embedding_provider": provider, "embedding_model": used}
+        recall = own(connection.configured().model_copy(update=choice), lambda _: None)["all"]["backscroll"][
+            "recall"
+        ]
+        found[name] = round(sum(recall.values()) / len(recall), 4)
+    return found

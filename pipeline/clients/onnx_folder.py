@@ -1,0 +1,79 @@
+"""Folders of models that the provider `onnx` runs: `model.onnx`, `tokenizer.json`, and `backscroll.json` about both."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.errors import SettingsError
+
+GRAPH, TOKENIZER, DESCRIPTION = "model.onnx", "tokenizer.json", "backscroll.json"
+
+INPUT, LENGTHS, OUTPUT = "input_ids", "lengths", "tokens"
+"""Of a graph: ids of word pieces `(texts, pieces)`, padded at the end; how many of each text count `(texts,)`; the
+vectors of the word pieces `(texts, pieces, dimensions)`."""
+
+
+class About(BaseModel):
+    """What is known of a model without loading it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    """Of this file."""
+    dimensions: int = Field(ge=1, le=4000)
+    """Floats in a vector."""
+    max_pieces: int = Field(ge=3)
+    """Word pieces of a text that are read, with the two that mark its beginning and end."""
+    pooling: Literal["mean", "cls"]
+    """How the vectors of word pieces become one: their mean, or that of the first."""
+    query_prefix: str = ""
+    document_prefix: str = ""
+    sha256: str = ""
+    """Of the graph and the tokenizer, one after the other."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read a folder's. Raises `SettingsError`."""
+        try:
+            return cls.model_validate_json((folder / DESCRIPTION).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise SettingsError(
+                f"BACKSCROLL_EMBEDDING_MODEL={folder} is no folder that `backscroll model export` has made: {error}"
+            ) from error
+
+    def write(self, folder: Path) -> None:
+        """Write it for a folder that has its graph and its tokenizer."""
+        complete = self.model_copy(update={"sha256": _digest(folder)})
+        (folder / DESCRIPTION).write_text(complete.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def is_whole(folder: Path) -> bool:
+    """Tell whether a folder holds a model as it was made."""
+    try:
+        about = About.read(folder)
+        return _digest(folder) == about.sha256
+    except (OSError, SettingsError):
+        return False
+
+
+def replace(folder: Path, make: Callable[[Path], None]) -> None:
+    """Put what `make` writes to a folder in the place of one, which is there as a whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
+        new, old = Path(scratch) / "new", Path(scratch) / "old"
+        new.mkdir()
+        make(new)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+
+
+def _digest(folder: Path) -> str:
+    found = hashlib.sha256()
+    for name in (GRAPH, TOKENIZER):
+        found.update((folder / name).read_bytes())
+    return found.hexdigest()

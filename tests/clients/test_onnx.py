@@ -1,0 +1,239 @@
+"""The provider `onnx`: the same meaning as the model that it was made from, in a quarter of its size, without torch."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ops.dev.eval.samples import samples
+from pipeline.clients import onnx_bundled, onnx_folder
+from pipeline.clients.factory import make_embedder
+from pipeline.clients.onnx import BATCH_PIECES, OnnxEmbedder, _batches, is_installed
+from pipeline.clients.onnx_folder import DESCRIPTION, GRAPH, TOKENIZER, About
+from schemas.errors import ProviderFailed, ProviderUnavailable, SettingsError
+from schemas.settings import Settings
+
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed"),
+]
+
+TEXTS = ["When?", "who repairs the heating?", "the plumber from Almada came at eight " * 60, "日本語", ""]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> OnnxEmbedder:
+    return OnnxEmbedder()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of one's own with the bundled model."""
+    own = tmp_path / "model"
+    own.mkdir()
+    for name in (GRAPH, TOKENIZER, DESCRIPTION):
+        (own / name).write_bytes((onnx_bundled.folder() / name).read_bytes())
+    return own
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def test_a_question_is_nearest_to_what_answers_it(embedder: OnnxEmbedder) -> None:
+    query = embedder.embed_query("who repairs the heating?")
+    answer, other = embedder.embed_documents(["the plumber fixed our boiler", "pizza at eight tonight"])
+
+    assert len(query) == embedder.space.dimensions == 384
+    assert cosine(query, answer) > cosine(query, other) + 0.2
+
+
+def test_texts_mean_what_they_mean_to_the_model_in_float32(embedder: OnnxEmbedder) -> None:
+    if find_spec("sentence_transformers") is None:
+        pytest.skip("the `sentence-transformers` extra is not installed")
+    from pipeline.clients.sentence_transformers import SentenceTransformersEmbedder
+
+    whole = SentenceTransformersEmbedder()
+    said = [m.content for sample in samples() for m in sample.messages if m.content][::7][:150]
+    cosines = [
+        cosine(a, b) for a, b in zip(embedder.embed_documents(said), whole.embed_documents(said), strict=True)
+    ]
+
+    assert sum(cosines) / len(cosines) > 0.998
+    assert min(cosines) > 0.99
+    for text in TEXTS:
+        assert cosine(embedder.embed_query(text), whole.embed_query(text)) > 0.99
+    assert embedder.max_tokens == whole.max_tokens == 254
+    assert embedder.count_tokens(TEXTS[2]) == whole.count_tokens(TEXTS[2])
+
+
+def test_a_text_has_one_vector_whatever_stands_beside_it(embedder: OnnxEmbedder) -> None:
+    assert embedder.embed_documents([]) == []
+    for text, vector in zip(TEXTS, embedder.embed_documents(TEXTS), strict=True):
+        assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
+
+
+def test_what_the_model_does_not_read_of_a_long_text_changes_nothing(embedder: OnnxEmbedder) -> None:
+    long = "word " * 254
+    assert embedder.embed_query(long + "boiler") == embedder.embed_query(long)
+    assert embedder.embed_query("word " * 200 + "boiler") != embedder.embed_query("word " * 200)
+    assert OnnxEmbedder(max_chars=4).embed_query("word and more") == embedder.embed_query("word")
+
+
+def test_batches_hold_texts_of_like_length_and_are_bounded() -> None:
+    lengths = [256, 3, 4, 256, 5, *([10] * 50), 256, 256, 256]
+    batches = list(_batches(lengths, 20))
+
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) <= 20
+        assert len(batch) * max(lengths[each] for each in batch) <= BATCH_PIECES
+    assert [len(batch) for batch in _batches([10] * 50, 20)] == [20, 20, 10]
+    assert list(_batches([4000], 20)) == [[0]]
+
+
+def test_threads_that_share_it_get_the_same_vectors_as_one(embedder: OnnxEmbedder) -> None:
+    said = [f"message {number} about the boiler and {number * 7} other things" for number in range(40)]
+    alone = [embedder.embed_query(text) for text in said]
+    fresh = OnnxEmbedder()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(fresh.embed_query, said)) == alone
+
+
+def test_it_brings_neither_torch_nor_the_package_that_made_the_graph(tmp_path: Path) -> None:
+    onnx_bundled.folder()
+    code = (
+        "import sys; from pipeline.clients.onnx import OnnxEmbedder as E; E().embed_query('a');"
+        "print({'torch', 'transformers', 'sentence_transformers', 'onnx'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("set()\n", "")
+
+
+def test_the_graph_is_made_once_when_processes_start_at_once(tmp_path: Path) -> None:
+    code = "from pipeline.clients.onnx import OnnxEmbedder as E; print(E().embed_query('a boiler')[:3])"
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    answers = {process.communicate(timeout=120)[0] for process in started}
+
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert len(answers) == 1
+    made = tmp_path / "backscroll" / onnx_bundled.FOLDER
+    assert onnx_folder.is_whole(made)
+    assert sorted(path.name for path in made.parent.iterdir()) == [".lock", onnx_bundled.FOLDER]
+    assert (made / GRAPH).stat().st_size < 26_000_000
+
+
+@pytest.mark.parametrize("name", [GRAPH, DESCRIPTION, TOKENIZER])
+def test_a_broken_file_in_the_cache_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = onnx_bundled.folder()
+    before = (made / GRAPH).read_bytes()
+    (made / name).write_bytes((made / name).read_bytes()[:-1000])
+
+    assert OnnxEmbedder().embed_query("a") == OnnxEmbedder().embed_query("a")
+    assert (made / GRAPH).read_bytes() == before
+
+
+def test_a_maker_that_was_killed_leaves_nothing_that_is_taken_for_a_model(
+    tmp_path: Path,
+) -> None:
+    env = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    code = "from pipeline.clients import onnx_bundled as b; b.folder()"
+    maker = subprocess.Popen([sys.executable, "-c", code], env=env)
+    cache = tmp_path / "backscroll"
+    while not (cache.is_dir() and len(list(cache.iterdir())) > 1):
+        time.sleep(0.01)
+    maker.kill()
+    maker.wait()
+
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    assert onnx_folder.is_whole(cache / onnx_bundled.FOLDER)
+
+
+def test_a_cache_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(SettingsError, match="XDG_CACHE_HOME"):
+        OnnxEmbedder().embed_query("a")
+
+
+def test_a_folder_says_how_its_model_is_used(folder: Path, embedder: OnnxEmbedder) -> None:
+    about = json.loads((folder / DESCRIPTION).read_text())
+    about |= {"query_prefix": "query: ", "document_prefix": "passage: ", "max_pieces": 20}
+    (folder / DESCRIPTION).write_text(json.dumps(about))
+    settings = Settings(_env_file=None, embedding_provider="onnx", embedding_model=str(folder))
+    own = make_embedder(settings)
+
+    assert own.space.name == f"onnx/{folder}/384"
+    assert (own.space.query_prefix, own.space.document_prefix) == ("query: ", "passage: ")
+    assert own.embed_query("a boiler") == embedder.embed_query("query: a boiler")
+    assert own.embed_documents(["a boiler"]) == embedder.embed_documents(["passage: a boiler"])
+    assert own.max_tokens == 18
+
+
+def test_the_first_word_piece_stands_for_the_text_where_the_folder_says_so(
+    folder: Path, embedder: OnnxEmbedder
+) -> None:
+    about = About.read(folder)
+    (folder / DESCRIPTION).write_text(about.model_copy(update={"pooling": "cls"}).model_dump_json())
+    found = OnnxEmbedder(str(folder)).embed_query("a boiler")
+
+    assert np.linalg.norm(found) == pytest.approx(1)
+    assert found != embedder.embed_query("a boiler")
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"BACKSCROLL_EMBEDDING_MODEL=.*backscroll model export"):
+        OnnxEmbedder(str(tmp_path))
+
+
+def test_a_folder_whose_graph_was_changed_is_refused(folder: Path) -> None:
+    with (folder / GRAPH).open("ab") as graph:
+        graph.write(b"more")
+    with pytest.raises(SettingsError, match="not the one that was exported"):
+        OnnxEmbedder(str(folder)).embed_query("a")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("index out of range"), ProviderFailed),
+        (MemoryError(), ProviderUnavailable),
+        (RuntimeError("Failed to allocate memory for requested buffer of size 7"), ProviderUnavailable),
+    ],
+)
+def test_a_model_that_fails_may_do_so_because_of_the_text_and_one_without_memory_may_not(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: type[Exception]
+) -> None:
+    class Failing:
+        def run(self, *_: object) -> None:
+            raise error
+
+    own = OnnxEmbedder()
+    monkeypatch.setattr(own, "_session", lambda threads: Failing())
+    with pytest.raises(expected, match="all-MiniLM-L6-v2"):
+        own.embed_documents(["a text that breaks it"])
+
+
+def test_what_the_graph_itself_refuses_is_a_failure(
+    embedder: OnnxEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = OnnxEmbedder()
+    monkeypatch.setattr(own, "_pieces", lambda prefix, text: [999_999])
+    with pytest.raises(ProviderFailed, match="all-MiniLM-L6-v2"):
+        own.embed_documents(["a piece that no vocabulary has"])

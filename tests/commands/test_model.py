@@ -1,0 +1,116 @@
+"""`backscroll model export`: models like BERT become folders that run without torch; others, and bad ones, do not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.clients.onnx import OnnxEmbedder, is_installed
+from tests.commands.conftest import Run
+
+pytest.importorskip("sentence_transformers")
+pytestmark = [
+    pytest.mark.model,
+    pytest.mark.skipif(not is_installed(), reason="the `local` extra is not installed"),
+]
+
+VOCABULARY = [
+    "[UNK]",
+    "[PAD]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *"abcdefghijklmnopqrstuvwxyz",
+    "the",
+    "is",
+    "boiler",
+]
+VOCABULARY += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+SIZES = {
+    "vocab_size": len(VOCABULARY),
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 80,
+    "pad_token_id": 1,
+}
+DISTIL = {"dim": 64, "n_layers": 2, "n_heads": 4, "hidden_dim": 128, "vocab_size": len(VOCABULARY)}
+
+
+def tiny(folder: Path, name: str, pooling: str = "mean", **changes: Any) -> Path:
+    """A model of random weights in a folder, as sentence-transformers keeps it."""
+    import torch
+    import transformers
+    from sentence_transformers import SentenceTransformer, models
+
+    sizes = {**DISTIL, "max_position_embeddings": 80, "pad_token_id": 1} if name == "DistilBert" else SIZES
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(**(sizes | changes))
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    getattr(transformers, f"{name}Model")(config).save_pretrained(folder / "inner")
+    transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder / "inner")
+    inner = models.Transformer(str(folder / "inner"), max_seq_length=70)
+    model = SentenceTransformer(
+        modules=[inner, models.Pooling(64, pooling_mode=pooling)], prompts={"query": "the "}, device="cpu"
+    )
+    model.save(str(folder / "model"))
+    return folder / "model"
+
+
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [("Bert", "mean"), ("Bert", "cls"), ("Roberta", "mean"), ("MPNet", "mean"), ("DistilBert", "mean")],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_like_bert_becomes_a_folder_with_the_same_vectors(
+    run: Run, tmp_path: Path, name: str, pooling: str
+) -> None:
+    told = run("model", "export", tiny(tmp_path, name, pooling), tmp_path / "made", "--json").json
+
+    assert told["mean_cosine"] > 0.999
+    assert told["least_cosine"] > 0.99
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
+        *("backscroll.json", "model.onnx", "tokenizer.json")
+    ]
+    about = json.loads((tmp_path / "made/backscroll.json").read_text())
+    assert (about["pooling"], about["query_prefix"], about["max_pieces"]) == (pooling, "the ", 70)
+    assert len(OnnxEmbedder(str(tmp_path / "made")).embed_query("the boiler")) == 64
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"hidden_act": "relu"}, "its activation is relu"), ({"pooling": "max"}, "its pooling is max")],
+)
+def test_a_model_that_the_graph_would_not_be_like_is_refused(
+    run: Run, tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    told = run("model", "export", tiny(tmp_path, "Bert", **changes), tmp_path / "made")
+    assert told.code == 2
+    assert why in " ".join(told.err.split())
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_another_architecture_is_refused(run: Run, tmp_path: Path) -> None:
+    sizes = {"embedding_size": 64}
+    told = run("model", "export", tiny(tmp_path, "Electra", **sizes), tmp_path / "made")
+    assert told.code == 2
+    assert "its architecture is electra" in " ".join(told.err.split())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_graph_that_is_not_like_its_model_is_refused_and_leaves_nothing(run: Run, tmp_path: Path) -> None:
+    told = run("model", "export", tiny(tmp_path, "Bert"), tmp_path / "made", "--min-cosine", 1)
+    assert told.code == 5
+    assert "Refused: the mean cosine" in told.out
+    assert not list(tmp_path.glob("*made*"))
+
+
+def test_what_is_there_already_is_not_replaced(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    told = run("model", "export", "all-MiniLM-L6-v2", tmp_path / "made")
+    assert told.code == 2
+    assert "exists already" in told.err

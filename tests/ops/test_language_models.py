@@ -1,0 +1,106 @@
+"""A language model is asked only where a setting names one, and only by those who need it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops.local import processes
+from pipeline.clients.destinations import sent_elsewhere
+from pipeline.clients.factory import make_summary_model
+from schemas.errors import SettingsError
+from schemas.settings import Settings, load_settings
+from tests.ops.running import backscroll
+from workers import queues
+
+OURS = {"redis_url": "redis://127.0.0.1:1", "data_dir": "/tmp/nowhere"}  # noqa: S108 - nothing is written
+
+
+def settings_of(**given: object) -> Settings:
+    return Settings(_env_file=None, **(OURS | given))
+
+
+def test_a_key_alone_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "of-something-else")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example.org/v1")
+    settings = settings_of()
+    assert settings.openai_api_key is not None
+    assert make_summary_model(settings) is None
+    assert sent_elsewhere(settings) == []
+    assert queues.batch_of("summarize", settings) == queues.SUMMARIZE.batch
+
+
+def test_what_is_sent_where_is_said_in_a_sentence() -> None:
+    named = {"session_summary_model": "gpt-4.1-mini", "openai_api_key": "k"}
+    (sentence,) = sent_elsewhere(settings_of(**named))
+    assert "api.openai.com:443" in sentence
+    assert "gpt-4.1-mini" in sentence
+    (sentence,) = sent_elsewhere(settings_of(**named, session_summary_canaries="test:1, test:2"))
+    assert "test:1, test:2" in sentence
+    for url in ("http://127.0.0.1:11434/v1", "http://localhost:8000/v1", "http://[::1]:1/v1"):
+        assert sent_elsewhere(settings_of(**named, openai_base_url=url)) == []
+    # one session at a time: each may take its lease
+    assert queues.batch_of("summarize", settings_of(**named)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "BACKSCROLL_OPENAI_BASE_URL"),
+        ({"openai_api_key": "k", "session_summary_timeout_seconds": 120}, "BACKSCROLL_LEASE_SECONDS=120"),
+    ],
+)
+def test_a_model_that_cannot_be_asked_is_refused(given: dict[str, object], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        make_summary_model(settings_of(session_summary_model="gpt-4.1-mini", **given))
+
+
+@pytest.mark.parametrize("command", [["worker", "summarize"], ["up", "--light"]])
+def test_it_is_refused_at_the_start(tmp_path: Path, command: list[str]) -> None:
+    ended = backscroll(
+        *command,
+        cwd=tmp_path,
+        BACKSCROLL_SESSION_SUMMARY_MODEL="gpt-4.1-mini",
+        BACKSCROLL_DATA_DIR=str(tmp_path / "data"),
+        BACKSCROLL_DATABASE_URL="postgresql://nobody:x@127.0.0.1:1/none",
+        BACKSCROLL_REDIS_URL="redis://127.0.0.1:1",
+        OPENAI_API_KEY="",
+        OPENAI_BASE_URL="",
+    )
+    assert ended.returncode == 4, ended.stdout + ended.stderr
+    assert "BACKSCROLL_SESSION_SUMMARY_MODEL=gpt-4.1-mini" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_endpoint_is_for_those_who_ask_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a key in the environment, and one in a file that every process reads
+    (tmp_path / ".env").write_text(
+        "BACKSCROLL_OPENAI_API_KEY=in-the-file\nOPENAI_BASE_URL=http://127.0.0.1:1/v1\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "in-the-environment")
+    settings = load_settings()
+    assert settings.openai_api_key is not None
+    assert settings.openai_api_key.get_secret_value() == "in-the-file"
+    # Then a process has it if it is given
+    for_all, for_workers = processes.environment(settings), processes.model_environment(settings, "summarize")
+    assert processes.model_environment(settings, "api") == {}
+    assert "in-the" not in "".join(for_all.values())
+    with monkeypatch.context() as patch:
+        patch.delenv("OPENAI_API_KEY")
+        for name, value in for_all.items():
+            patch.setenv(name, value)
+        assert load_settings().openai_api_key is None
+        assert load_settings().openai_base_url is None
+        for name, value in for_workers.items():
+            patch.setenv(name, value)
+        told = load_settings()
+        assert told.openai_api_key == settings.openai_api_key
+        assert told.openai_base_url == "http://127.0.0.1:1/v1"
+
+
+def test_the_package_is_imported_only_where_a_model_is_asked() -> None:
+    code = "import sys, workers.resources, pipeline.clients.factory; print('openai' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
