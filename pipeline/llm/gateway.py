@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 WAIT_SECONDS = 10.0
 """How long a call waits for its turn, of at most a quarter of its time; then it is to be tried again later."""
 HURRY_SHARE = 0.7
-"""A call without a job has little time, as somebody waits for it: one that took most of it says nothing of the provider."""
+"""A call without a job has little time, and somebody waits: one that took most of it says nothing of the provider."""
 SAVING_SECONDS = 20.0
 """How long the end of a call waits to be noted: Postgres may be away, or the chat locked."""
 SAVING_PAUSE_SECONDS = 0.5
