@@ -31,7 +31,8 @@ MAX_RETRY_AFTER = 3600.0
 # When it says nothing: a rate limit is over soon, an empty account or a wrong key has to be mended by somebody.
 BUSY_SECONDS, MENDED_SECONDS = 20.0, 600.0
 # A refusal of an option of the request comes as one of these, not as one of its text.
-_OPTION_REFUSED = frozenset((400, 415, 422, 501))
+# llama-cpp-python's server answers 500 to an option that it does not know
+_OPTION_REFUSED = frozenset((400, 415, 422, 500, 501))
 # What such refusals call the form of the answer: OpenAI and most others; llama.cpp; vLLM.
 _FORM_NAMES = (
     "response_format",
