@@ -56,7 +56,7 @@ def stage(
         tenant=MALLORY,
         summarize_debounce_seconds=0,
     )
-    database = Database.from_settings(settings)
+    database = Database.from_settings(settings, ready=2)
     policy = Policy(batch=1000, lease_seconds=60, max_attempts=3)
     victims.fill(database, {VICTIM: SECRET, MALLORY: "grue"}, SessionPolicy.of(settings), policy)
     url = postgres.superuser_dsn(NAME)

@@ -104,6 +104,7 @@ LINES: dict[str, list[Line]] = {
     "users unlink": [lambda a: ["--", a.name("messages", "sender_id")]],
     "chats members": [lambda a: ["--set", a.name("messages", "sender_id"), "--", a.chat_id]],
     "tenant audience": [lambda _: ["tenant"], lambda _: []],
+    "cost": [lambda _: ["--json"], lambda _: ["--by", "tenant"]],
     "forget receipts": [lambda _: ["--json"]],
     "forget message": [lambda a: ["--yes", "--", a.chat_id, a.name("messages", "external_id")]],
     "forget user": [lambda a: ["--yes", "--", a.name("messages", "sender_id")]],

@@ -4,6 +4,7 @@ Functions are found by looking: a new one is walked at once, and fails here as l
 put into its parameters (`arguments.BY_NAME`), or why it need not be walked (`EXEMPT`).
 """
 
+import asyncio
 import importlib
 import inspect
 import pkgutil
@@ -113,6 +114,8 @@ def arguments(function: Function, caller: Caller) -> tuple[list[Any], dict[str, 
 
 def told(result: Any, caller: Caller) -> str:
     """All that a result tells, whatever it is; a handler is let do its work."""
+    if inspect.iscoroutine(result):
+        result = asyncio.run(result)
     if isinstance(result, BaseModel):
         return result.model_dump_json()
     if isinstance(result, Iterator):

@@ -13,7 +13,8 @@ import typer
 
 from ops import connection
 from ops.console import rendering
-from ops.console.command import Call, command
+from ops.console.command import command
+from ops.console.options import JsonOption
 from ops.exit_codes import NOT_AS_IT_SHOULD_BE
 from schemas.errors import InvalidInput
 
@@ -32,7 +33,6 @@ def _group() -> None:
 
 @command(app, "backscroll model export BAAI/bge-small-en-v1.5 ./bge-small")
 def export(
-    call: Call,
     model: Annotated[str, "A model on the Hugging Face hub, or its folder."],
     folder: Annotated[Path, "The folder to make; it must not be there yet."],
     query_prefix: Annotated[str | None, "Put before questions (default: what the model says)."] = None,
@@ -44,6 +44,7 @@ def export(
         bool,
         typer.Option("--recall", help="Compare `dev eval own`, too, which takes minutes (a checkout only)."),
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a folder for the provider `onnx` of a model like BERT that sentence-transformers loads.
 
@@ -97,14 +98,16 @@ def export(
             raise InvalidInput(f"{folder} cannot be made: {error}", field="folder") from error
     found["refused"] = refused
     mean, least = (found[key] for key in ("mean_cosine", "least_cosine"))
-    call.answer(
-        found,
-        f"Refused: {refused[0]}."
-        if refused
-        else f"{folder}: {found['megabytes']} MB; cosine to the model {mean} in the mean of {found['texts']} texts, at "
-        f"least {least}. Use it:\n"
-        f"BACKSCROLL_EMBEDDING_PROVIDER=onnx BACKSCROLL_EMBEDDING_MODEL={found['folder']}",
-    )
+    if as_json:
+        rendering.print_json(found)
+    elif refused:
+        print(f"Refused: {refused[0]}.")
+    else:
+        print(
+            f"{folder}: {found['megabytes']} MB; cosine to the model {mean} in the mean of {found['texts']} texts, at "
+            f"least {least}. Use it:\n"
+            f"BACKSCROLL_EMBEDDING_PROVIDER=onnx BACKSCROLL_EMBEDDING_MODEL={found['folder']}"
+        )
     if refused:
         raise typer.Exit(NOT_AS_IT_SHOULD_BE)
 
