@@ -78,7 +78,7 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8420
     """Port of the HTTP API; 0 picks a free one."""
     api_processes: Annotated[int, Field(ge=1, le=16)] | None = None
-    """Processes of the HTTP API, each with an embedding model of its own (some 500 MB) and up to 25 connections to
+    """Processes of the HTTP API, each with an embedding model of its own (some 80 MB) and up to 25 connections to
     Postgres. Unset: 2, on one core 1."""
     flower_port: Annotated[int, Field(ge=0, le=65535)] = 8421
     """Port of the Flower that `backscroll up` starts; 0 picks a free one."""

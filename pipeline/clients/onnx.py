@@ -4,6 +4,7 @@ The model is loaded at the first use, once for questions and once for texts, as 
 process makes one embedder and keeps it, after any fork.
 """
 
+import ctypes
 import threading
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -24,7 +25,7 @@ _NEEDED = ("onnxruntime", "tokenizers", "numpy")
 _FATAL = 4
 _OUT_OF_MEMORY = ("allocate memory", "bad_alloc", "bad allocation")
 
-BATCH_PIECES = 1024
+BATCH_PIECES = 512
 """Word pieces of a batch, padding included: more need more memory and are no faster."""
 
 
@@ -92,6 +93,7 @@ class OnnxEmbedder:
             vectors = self._run([read[each] for each in batch], threads=processors.available())
             for each, vector in zip(batch, vectors, strict=True):
                 found[each] = vector
+        _release_memory()
         return found
 
     def embed_query(self, text: str) -> Vector:
@@ -190,6 +192,12 @@ def _load(graph: Path, threads: int) -> "InferenceSession":
     # what it would print is raised
     options.log_severity_level = _FATAL
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+
+def _release_memory() -> None:
+    """Give the system back what batches took: glibc keeps it."""
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def _failures() -> tuple[type[Exception], ...]:

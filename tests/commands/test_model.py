@@ -44,13 +44,16 @@ def tiny(folder: Path, name: str, pooling: str = "mean", **changes: Any) -> Path
     import torch
     import transformers
     from sentence_transformers import SentenceTransformer, models
+    from tokenizers.implementations import BertWordPieceTokenizer
 
     sizes = {**DISTIL, "max_position_embeddings": 80, "pad_token_id": 1} if name == "DistilBert" else SIZES
     torch.manual_seed(1)
     config = getattr(transformers, f"{name}Config")(**(sizes | changes))
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    pieces = BertWordPieceTokenizer(vocab={piece: number for number, piece in enumerate(VOCABULARY)})
+    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=pieces._tokenizer, **names)
     getattr(transformers, f"{name}Model")(config).save_pretrained(folder / "inner")
-    transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder / "inner")
+    tokenizer.save_pretrained(folder / "inner")
     inner = models.Transformer(str(folder / "inner"), max_seq_length=70)
     model = SentenceTransformer(
         modules=[inner, models.Pooling(64, pooling_mode=pooling)], prompts={"query": "the "}, device="cpu"
