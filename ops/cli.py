@@ -39,6 +39,7 @@ COMMANDS = {
     "memories": "ops.commands.data.memories",
     "status": "ops.commands.operate.status",
     "backfills": "ops.commands.operate.backfills",
+    "spaces": "ops.commands.operate.spaces",
     "jobs": "ops.commands.operate.jobs",
     "doctor": "ops.commands.operate.doctor",
     "backup": "ops.commands.operate.backup",

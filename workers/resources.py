@@ -13,7 +13,8 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.by_space import SpaceEmbedders
+from pipeline.clients.factory import make_embedder, make_embedder_for
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarize import make_summarizer
@@ -28,6 +29,7 @@ from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, SUMMARIZE
 from schemas.settings import Settings, load_settings
+from schemas.vectors import EmbeddingSpace
 from workers import queues
 
 log = structlog.get_logger(__name__)
@@ -55,6 +57,17 @@ class Resources:
     def embedder(self) -> Embedder:
         """Return the model that the settings name."""
         return make_embedder(self.settings)
+
+    @cached_property
+    def embedders(self) -> SpaceEmbedders:
+        """Return the models of the spaces in the database."""
+        return SpaceEmbedders(self._embedder_for)
+
+    def _embedder_for(self, space: EmbeddingSpace) -> Embedder:
+        # a tool may have put another embedder in the place of the settings' one
+        if "embedder" in vars(self) and space.same_as(self.embedder.space):
+            return self.embedder
+        return make_embedder_for(space, self.settings)
 
     def handler(self, kind: str) -> Handler:
         """Return what does the jobs of a kind."""
@@ -91,7 +104,7 @@ def _backfiller(held: Resources) -> Handler:
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
-    EMBED.name: lambda held: embed.embedder(held.database, held.embedder),
+    EMBED.name: lambda held: embed.embedder(held.database, held.embedders),
     SUMMARIZE.name: _summarizer,
     BACKFILL.name: _backfiller,
     FORGET.name: lambda held: forget.forgetter(held.database, held.rules),
@@ -120,6 +133,15 @@ def waiting() -> Iterator[None]:
         log.warning("waits_for_upgrade", error=str(error))
     except DatabaseUnavailable as error:
         log.warning("waits_for_postgres", error=str(error))
+
+
+def progress(kind: str) -> str | None:
+    """Describe how far long jobs of a kind are, for those who watch tasks; None: there are none."""
+    if kind != BACKFILL.name:
+        return None
+    with waiting():
+        return "; ".join(backfill.progress(current().database)) or None
+    return None
 
 
 def run(app: Celery, kind: str) -> Outcome:

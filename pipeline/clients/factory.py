@@ -47,6 +47,27 @@ def make_embedder(settings: Settings) -> Embedder:
     )
 
 
+def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
+    """Return settings that name the model of a stored space."""
+    return settings.model_copy(update={"embedding_provider": space.provider, "embedding_model": space.model})
+
+
+def make_embedder_for(space: EmbeddingSpace, settings: Settings) -> Embedder:
+    """Make the embedder of a stored space; addresses and keys are those of the settings.
+
+    Raises `SettingsError`, also where the model of this name makes vectors of another space now.
+    """
+    if (space.provider, space.model) == ("deterministic", deterministic.MODEL):
+        return DeterministicEmbedder(dimensions=space.dimensions, max_chars=settings.embedding_max_chars)
+    embedder = make_embedder(settings_for(space, settings))
+    if not space.same_as(embedder.space):
+        raise SettingsError(
+            f"the model of the embedding space {space.name} makes vectors of {embedder.space.name} here, with other "
+            "dimensions or prefixes"
+        )
+    return embedder
+
+
 def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> EmbeddingSpace:
     """Return the space of the settings' embedder without loading a model or calling a network. Raises `SettingsError`.
 

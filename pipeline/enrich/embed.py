@@ -1,15 +1,18 @@
 """Embed messages as they come, sessions when they are summarized, memories when they are written.
 
-The vector of a message text that was embedded before is copied. While a provider is away the jobs stay due, and search
-goes by keywords.
+Each is embedded into every space that is written: the active one, one that is being built, one that stands by; its
+vectors of all of them appear at once. The vector of a message text that was embedded before is copied. While a
+provider is away the jobs stay due for its space only, and search goes by keywords if that is the active one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from time import monotonic
 
 import structlog
 from sqlalchemy import Connection
 
+from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embedding_text
 from pipeline.enrich.embed_texts import embed_all
@@ -18,8 +21,8 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
 from pipeline.store import counters, jobs, vectors
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, ProviderRejected, SettingsError
-from schemas.vectors import Vector
+from schemas.errors import LeaseLost, ProviderRejected, ProviderUnavailable
+from schemas.vectors import EmbeddingSpace, Vector
 
 log = structlog.get_logger(__name__)
 
@@ -29,43 +32,75 @@ TURN_SECONDS = 15.0
 """When claims that are not embedded yet are released: others wait for the model."""
 
 
-def embedder(database: Database, client: Embedder) -> runner.Handler:
-    """Make the handler of `embed` jobs: each claim is a message, a session or a memory.
+@dataclass(kw_only=True)
+class _Writing:
+    """What is embedded into one space, for one tenant's claims."""
 
-    Raises `SettingsError` when the client's space is not one that vectors are written to.
-    """
-    with database.tenant("") as connection:
-        known = [space for space in vectors.written_spaces(connection) if space.same_as(client.space)]
-    if not known:
-        raise SettingsError(
-            f"the embedding space {client.space.name} is not in the database, or retired: run `backscroll db upgrade`"
-        )
-    space_id = known[0].id or 0
+    space: EmbeddingSpace
+    client: Embedder | None
+    # by hash, the texts that it has no vector of
+    unknown: Mapping[bytes, str]
+    # keys of the jobs whose vector it has
+    current: frozenset[str]
+    # of the portion that is being done
+    made: Mapping[bytes, Vector | ProviderRejected] = field(default_factory=dict)
+    # why it gets nothing now
+    away: ProviderUnavailable | None = None
+
+    def vectors(self) -> dict[bytes, Vector]:
+        """Return the vectors that were made now."""
+        return {
+            each: vector for each, vector in self.made.items() if not isinstance(vector, ProviderRejected)
+        }
+
+    def refused(self, text: OwnedText | None) -> ProviderRejected | None:
+        """Return why a text has no vector, if the model refused it."""
+        vector = None if text is None else self.made.get(text.hash)
+        return vector if isinstance(vector, ProviderRejected) else None
+
+    def waits(self, text: OwnedText | None) -> bool:
+        """Tell whether a text has to wait for the model."""
+        return self.away is not None and text is not None and text.hash in self.unknown
+
+
+def embedder(database: Database, embedding: Embedding) -> runner.Handler:
+    """Make the handler of `embed` jobs: each claim is a message, a session or a memory."""
+    # spaces by id whose models are away, and until when they are not asked again
+    resting: dict[int | None, tuple[float, ProviderUnavailable]] = {}
 
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         deadline = monotonic() + TURN_SECONDS
         with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
-            hashes = [text.hash for text in texts.values() if text.owner == "message"]
-            known = vectors.known_hashes(connection, space_id, hashes)
-        unknown = {d.hash: d.text for d in texts.values() if d.owner != "message" or d.hash not in known}
+            spaces = [
+                _writing(connection, space, embedder_of(embedding, space), list(texts.values()))
+                for space in vectors.written_spaces(connection)
+            ]
+        if not spaces:
+            raise ProviderUnavailable("there is no embedding space: run `backscroll db upgrade`")
+        for each in spaces:
+            each.away = _resting(each, resting if len(spaces) > 1 else {})
         urgent = {
             texts[claim.key].hash for claim in claims if claim.priority == jobs.LIVE and claim.key in texts
         }
+        unknown = {hash_: text for each in spaces for hash_, text in each.unknown.items()}
         # Live messages first; then by length, so that little is padded, the longest first, as they take most memory.
         rest = sorted(unknown, key=lambda each: (each not in urgent, -len(unknown[each])))
         left = list(claims)
         while left:
             portion, rest = rest[:PORTION], rest[PORTION:]
             started = monotonic()
-            made = dict(zip(portion, embed_all(client, [unknown[each] for each in portion]), strict=True))
+            for each in spaces:
+                _embed(each, portion, resting)
+            if portion and not any(each.away is None for each in spaces):
+                raise next(each.away for each in spaces if each.away is not None)
             seconds = monotonic() - started
             waiting = set(rest)
             later = {key for key, text in texts.items() if text.hash in waiting}
             done, left = [c for c in left if c.key not in later], [c for c in left if c.key in later]
             is_over = monotonic() > deadline
             given = {claim: texts.get(claim.key) for claim in done}
-            _keep(database, space_id, given, made, seconds, left if is_over else ())
+            _keep(database, spaces, given, seconds, left if is_over else ())
             if is_over and left:
                 return {"embed"}
         return set()
@@ -73,11 +108,60 @@ def embedder(database: Database, client: Embedder) -> runner.Handler:
     return handle
 
 
+def _writing(
+    connection: Connection, space: EmbeddingSpace, client: Embedder | None, texts: Sequence[OwnedText]
+) -> _Writing:
+    """Find out which of these texts a space has a vector of."""
+    space_id = space.id or 0
+    current = set[str]()
+    for kind in ("session", "memory"):
+        hashes = {text.id: text.hash for text in texts if text.owner == kind}
+        if hashes:
+            current |= {f"{kind}:{each}" for each in vectors.current(connection, kind, space_id, hashes)}
+    known = vectors.known_hashes(
+        connection, space_id, [text.hash for text in texts if text.owner == "message"]
+    )
+    unknown = {
+        text.hash: text.text
+        for text in texts
+        if text.key not in current and (text.owner != "message" or text.hash not in known)
+    }
+    return _Writing(space=space, client=client, unknown=unknown, current=frozenset(current))
+
+
+def _resting(
+    writing: _Writing, resting: Mapping[int | None, tuple[float, ProviderUnavailable]]
+) -> ProviderUnavailable | None:
+    """Return why a space's model is not asked now, so that one which is away does not keep the others waiting."""
+    if writing.client is None:
+        return ProviderUnavailable(f"nothing here embeds into the space {writing.space.name}")
+    until, error = resting.get(writing.space.id, (0.0, None))
+    return error if monotonic() < until else None
+
+
+def _embed(
+    writing: _Writing,
+    portion: Sequence[bytes],
+    resting: MutableMapping[int | None, tuple[float, ProviderUnavailable]],
+) -> None:
+    """Embed what a space lacks of a portion."""
+    writing.made = {}
+    lacking = [each for each in portion if each in writing.unknown]
+    if writing.client is None or writing.away is not None or not lacking:
+        return
+    try:
+        made = embed_all(writing.client, [writing.unknown[each] for each in lacking])
+    except ProviderUnavailable as error:
+        writing.away = error
+        resting[writing.space.id] = (monotonic() + runner.OUTAGE_SECONDS, error)
+    else:
+        writing.made = dict(zip(lacking, made, strict=True))
+
+
 def _keep(
     database: Database,
-    space_id: int,
+    spaces: Sequence[_Writing],
     done: Mapping[Claim, OwnedText | None],
-    made: Mapping[bytes, Vector | ProviderRejected],
     seconds: float,
     left: Sequence[Claim],
 ) -> None:
@@ -89,7 +173,7 @@ def _keep(
     while claims:
         try:
             with database.tenant(claims[0].tenant_id) as connection:
-                _save(connection, space_id, {c: done[c] for c in claims if c in done}, made, seconds)
+                _save(connection, spaces, {c: done[c] for c in claims if c in done}, seconds)
                 runner.finish(connection, [c for c in claims if c not in done], again_in=0)
         except LeaseLost:
             with database.tenant(claims[0].tenant_id) as connection:
@@ -102,38 +186,57 @@ def _keep(
 
 def _save(
     connection: Connection,
-    space_id: int,
+    spaces: Sequence[_Writing],
     done: Mapping[Claim, OwnedText | None],
-    made: Mapping[bytes, Vector | ProviderRejected],
     seconds: float,
 ) -> None:
     """Finish one tenant's claims: write their texts' vectors, and give up those that have none.
 
-    A vector that was not made now is copied from an equal text's. Raises `LeaseLost`.
+    A vector that was not made now is copied from an equal text's. A claim whose text waits for the model of some space
+    keeps its job. Raises `LeaseLost`.
     """
     if not done:
         return
     tenant_id = next(iter(done)).tenant_id
+    waiting = [claim for claim, text in done.items() if any(each.waits(text) for each in spaces)]
     refused = {
         claim: error
         for claim, text in done.items()
-        if text is not None and isinstance(error := made.get(text.hash), ProviderRejected)
+        if claim not in waiting
+        and (error := next(filter(None, (each.refused(text) for each in spaces)), None))
     }
-    kept = [text for claim, text in done.items() if text is not None and claim not in refused]
-    vector_of = {each: vector for each, vector in made.items() if not isinstance(vector, ProviderRejected)}
-    for kind in vectors.OWNERS:
-        if rows := [(d.id, d.hash, vector_of.get(d.hash)) for d in kept if d.owner == kind]:
-            vectors.put(connection, tenant_id, kind, space_id, rows)
+    written, open_ids = 0, {space.id for space in vectors.written_spaces(connection)}
+    for each in spaces:
+        if each.space.id not in open_ids:
+            # retired meanwhile
+            continue
+        vector_of = each.vectors()
+        kept = [
+            text
+            for text in done.values()
+            if text is not None
+            and not each.waits(text)
+            and not each.refused(text)
+            and text.key not in each.current
+        ]
+        for kind in vectors.OWNERS:
+            if rows := [(d.id, d.hash, vector_of.get(d.hash)) for d in kept if d.owner == kind]:
+                vectors.put(connection, tenant_id, kind, each.space.id or 0, rows)
+        written += len(kept)
     counters.add(
         connection,
         tenant_id,
         {
-            "embedding_writes": len(kept),
-            "embeddings_made": len(vector_of),
+            "embedding_writes": written,
+            "embeddings_made": sum(len(each.vectors()) for each in spaces),
             "embedding_seconds": seconds,
             "embed_failures": len(refused),
         },
     )
     for claim, error in refused.items():
         runner.give_up(connection, claim, error)
-    runner.finish(connection, [claim for claim in done if claim not in refused])
+    runner.finish(connection, [claim for claim in done if claim not in refused and claim not in waiting])
+    if waiting:
+        away = "; ".join(f"{each.space.name}: {each.away}" for each in spaces if each.away is not None)
+        log.warning("space_waits", rows=len(waiting), error=away)
+        runner.finish(connection, waiting, again_in=runner.OUTAGE_SECONDS)

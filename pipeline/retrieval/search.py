@@ -18,7 +18,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from pipeline.clients.protocols import Embedder
+from pipeline.clients.by_space import Embedding
 from pipeline.retrieval.message_ranking import (
     PREVIEW_CHARS,
     allowed,
@@ -46,7 +46,7 @@ def search(
     tenant_id: str,
     query: SearchQuery,
     *,
-    embedder: Embedder | None,
+    embedder: Embedding | None,
     settings: Settings,
 ) -> SearchResult:
     """Search a chat's memory for at most `query.limit` messages or sessions.

@@ -37,7 +37,9 @@ EXEMPT = {
     "operations.doctor.collect.mend_indexes": "the owner's",
     "store.vectors.build_index": "the owner's",
     "store.vectors.drop_index": "the owner's",
-    "store.vectors.register_space": "the owner's",
+    "store.spaces.lock": "the owner's",
+    "store.spaces.register": "the owner's",
+    "store.spaces.set_status": "the owner's",
     "store.checks.rebuild": "the owner's",
     **{
         f"store.statements.{each}": "runs its caller's statement"

@@ -63,14 +63,23 @@ def start(
         settings, database = opened
         if chat is not None:
             opened.find_chat(chat)
-        current = _current(settings)
+        current = versions_now(settings)
         if dry_run:
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
+            seconds = planned.seconds(would, rate)
+            took = f", in about {rendering.age(seconds)}" if seconds is not None else ""
             call.answer(
-                {"rows": planned.rows, "missing": planned.missing, "would_raise": would},
-                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be done",
+                {
+                    "rows": planned.rows,
+                    "missing": planned.missing,
+                    "would_raise": would,
+                    "rows_per_second": planned.rows_per_second,
+                    "seconds": seconds,
+                },
+                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be "
+                f"done{took}",
             )
             return
         made = backfill.start(database, settings.tenant, request, current)
@@ -84,7 +93,7 @@ def list_(call: Call) -> None:
     from pipeline.store import backfills as store
 
     with call.transaction() as (_, as_tenant):
-        found = store.listing(as_tenant, LISTED)
+        found = [store.with_pending(as_tenant, each) for each in store.listing(as_tenant, LISTED)]
     cells = [
         (
             *(str(each.id), each.request.kind, each.request.chat_id or "all", each.state),
@@ -144,9 +153,9 @@ def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
 
     with database.tenant(tenant_id) as as_tenant:
         found = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
-    if found is None:
-        raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
-    return found
+        if found is not None:
+            return store.with_pending(as_tenant, found)
+    raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
 
 
 def _answer(call: Call, database: Database, tenant_id: str, found: Backfill, *, wait: bool) -> None:
@@ -182,7 +191,7 @@ def _shown(found: Backfill) -> Group:
     if found.error:
         parts.append(Text(rendering.plain(found.error), style="red"))
     if found.state == "running" and found.seen >= found.total:
-        parts.append(Text("All rows are checked; the workers are doing what is due."))
+        parts.append(Text(f"All rows are checked; the workers have {found.pending:,} of them to do."))
     return Group(*parts)
 
 
@@ -196,7 +205,8 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
     return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
 
 
-def _current(settings: Settings) -> backfill.Current:
+def versions_now(settings: Settings) -> backfill.Current:
+    """Return the rules and versions that backfills work by."""
     from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations import backfill
 

@@ -35,7 +35,7 @@ def post_context(api: Api, tenant: Tenant, query: Body[ContextQuery]) -> Respons
     for every line. `explain`, `memories` and `usedHistoryTokens` are there only when asked for.
     """
     context = build_context(
-        api.database, tenant, query, embedder=api.embedder, settings=api.settings, reranker=api.reranker
+        api.database, tenant, query, embedder=api.embedders, settings=api.settings, reranker=api.reranker
     )
     return Response(as_json(context), media_type="application/json")
 
@@ -60,7 +60,7 @@ def post_search(api: Api, tenant: Tenant, query: Body[SearchQuery]) -> SearchRes
 
     `topic` with `since` or `until` lists all sessions on a theme in order of time: "haven't I …?".
     """
-    return search(api.database, tenant, query, embedder=api.embedder, settings=api.settings)
+    return search(api.database, tenant, query, embedder=api.embedders, settings=api.settings)
 
 
 @router.post("/v1/more", summary="Read more of a session", responses=responses(404))
