@@ -29,7 +29,7 @@ class BackfillRequest(Closed):
     batch_size: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Rows per transaction."""
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
-    """The maximum of rows per second. None: as fast as the workers are."""
+    """The maximum of rows done per second. None: as fast as the workers are."""
 
     @model_validator(mode="after")
     def _some_time(self) -> Self:

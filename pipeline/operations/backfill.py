@@ -226,7 +226,7 @@ def _window(
     asked = {row.key: row.chat for row in rows if row.missing or everything}
     kind.redo(connection, tenant_id, backfill, asked, current.rules)
     now = chats.database_now(connection).timestamp()
-    next_at = _next_at(cursor.get("next_at"), now, len(rows), request.rate_per_second)
+    next_at = _next_at(cursor.get("next_at"), now, len(asked), request.rate_per_second)
     reached = cursor | {"after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001}
     backfills.advance(connection, backfill.id, reached, len(rows), len(asked))
     _log_progress(connection, backfill, len(rows))

@@ -1,11 +1,13 @@
 """A switch of the embedding model on live data: nothing is missing at any moment, and no query mixes two models."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, text
 
+from ops.local import migrate
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import search
@@ -126,18 +128,21 @@ class Deployment:
         return first.external_id, first.score, found.degraded
 
 
+def owner_of(settings: Settings) -> AbstractContextManager[Engine]:
+    """The owner of the tables."""
+    assert settings.owner_database_url is not None
+    return migrate.connected(settings.owner_database_url.get_secret_value())
+
+
 @pytest.fixture
 def deployment(database: Database, settings: Settings) -> Iterator[Deployment]:
     """Thirty messages, a session and a memory, all of it in the old space."""
-    assert settings.owner_database_url is not None
-    url = settings.owner_database_url.get_secret_value().replace("postgresql://", "postgresql+psycopg://")
-    owner = create_engine(url)
-    made = Deployment(database, settings, owner)
-    made.say(100, 30)
-    remember(database, TENANT, MemoryIn(content="Ann likes tea", scope="organization"))
-    made.work()
-    yield made
-    owner.dispose()
+    with owner_of(settings) as owner:
+        made = Deployment(database, settings, owner)
+        made.say(100, 30)
+        remember(database, TENANT, MemoryIn(content="Ann likes tea", scope="organization"))
+        made.work()
+        yield made
 
 
 def test_a_space_is_filled_beside_the_active_one_and_what_is_new_gets_vectors_in_both(
