@@ -108,8 +108,8 @@ class Settings(BaseSettings):
     """`sentence-transformers` or `deterministic`; the others are not built yet and are refused. Unset: the local
     model if it is installed, else `deterministic`."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model of that provider; choose it before the first message. Unset: `all-MiniLM-L6-v2`, or
-    `deterministic-hash-v1`."""
+    """Model of that provider, with which a new database begins; `backscroll spaces` changes it later. Unset:
+    `all-MiniLM-L6-v2`, or `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 4000
     """Characters of a text that are embedded; the rest of a longer text is not."""
     embedding_batch_size: Annotated[int, Field(ge=1, le=1000)] = 32
