@@ -116,11 +116,11 @@ def activate(
         target = find(connection, name)
     _require_written(target)
     if not force:
-        _require_complete(database, tenant_ids, target.space)
+        require_complete(database, tenant_ids, target.space)
     _index(owner, target.space)
     if not force:
         # building the index may have taken long
-        _require_complete(database, tenant_ids, target.space)
+        require_complete(database, tenant_ids, target.space)
     return _switch(owner, target)
 
 
@@ -182,7 +182,8 @@ def _require_written(found: StoredSpace) -> None:
         )
 
 
-def _require_complete(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> None:
+def require_complete(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> None:
+    """Raise `Busy` if rows of these tenants have no vector in the space."""
     if left := missing(database, tenant_ids, space):
         raise Busy(
             f"{left:,} messages, sessions and memories have no vector in {space.name} yet: see `backscroll backfills "

@@ -25,9 +25,10 @@ _SET_STATE = text("""
 """)
 # all that it has enqueued and the workers have still to do
 _PENDING = text("SELECT count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = 'backfill:' || :id")
-_RUNNING = text(f"""
-    SELECT {_COLUMNS}, (SELECT count(*) FROM jobs w WHERE w.tenant_id = b.tenant_id AND w.due_at IS NOT NULL
-        AND w.trace_id = 'backfill:' || b.id) AS pending
+_RUNNING = text("""
+    SELECT id, kind, total, seen, raised, created_at, updated_at,
+        (SELECT count(*) FROM jobs w WHERE w.tenant_id = b.tenant_id AND w.due_at IS NOT NULL
+            AND w.trace_id = 'backfill:' || b.id) AS pending
     FROM backfills b WHERE state = 'running' ORDER BY id
 """)
 _RATE = text("""
@@ -69,8 +70,18 @@ def listing(connection: Connection, limit: int) -> list[Backfill]:
 
 
 def running(connection: Connection) -> list[Backfill]:
-    """Return the running backfills, with the jobs that they wait for; of all tenants as maintenance."""
-    return [_as_backfill(row) for row in run(connection, _RUNNING)]
+    """Return the running backfills of all tenants, without what they are limited to (maintenance)."""
+    return [
+        Backfill(
+            request=BackfillRequest(kind=row.kind),
+            state="running",
+            cursor=None,
+            error=None,
+            finished_at=None,
+            **{name: value for name, value in row._mapping.items() if name != "kind"},
+        )
+        for row in run(connection, _RUNNING)
+    ]
 
 
 def with_pending(connection: Connection, backfill: Backfill) -> Backfill:

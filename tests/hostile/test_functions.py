@@ -40,6 +40,9 @@ EXEMPT = {
     "store.spaces.lock": "the owner's",
     "store.spaces.register": "the owner's",
     "store.spaces.set_status": "the owner's",
+    "operations.spaces.add": "the owner's",
+    "operations.spaces.activate": "the owner's",
+    "operations.backfill.progress": "looks over all tenants as maintenance, and at no text",
     "store.checks.rebuild": "the owner's",
     **{
         f"store.statements.{each}": "runs its caller's statement"
