@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from pipeline.clients.protocols import Embedder
-from schemas.errors import SettingsError
+from schemas.errors import ProviderUnavailable, SettingsError
 from schemas.vectors import EmbeddingSpace
 
 
@@ -17,7 +17,13 @@ class SpaceEmbedders:
         self._lock = threading.Lock()
 
     def of(self, space: EmbeddingSpace) -> Embedder:
-        """Return the embedder of a stored space. Raises `SettingsError` if there can be none here."""
+        """Return the embedder of a stored space.
+
+        Raises `SettingsError` if there can be none here, `ProviderUnavailable` if it cannot be made now.
+        """
+        # without the lock: while a new model is loaded, questions go on with the other
+        if (made := self._made.get(space)) is not None:
+            return made
         with self._lock:
             if space not in self._made:
                 self._made[space] = self._make(space)
@@ -35,10 +41,10 @@ Embedding = Embedder | SpaceEmbedders
 
 
 def embedder_of(given: Embedding | None, space: EmbeddingSpace) -> Embedder | None:
-    """Return what embeds into a stored space, or None if nothing here does."""
+    """Return what embeds into a stored space, or None if nothing here does; it may load a model, or ask a server."""
     if isinstance(given, SpaceEmbedders):
         try:
             return given.of(space)
-        except SettingsError:
+        except (SettingsError, ProviderUnavailable):
             return None
     return given if given is not None and space.same_as(given.space) else None

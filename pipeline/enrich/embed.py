@@ -71,11 +71,11 @@ def embedder(database: Database, embedding: Embedding) -> runner.Handler:
     def handle(tenant_id: str, claims: Sequence[Claim]) -> set[str]:
         deadline = monotonic() + TURN_SECONDS
         with database.tenant(tenant_id) as connection:
+            written = vectors.written_spaces(connection)
+        clients = [(space, embedder_of(embedding, space)) for space in written]
+        with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
-            spaces = [
-                _writing(connection, space, embedder_of(embedding, space), list(texts.values()))
-                for space in vectors.written_spaces(connection)
-            ]
+            spaces = [_writing(connection, space, client, list(texts.values())) for space, client in clients]
         if not spaces:
             raise ProviderUnavailable("there is no embedding space: run `backscroll db upgrade`")
         for each in spaces:

@@ -63,7 +63,7 @@ def start(
         settings, database = opened
         if chat is not None:
             opened.find_chat(chat)
-        current = versions_now(settings)
+        current = _current(settings)
         if dry_run:
             planned = backfill.plan(database, settings.tenant, request, current)
             rows = planned.rows if everything else planned.missing
@@ -205,8 +205,7 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
     return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
 
 
-def versions_now(settings: Settings) -> backfill.Current:
-    """Return the rules and versions that backfills work by."""
+def _current(settings: Settings) -> backfill.Current:
     from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations import backfill
 

@@ -222,12 +222,18 @@ def _named(model: str) -> dict[str, str]:
 
 def _fill(opened: Opened, tenant_ids: list[str], request: BackfillRequest) -> dict[str, int]:
     """Start a backfill of embeddings for each tenant; returns their numbers."""
-    from ops.commands.operate.backfills import versions_now
+    from pipeline.ingest.policy import SessionPolicy
     from pipeline.operations import backfill
 
+    settings = opened.settings
+    current = backfill.Current(
+        rules=SessionPolicy.of(settings),
+        summary_version=settings.session_summary_version,
+        min_messages=settings.session_min_messages,
+    )
+
     made = {
-        tenant_id: backfill.start(opened.database, tenant_id, request, versions_now(opened.settings)).id
-        for tenant_id in tenant_ids
+        tenant_id: backfill.start(opened.database, tenant_id, request, current).id for tenant_id in tenant_ids
     }
     connection.wake(opened.settings, "backfill")
     return made
