@@ -61,6 +61,7 @@ _MIXED = """
     SELECT count(*) FROM message_vectors v JOIN embedding_spaces e ON e.id = v.space_id
     WHERE vector_dims(v.embedding) <> e.dimensions
 """
+_WRITTEN = "SELECT count(*) FROM message_vectors"
 _DUE = "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL"
 
 
@@ -207,16 +208,17 @@ class _Switch:
 
     @contextmanager
     def _killed(self, seconds: float) -> Iterator[None]:
-        """Kill the embedding worker again and again beside the block; started anew by whoever waits."""
-        until = time.monotonic() + seconds
+        """Kill the embedding worker again and again beside the block, each time when it has done something."""
+        worker = self.cast.members["embed"]
+        due, done = time.monotonic() + seconds, 0
 
         def kill() -> None:
-            nonlocal until
-            if time.monotonic() > until:
-                self.cast.members["embed"].kill()
+            nonlocal due, done
+            if time.monotonic() > due and (now := count(self.connection, _WRITTEN)) > done:
+                worker.kill()
+                worker.start()
                 self.kills += 1
-                until = time.monotonic() + seconds
-                self.cast.members["embed"].start()
+                due, done = time.monotonic() + seconds, now
 
         self._meanwhile = kill
         yield
