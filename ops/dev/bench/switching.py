@@ -210,7 +210,7 @@ class _Switch:
     def _killed(self, seconds: float) -> Iterator[None]:
         """Kill the embedding worker again and again beside the block, each time when it has done something."""
         worker = self.cast.members["embed"]
-        due, done = time.monotonic() + seconds, 0
+        due, done = time.monotonic() + seconds, count(self.connection, _WRITTEN)
 
         def kill() -> None:
             nonlocal due, done
