@@ -123,7 +123,9 @@ for _name, _told in MEASURED.items():
 @bench.command(epilog="**Example:** backscroll dev bench switching --messages 20000 --json")
 def switching(
     messages: Annotated[int, typer.Option(min=100, max=100_000, help="Beside the sample chats.")] = 2000,
-    kill: Annotated[float, typer.Option(min=5, max=600, help="Seconds between kills of the worker.")] = 20,
+    kill: Annotated[
+        float, typer.Option(min=5, max=600, help="Seconds that the worker works until it is killed.")
+    ] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Switch the embedding model under load on a deployment of its own, from hashed words to the settings' model.

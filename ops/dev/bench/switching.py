@@ -208,17 +208,24 @@ class _Switch:
 
     @contextmanager
     def _killed(self, seconds: float) -> Iterator[None]:
-        """Kill the embedding worker again and again beside the block, each time when it has done something."""
+        """Kill the embedding worker again and again beside the block, each time so long after its first vector.
+
+        Loading its model may take longer than that.
+        """
         worker = self.cast.members["embed"]
-        due, done = time.monotonic() + seconds, count(self.connection, _WRITTEN)
+        began: float | None = None
+        done = count(self.connection, _WRITTEN)
 
         def kill() -> None:
-            nonlocal due, done
-            if time.monotonic() > due and (now := count(self.connection, _WRITTEN)) > done:
+            nonlocal began, done
+            now = count(self.connection, _WRITTEN)
+            if began is None and now > done:
+                began = time.monotonic()
+            if began is not None and time.monotonic() > began + seconds:
                 worker.kill()
                 worker.start()
                 self.kills += 1
-                due, done = time.monotonic() + seconds, now
+                began, done = None, now
 
         self._meanwhile = kill
         yield
