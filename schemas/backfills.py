@@ -68,8 +68,8 @@ class Backfill(Frozen):
         return elapsed * (max(0, self.total - done) / done)
 
     def progress(self) -> str:
-        """Describe how far it is, such as `300 of 1,000 rows checked, 20 to be done, 5 min left`."""
+        """Describe how far it is, such as `300 of 1,000 rows checked, 20 to be done, 0:05:00 left`."""
         eta = self.eta()
-        left = "" if eta is None else f", {max(1, round(eta.total_seconds()))} s left"
+        left = "" if eta is None else f", {timedelta(seconds=round(eta.total_seconds()))} left"
         pending = f", {self.pending:,} to be done" if self.pending else ""
         return f"{self.seen:,} of {self.total:,} rows checked{pending}{left}"
