@@ -40,6 +40,7 @@ COMMANDS = {
     "status": "ops.commands.operate.status",
     "cost": "ops.commands.operate.cost",
     "backfills": "ops.commands.operate.backfills",
+    "spaces": "ops.commands.operate.spaces",
     "jobs": "ops.commands.operate.jobs",
     "doctor": "ops.commands.operate.doctor",
     "model": "ops.commands.operate.model",

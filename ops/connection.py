@@ -85,7 +85,7 @@ def open_stack(data_dir: Path | None = None, tenant: str | None = None) -> Setti
         name: SecretStr(getattr(running, name)) for name in names if getattr(settings, name) is None
     }
     if settings.database_url is None and not (settings.embedding_provider or settings.embedding_model):
-        # a question must be embedded by the model that embedded the messages
+        # what the running processes were started with; the active space decides what embeds
         missing |= {name: getattr(running, name) for name in ("embedding_provider", "embedding_model")}
     return settings.model_copy(update=missing)
 

@@ -1,6 +1,6 @@
 """Backfills: the request and the progress."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -29,7 +29,7 @@ class BackfillRequest(Closed):
     batch_size: Annotated[int, Field(ge=1, le=10_000)] = 100
     """Rows per transaction."""
     rate_per_second: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
-    """The maximum of rows per second. None: as fast as the workers are."""
+    """The maximum of rows done per second. None: as fast as the workers are."""
 
     @model_validator(mode="after")
     def _some_time(self) -> Self:
@@ -56,10 +56,20 @@ class Backfill(Frozen):
     created_at: datetime
     updated_at: datetime
     finished_at: datetime | None
+    pending: int = 0
+    """Jobs that the workers have still to do for it."""
 
-    def eta(self) -> timedelta | None:
-        """Estimate the time left from the rate so far; None before the first row and after the end."""
-        if self.state != "running" or not self.seen:
+    def eta(self, now: datetime | None = None) -> timedelta | None:
+        """Estimate the time left from the rate so far; None before the first row is done and after the end."""
+        done = self.seen - self.pending
+        if self.state != "running" or done <= 0:
             return None
-        elapsed = self.updated_at - self.created_at
-        return elapsed * (max(0, self.total - self.seen) / self.seen)
+        elapsed = max(timedelta(), (now or datetime.now(UTC)) - self.created_at)
+        return elapsed * (max(0, self.total - done) / done)
+
+    def progress(self) -> str:
+        """Describe how far it is, such as `300 of 1,000 rows checked, 20 to be done, 0:05:00 left`."""
+        eta = self.eta()
+        left = "" if eta is None else f", {timedelta(seconds=round(eta.total_seconds()))} left"
+        pending = f", {self.pending:,} to be done" if self.pending else ""
+        return f"{self.seen:,} of {self.total:,} rows checked{pending}{left}"

@@ -145,9 +145,10 @@ class Settings(BaseSettings):
     `openai` for any that speaks its protocol), or words hashed without a model (`deterministic`). Unset: `onnx` if it
     is installed, else `deterministic`."""
     embedding_model: str | None = _also("VECTOR_", "EMBEDDING_MODEL", None)
-    """Model of that provider; choose it before the first message. For `onnx` a folder that `backscroll model export`
-    has made, for `sentence-transformers` a name on the Hugging Face hub or a folder. Unset: `all-MiniLM-L6-v2`,
-    `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or `deterministic-hash-v1`."""
+    """Model of that provider, with which a new database begins; `backscroll spaces` changes it later. For `onnx` a
+    folder that `backscroll model export` has made, for `sentence-transformers` a name on the Hugging Face hub or a
+    folder. Unset: `all-MiniLM-L6-v2`, `nomic-embed-text` (`ollama`), `text-embedding-3-small` (`openai`) or
+    `deterministic-hash-v1`."""
     embedding_max_chars: Annotated[int, Field(ge=100, le=100_000)] = 16_000
     """Characters of a text that are embedded; the rest of a longer text is not. What is longer than the model reads is
     cut into at most 32 chunks with a vector each, and is found by the best of them."""

@@ -1,6 +1,7 @@
 """Embedding spaces: the model of a vector and its settings; vectors of two spaces are never compared."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
 
 VectorSearch = Literal["exact", "hnsw", "off"]
@@ -8,6 +9,13 @@ VectorSearch = Literal["exact", "hnsw", "off"]
 
 Vector = list[float]
 """One embedding: as many floats as its space has dimensions, of length 1."""
+
+
+SpaceStatus = Literal["building", "active", "standby", "retired"]
+"""Of an embedding space: being filled, searched, written still so that one may go back to it, or given up.
+
+All but a retired one get the vectors of whatever is new.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,3 +47,13 @@ class EmbeddingSpace:
     def same_as(self, other: "EmbeddingSpace") -> bool:
         """Return whether vectors of both may be compared, stored or not."""
         return replace(self, id=None) == replace(other, id=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSpace:
+    """A space in the database."""
+
+    space: EmbeddingSpace
+    status: SpaceStatus
+    # when searches began to compare in it, the last time; None: never
+    activated_at: datetime | None

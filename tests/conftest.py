@@ -24,7 +24,7 @@ from ops.local.embedded.redis import EmbeddedRedis
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs.runner import Policy
-from pipeline.store import vectors
+from pipeline.store import spaces
 from pipeline.store.database import Database
 from schemas.messages import MessageIn
 from schemas.settings import Settings
@@ -107,7 +107,7 @@ def postgres(memory_folder: Path) -> Iterator[EmbeddedPostgres]:
         command.upgrade(alembic_config(owner_url), "head")
         engine = create_engine(owner_url.replace("postgresql://", "postgresql+psycopg://"))
         with engine.begin() as connection:
-            vectors.register_space(connection, DeterministicEmbedder().space)
+            spaces.register(connection, DeterministicEmbedder().space)
         engine.dispose()
         yield server
 

@@ -13,7 +13,8 @@ from functools import cached_property
 import structlog
 from celery import Celery
 
-from pipeline.clients.factory import make_embedder, make_summary_model
+from pipeline.clients.by_space import SpaceEmbedders
+from pipeline.clients.factory import make_embedder, make_embedder_for, make_summary_model
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarize import Rollout, make_summarizer
@@ -29,6 +30,7 @@ from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
 from schemas.kinds import BACKFILL, EMBED, FORGET, INGEST, SUMMARIZE
 from schemas.settings import Settings, load_settings
+from schemas.vectors import EmbeddingSpace
 from workers import queues
 
 log = structlog.get_logger(__name__)
@@ -62,6 +64,17 @@ class Resources:
         """Return the way to the language model that summarizes, if the settings name one."""
         client = make_summary_model(self.settings)
         return None if client is None else Gateway.of(self.settings, self.database, client)
+
+    @cached_property
+    def embedders(self) -> SpaceEmbedders:
+        """Return the models of the spaces in the database."""
+        return SpaceEmbedders(self._embedder_for)
+
+    def _embedder_for(self, space: EmbeddingSpace) -> Embedder:
+        # a tool may have put another embedder in the place of the settings' one
+        if "embedder" in vars(self) and space.same_as(self.embedder.space):
+            return self.embedder
+        return make_embedder_for(space, self.settings)
 
     def handler(self, kind: str) -> Handler:
         """Return what does the jobs of a kind."""
@@ -105,7 +118,7 @@ def _backfiller(held: Resources) -> Handler:
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
     EMBED.name: lambda held: embed.embedder(
-        held.database, held.embedder, max_chars=held.settings.embedding_max_chars
+        held.database, held.embedders, max_chars=held.settings.embedding_max_chars
     ),
     SUMMARIZE.name: _summarizer,
     BACKFILL.name: _backfiller,
@@ -138,6 +151,15 @@ def waiting() -> Iterator[None]:
     except ProviderUnavailable as error:
         # a server of embeddings that must first say how many dimensions they have
         log.warning("waits_for_provider", error=str(error))
+
+
+def progress(kind: str) -> str | None:
+    """Describe how far long jobs of a kind are, for those who watch tasks; None: there are none."""
+    if kind != BACKFILL.name:
+        return None
+    with waiting():
+        return "; ".join(backfill.progress(current().database)) or None
+    return None
 
 
 def run(app: Celery, kind: str) -> Outcome:

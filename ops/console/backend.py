@@ -14,8 +14,10 @@ from schemas.listing import ChatList, ChatSummary, SessionPage, SessionSpan
 from schemas.payloads import ChatAddress, ContextQuery, parse_payload
 from schemas.search import SearchQuery, SearchResult
 from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
 
 if TYPE_CHECKING:
+    from pipeline.clients.by_space import SpaceEmbedders
     from pipeline.clients.protocols import Embedder
     from pipeline.store.database import Database
 
@@ -97,7 +99,7 @@ class LocalBackend:
             self.database,
             self.settings.tenant,
             query,
-            embedder=self._embedder(),
+            embedder=self._embedders(),
             settings=self.settings,
             reranker=make_reranker(self.settings.reranker_model),
             gateway=make_gateway(self.settings, self.database) if query.hyde else None,
@@ -108,7 +110,7 @@ class LocalBackend:
         from pipeline.retrieval.hyde import make_gateway
 
         # exact search needs no model
-        embedder = None if query.mode == "exact" else self._embedder()
+        embedder = None if query.mode == "exact" else self._embedders()
         return search(
             self.database,
             self.settings.tenant,
@@ -126,16 +128,22 @@ class LocalBackend:
     def keep(self, document: DocumentIn) -> DocumentKept:
         from pipeline.memories import documents
 
-        chunks = documents.cut(document.content, self._embedder())
+        model = documents.model(self.database, self.settings.tenant, self._embedders())
+        chunks = documents.cut(document.content, model)
         kept = documents.keep(self.database, self.settings.tenant, document, chunks)
         if kept.written:
             connection.wake(self.settings, "embed")
         return DocumentKept(outcome=kept.outcome, chunks=kept.chunks, written=kept.written)
 
-    def _embedder(self) -> "Embedder":
-        from pipeline.clients.factory import make_embedder
+    def _embedders(self) -> "SpaceEmbedders":
+        from pipeline.clients.by_space import SpaceEmbedders
 
-        if self.settings.embedding_provider == "sentence-transformers":
+        return SpaceEmbedders(self._embedder_for)
+
+    def _embedder_for(self, space: EmbeddingSpace) -> "Embedder":
+        from pipeline.clients.factory import make_embedder_for
+
+        if space.provider == "sentence-transformers":
             loads = "Loading the embedding model in this process, which takes 5 to 30 s"
             rendering.warn(
                 f"{loads}."
@@ -144,7 +152,7 @@ class LocalBackend:
                 "an API elsewhere by BACKSCROLL_URL; either answers in about a second.",
                 style="dim",
             )
-        return make_embedder(self.settings)
+        return make_embedder_for(space, self.settings)
 
 
 # Both raise `NotFound`, `InvalidInput` and `Retryable` alike.

@@ -120,6 +120,34 @@ for _name, _told in MEASURED.items():
     _add(_name, _told)
 
 
+@bench.command(epilog="**Example:** backscroll dev bench switching --messages 20000 --json")
+def switching(
+    messages: Annotated[int, typer.Option(min=100, max=100_000, help="Beside the sample chats.")] = 2000,
+    kill: Annotated[
+        float, typer.Option(min=5, max=600, help="Seconds that the worker works until it is killed.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Switch the embedding model under load on a deployment of its own, from hashed words to the settings' model.
+
+    Messages come in and questions are asked all the time, and the worker that embeds is killed. Shows the recall on
+    the sample chats before, while the space is filled, after the switch and after the rollback. Ends with 5 when a
+    question was answered without vectors, or a vector is missing or in the wrong space. No data of yours is touched.
+    """
+    from ops.dev.bench import figures
+    from ops.dev.bench import switching as measuring
+
+    with _shown() as say:
+        found = measuring.measure(connection.configured(), messages, kill, say)
+    kept = all(figure.kept for figure in found)
+    _end(
+        figures.as_dict("switching", found),
+        [figures.as_table("switching", found)],
+        as_json=as_json,
+        kept=kept,
+    )
+
+
 @evaluations.command(
     epilog="**Examples:** backscroll dev eval locomo ./locomo · "
     "backscroll dev eval locomo ./locomo --only 26 --ablate · "

@@ -179,7 +179,8 @@ def _prepare_tables(settings: Settings, choices: Choices, say: Say) -> Settings:
     settings = choose_embedder(settings, choices, active)
     after = migrate.upgrade(owner.get_secret_value(), migrate.configured_space(settings, before))
     done = f"tables at migration {after.newest}" if before.found else "tables created"
-    say(f"{done}, embeddings by {settings.embedding_provider} [{time.monotonic() - began:.1f} s]")
+    active = next((name for name, status in after.spaces if status == "active"), "no model")
+    say(f"{done}, embeddings by {active} [{time.monotonic() - began:.1f} s]")
     return settings
 
 

@@ -1,4 +1,4 @@
-"""Migrate a database's tables, as their owner, and register its embedding space."""
+"""Migrate a database's tables, as their owner, and register its first embedding space."""
 
 import importlib.resources
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from migrations import patience, vector_tables
 from pipeline.clients.factory import make_embedder, space_by_name
-from pipeline.store import vectors
+from pipeline.store import spaces, vectors
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
 from schemas.settings import Settings
 from schemas.vectors import EmbeddingSpace
@@ -48,8 +48,9 @@ def config(owner_url: str) -> Config:
 
 
 def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseState:
-    """Apply the missing migrations, create the vector tables once pgvector is there, and register the space, if any.
+    """Apply the missing migrations, create the vector tables once pgvector is there, and register the first space.
 
+    Where there is an active space, `space` is not registered: `backscroll spaces add` is for later ones.
     May run while workers and the HTTP API run, and twice at once. Raises `DatabaseUnavailable`, also if a table stays
     locked, `Retryable` if a statement takes too long, and `SchemaOutdated` if the database is newer than this program.
     """
@@ -67,8 +68,10 @@ def upgrade(owner_url: str, space: EmbeddingSpace | None = None) -> DatabaseStat
         if before.pgvector:
             patience.persistently(connection, lambda: _make_vector_tables(connection))
         if space is not None:
-            vectors.register_space(connection, space)
-            connection.commit()
+            with connection.begin():
+                # later ones are the operator's to add
+                if vectors.active_space(connection) is None:
+                    spaces.register(connection, space)
     return state(owner_url)
 
 

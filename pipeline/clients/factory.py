@@ -32,6 +32,8 @@ DEFAULT_MODELS = {
     openai_embeddings.PROVIDER: openai_embeddings.DEFAULT_MODEL,
 }
 """The providers, and the model of each when none is named."""
+LOCAL = (onnx.PROVIDER, sentence_transformers.PROVIDER)
+"""Providers whose models run in this process, and have one size."""
 
 
 def default_provider() -> str:
@@ -67,7 +69,7 @@ def make_embedder(settings: Settings) -> Embedder:
             query_prefix=settings.embedding_query_prefix or "",
             document_prefix=settings.embedding_document_prefix or "",
         )
-    if provider in (onnx.PROVIDER, sentence_transformers.PROVIDER):
+    if provider in LOCAL:
         if settings.embedding_dimensions is not None:
             raise SettingsError(
                 f"BACKSCROLL_EMBEDDING_DIMENSIONS is not for the provider {provider}, whose models have one size: "
@@ -105,6 +107,43 @@ def _make_http_embedder(settings: Settings, provider: str, model: str) -> HttpEm
     key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
     openai = openai_embeddings.OpenAIServer(settings.openai_base_url, key, model, dimensions=dimensions)
     return HttpEmbedder(openai, model, known, options)
+
+
+def settings_for(space: EmbeddingSpace, settings: Settings) -> Settings:
+    """Return settings that name the model of a stored space, with its prefixes and dimensions."""
+    own = (
+        known_model(space.model).dimensions if space.provider != "deterministic" else deterministic.DIMENSIONS
+    )
+    named = (settings.embedding_provider, settings.embedding_model) == (space.provider, space.model)
+    # a server whose model nobody knows is asked for them only if a setting asks for it
+    dimensions = settings.embedding_dimensions if named else None
+    if dimensions is None and own is not None and own != space.dimensions:
+        dimensions = space.dimensions
+    return settings.model_copy(
+        update={
+            "embedding_provider": space.provider,
+            "embedding_model": space.model,
+            "embedding_query_prefix": space.query_prefix,
+            "embedding_document_prefix": space.document_prefix,
+            "embedding_dimensions": None if space.provider in LOCAL else dimensions,
+            # of the model's name, where it is not its own
+            "embedding_pooling": None,
+        }
+    )
+
+
+def make_embedder_for(space: EmbeddingSpace, settings: Settings) -> Embedder:
+    """Make the embedder of a stored space; addresses and keys are those of the settings.
+
+    Raises `SettingsError`, also where the model of this name makes vectors of another space now.
+    """
+    embedder = make_embedder(settings_for(space, settings))
+    if not space.same_as(embedder.space):
+        raise SettingsError(
+            f"the model of the embedding space {space.name} makes vectors of {embedder.space.name} here, with other "
+            "dimensions or prefixes"
+        )
+    return embedder
 
 
 def space_by_name(settings: Settings, stored: Sequence[EmbeddingSpace]) -> EmbeddingSpace:

@@ -9,7 +9,8 @@ an earlier answer showed. All three take the process's own `Database`, `Embedder
 
 from time import monotonic
 
-from pipeline.clients.protocols import Embedder, Reranker
+from pipeline.clients.by_space import Embedding
+from pipeline.clients.protocols import Reranker
 from pipeline.clients.tokenizers import tokenizer_for
 from pipeline.context import query_log
 from pipeline.context.build import assemble, question_block
@@ -33,7 +34,7 @@ def build_context(
     tenant_id: str,
     query: ContextQuery,
     *,
-    embedder: Embedder | None,
+    embedder: Embedding | None,
     settings: Settings,
     reranker: Reranker | None = None,
     gateway: Gateway | None = None,

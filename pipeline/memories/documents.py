@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
 
+from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.protocols import Embedder
 from pipeline.memories.statements import new_id
-from pipeline.store import chats, jobs, suppression
+from pipeline.store import chats, jobs, suppression, vectors
 from pipeline.store import memories as store
 from pipeline.store.database import Database
 from pipeline.text import chunking
@@ -30,11 +31,20 @@ class Kept:
     written: int
 
 
-def cut(text: str, embedder: Embedder) -> list[str]:
-    """Cut a text into overlapping chunks of about `CHUNK_TOKENS` that the embedder reads whole.
+def model(database: Database, tenant_id: str, embedding: Embedding | None) -> Embedder | None:
+    """Return what embeds into the active space, if anything here does."""
+    with database.tenant(tenant_id) as connection:
+        space = vectors.active_space(connection)
+    return None if space is None else embedder_of(embedding, space)
+
+
+def cut(text: str, embedder: Embedder | None) -> list[str]:
+    """Cut a text into overlapping chunks of about `CHUNK_TOKENS` that the embedder, if there is one, reads whole.
 
     Raises `ProviderUnavailable` when the model cannot be loaded.
     """
+    if embedder is None:
+        return [part.text for part in chunking.split(text, limit=CHUNK_TOKENS, overlap=OVERLAP_TOKENS)]
     limit = min(CHUNK_TOKENS, embedder.max_tokens)
     overlap = min(OVERLAP_TOKENS, limit // 2)
     cuts: list[str] = []

@@ -1,7 +1,7 @@
 """Redo what workers made of stored data: windows over a keyset cursor, resumable after a kill at any point.
 
 A backfill enqueues jobs for the workers. Its cursor says how far it has come; it is complete once none of its jobs is
-pending, as the database says.
+pending, as the database says, and no row lacks a vector that should have one.
 """
 
 import time
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
+import structlog
 from sqlalchemy import Connection
 
 from pipeline.ingest import session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import backfills, chats, jobs, sessions, vectors
+from pipeline.store import backfills, chats, counters, jobs, sessions, vectors
 from pipeline.store.database import Database
 from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill, BackfillRequest
@@ -24,12 +25,18 @@ from schemas.errors import InvalidInput, NotFound
 from schemas.sessions import EXTRACTIVE
 from schemas.settings import Settings
 
+log = structlog.get_logger(__name__)
+
 # The pause before a backfill that has enqueued everything checks again whether it is done.
 RECHECK_SECONDS = 2.0
 # A turn that sessionizes chats, each in a transaction of its own, lasts so long: prune and forget wait for it.
 TURN_SECONDS = 10.0
 # A window that waited for a sweep is made up for, so that the mean rate is kept; a longer delay is not.
 MADE_UP_SECONDS = 10.0
+
+# A backfill of vectors that finds rows without one at its end begins again, so many times in all.
+PASSES = 3
+RATE_DAYS = 7
 
 Rows = Mapping[str, str | None]
 """The chats of rows, by the keys of their jobs."""
@@ -65,6 +72,17 @@ class Plan:
 
     rows: int
     missing: int
+    # done in a second lately; None: not known
+    rows_per_second: float | None = None
+
+    def seconds(self, rows: int, limit_per_second: float | None = None) -> float | None:
+        """Estimate how long that many rows take.
+
+        >>> Plan(rows=100, missing=100, rows_per_second=20.0).seconds(50, limit_per_second=5.0)
+        10.0
+        """
+        rates = [rate for rate in (self.rows_per_second, limit_per_second) if rate]
+        return rows / min(rates) if rates else None
 
 
 class _BackfillKind:
@@ -74,6 +92,10 @@ class _BackfillKind:
     sources: tuple[str, ...]
     # the kind of jobs that its windows enqueue
     follows: str
+    # figures of the daily counters that say how long a row takes: how many were made, and in how many seconds
+    measured: tuple[str, str] | None = None
+    # every row it looks at has what is made of it in the end, or was given up
+    verified = False
     # a window does the rows themselves, one at a time, and leaves no jobs to wait for
     at_once = False
 
@@ -96,20 +118,21 @@ class _BackfillKind:
 class _Embed(_BackfillKind):
     sources = ("embed_sessions", "embed_messages", "embed_memories")
     follows = "embed"
+    measured = ("embeddings_made", "embedding_seconds")
+    verified = True
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         if not vectors.exist(connection):
             raise InvalidInput(
                 "this Postgres has no pgvector, so there is nothing to embed into", field="kind"
             )
-        written = vectors.written_spaces(connection)
-        # the newest: the one being built, if any
-        return {"space": written[-1].id if written else 0}
+        return {"spaces": [space.id for space in vectors.written_spaces(connection)]}
 
 
 class _Summarize(_BackfillKind):
     sources = ("summarize",)
     follows = "summarize"
+    measured = ("session_summaries_created", "session_summary_seconds")
 
     def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
         return {
@@ -232,12 +255,14 @@ def _window(
     )
     if not rows:
         return _end_source(connection, claim, backfill, cursor, parameters, exhausted=left <= 0), False
-    asked = {row.key: row.chat for row in rows if row.missing or not request.missing_only}
+    everything = not request.missing_only and not cursor.get("passes")
+    asked = {row.key: row.chat for row in rows if row.missing or everything}
     kind.redo(connection, tenant_id, backfill, asked, current.rules)
     now = chats.database_now(connection).timestamp()
-    next_at = _next_at(cursor.get("next_at"), now, len(rows), request.rate_per_second)
+    next_at = _next_at(cursor.get("next_at"), now, len(asked), request.rate_per_second)
     reached = cursor | {"after": str(rows[-1].position), "next_at": next_at, "raised_at": now + 0.001}
     backfills.advance(connection, backfill.id, reached, len(rows), len(asked))
+    _log_progress(connection, backfill, len(rows))
     going_on = going_on and kind.at_once and next_at <= now
     if going_on:
         runner.keep(connection, claim)
@@ -289,9 +314,25 @@ def _end_source(
     if any(pending for pending, _ in left):
         runner.finish(connection, [claim], again_in=RECHECK_SECONDS)
         return {kind.follows}
-    dead = sum(given_up for _, given_up in left)
+    passes = cursor.get("passes", 0) + 1
+    lacking = sum(
+        backfills.unfinished(connection, source, upto, **parameters)
+        for source, upto in ended.items()
+        if upto is not None and kind.verified and not exhausted
+    )
+    if lacking and passes < PASSES:
+        log.info("backfill_again", backfill=backfill.id, rows=lacking)
+        again = cursor | {"source": kind.sources[0], "after": None, "ended": {}, "passes": passes}
+        backfills.advance(connection, backfill.id, again, 0, 0)
+        runner.finish(connection, [claim], again_in=0)
+        return set()
+    dead = sum(given_up for _, given_up in left) + lacking
     error = f"{dead} rows were given up: see `backscroll status`" if dead else None
-    backfills.set_state(connection, backfill.id, "failed" if dead else "completed", error=error)
+    state = "failed" if dead else "completed"
+    backfills.set_state(connection, backfill.id, state, error=error)
+    log.info(
+        "backfill_ended", backfill=backfill.id, kind=backfill.request.kind, state=state, seen=backfill.seen
+    )
     runner.finish(connection, [claim])
     return set()
 
@@ -299,7 +340,46 @@ def _end_source(
 def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:
     parameters = _parameters(connection, request, current)
     counted = [backfills.count(connection, source, **parameters) for source in _KINDS[request.kind].sources]
-    return Plan(rows=sum(rows for rows, _ in counted), missing=sum(missing for _, missing in counted))
+    return Plan(
+        rows=sum(rows for rows, _ in counted),
+        missing=sum(missing for _, missing in counted),
+        rows_per_second=_rate(connection, request.kind),
+    )
+
+
+def _rate(connection: Connection, kind: str) -> float | None:
+    """Return the rate of the last backfill of a kind, or that of a worker in the last days."""
+    measured = _KINDS[kind].measured
+    if (found := backfills.rate(connection, kind)) is not None or measured is None:
+        return found
+    totals = counters.totals(connection, RATE_DAYS)
+    made, seconds = (totals.get(name, 0.0) for name in measured)
+    return made / seconds if made and seconds else None
+
+
+def progress(database: Database) -> list[str]:
+    """Describe in a line each how far the running backfills of all tenants are (maintenance)."""
+    with database.maintenance() as connection:
+        running = backfills.running(connection)
+    return [f"backfill {each.id}: {each.request.kind} {each.progress()}" for each in running]
+
+
+def _log_progress(connection: Connection, before: Backfill, rows: int) -> None:
+    """Log how far a backfill is at each percent."""
+    total = max(before.total, 1)
+    if 100 * before.seen // total == 100 * (before.seen + rows) // total:
+        return
+    now = backfills.with_pending(connection, before.model_copy(update={"seen": before.seen + rows}))
+    eta = now.eta()
+    log.info(
+        "backfill_progress",
+        backfill=now.id,
+        kind=now.request.kind,
+        seen=now.seen,
+        total=now.total,
+        pending=now.pending,
+        eta_seconds=None if eta is None else round(eta.total_seconds()),
+    )
 
 
 def _parameters(connection: Connection, request: BackfillRequest, current: Current) -> dict[str, Any]:

@@ -122,7 +122,11 @@ def collect(database: Database, tenant_id: str, *, all_tenants: bool) -> Status:
         oldest = stats.oldest_unplaced_seconds(connection)
         today, week = counters.totals(connection, 1), counters.totals(connection, WEEK_DAYS)
         models, stopped = costs.today(connection), costs.stopped_providers(connection)
-        running = [b for b in backfills.listing(connection, 20) if b.state in {"running", "paused"}]
+        running = [
+            backfills.with_pending(connection, each)
+            for each in backfills.listing(connection, 20)
+            if each.state in {"running", "paused"}
+        ]
     with database.maintenance() if all_tenants else database.tenant(tenant_id) as connection:
         kinds = [JobCounts(**row._mapping) for row in job_admin.totals(connection)]
         dead = [DeadLetter(**row._mapping) for row in job_admin.dead_letters(connection, DEAD_LETTERS)]

@@ -6,8 +6,9 @@ Retrieval without Relevance Labels, 2023). The answer is searched for as another
 
 from dataclasses import replace
 
+from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.factory import make_chat_model
-from pipeline.clients.protocols import Embedder, Prompt
+from pipeline.clients.protocols import Prompt
 from pipeline.llm.gateway import Call, Gateway
 from pipeline.retrieval.message_ranking import confidence, rank_messages
 from pipeline.retrieval.prepare import PreparedQuery
@@ -41,7 +42,7 @@ def widened(
     database: Database,
     tenant_id: str,
     query: PreparedQuery,
-    embedder: Embedder | None,
+    embedding: Embedding | None,
     gateway: Gateway | None,
     stopwatch: Stopwatch,
 ) -> PreparedQuery:
@@ -71,11 +72,13 @@ def widened(
     with database.tenant(tenant_id) as connection:
         lexemes = keyword_search.lexemes(connection, chat.language, answer)
     degraded, embedded = list(query.degraded), None
-    if query.terms.embedded is not None and embedder is not None:
+    space = None if query.terms.embedded is None else query.terms.embedded[0]
+    embedder = None if space is None else embedder_of(embedding, space)
+    if space is not None and embedder is not None:
         try:
             with stopwatch.timed("embed"):
                 # as messages are embedded, which it resembles
-                embedded = query.terms.embedded[0], embedder.embed_documents([answer])[0]
+                embedded = space, embedder.embed_documents([answer])[0]
         except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
             degraded.append(f"hyde: {error}: of the hypothetical answer only keywords are searched")
     others = [*query.terms.others, QueryTerms(lexemes=lexemes, embedded=embedded)]

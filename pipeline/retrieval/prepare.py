@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection
 
+from pipeline.clients.by_space import Embedding, embedder_of
 from pipeline.clients.protocols import Embedder
 from pipeline.question import followup, parse, temporal_anchor, thesaurus
 from pipeline.question.parse import Question
@@ -88,10 +89,16 @@ def prepare_query(
     database: Database,
     tenant_id: str,
     parsed: ParsedQuestion,
-    embedder: Embedder | None,
+    embedding: Embedding | None,
     stopwatch: Stopwatch,
 ) -> PreparedQuery:
-    """Plan a parsed question and embed it; the model is called outside any transaction."""
+    """Plan a parsed question and embed it; the model is called outside any transaction.
+
+    The model is that of the space that was active when the question was parsed, and all of it is compared there: a
+    switch of spaces meanwhile changes nothing, as the one before is kept.
+    """
+    space = parsed.active_space
+    embedder = None if space is None or not parsed.request.memory else embedder_of(embedding, space)
     return embed(database, tenant_id, plan(parsed, embedder), embedder, stopwatch)
 
 

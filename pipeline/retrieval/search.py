@@ -18,7 +18,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from pipeline.clients.protocols import Embedder
+from pipeline.clients.by_space import Embedding
 from pipeline.llm.gateway import Gateway
 from pipeline.ranking.similarity import best_cosines
 from pipeline.retrieval import hyde
@@ -49,7 +49,7 @@ def search(
     tenant_id: str,
     query: SearchQuery,
     *,
-    embedder: Embedder | None,
+    embedder: Embedding | None,
     settings: Settings,
     gateway: Gateway | None = None,
 ) -> SearchResult:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, text
 
-from pipeline.store.statements import run
+from pipeline.store.checks import EMBEDDABLE
+from pipeline.store.statements import number, run
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.sessions import EXTRACTIVE
 
@@ -22,6 +23,18 @@ _SET_STATE = text("""
     UPDATE backfills SET state = :state, error = :error, updated_at = now(),
         finished_at = CASE WHEN :state IN ('running', 'paused') THEN NULL ELSE now() END
     WHERE id = :id
+""")
+# all that it has enqueued and the workers have still to do
+_PENDING = text("SELECT count(*) FROM jobs WHERE due_at IS NOT NULL AND trace_id = 'backfill:' || :id")
+_RUNNING = text("""
+    SELECT id, kind, total, seen, raised, created_at, updated_at,
+        (SELECT count(*) FROM jobs w WHERE w.tenant_id = b.tenant_id AND w.due_at IS NOT NULL
+            AND w.trace_id = 'backfill:' || b.id) AS pending
+    FROM backfills b WHERE state = 'running' ORDER BY id
+""")
+_RATE = text("""
+    SELECT raised / extract(epoch FROM finished_at - created_at) FROM backfills
+    WHERE kind = :kind AND state = 'completed' AND raised > 0 AND finished_at > created_at ORDER BY id DESC LIMIT 1
 """)
 _ADVANCE = text("""
     UPDATE backfills SET "cursor" = :cursor, seen = seen + :seen, raised = raised + :raised,
@@ -57,6 +70,32 @@ def listing(connection: Connection, limit: int) -> list[Backfill]:
     return [_as_backfill(row) for row in run(connection, _LISTING, limit=limit)]
 
 
+def running(connection: Connection) -> list[Backfill]:
+    """Return the running backfills of all tenants, without what they are limited to (maintenance)."""
+    return [
+        Backfill(
+            request=BackfillRequest(kind=row.kind),
+            state="running",
+            cursor=None,
+            error=None,
+            finished_at=None,
+            **{name: value for name, value in row._mapping.items() if name != "kind"},
+        )
+        for row in run(connection, _RUNNING)
+    ]
+
+
+def with_pending(connection: Connection, backfill: Backfill) -> Backfill:
+    """Return a backfill with the number of jobs that it waits for."""
+    return backfill.model_copy(update={"pending": number(connection, _PENDING, id=str(backfill.id))})
+
+
+def rate(connection: Connection, kind: str) -> float | None:
+    """Return the rows that the last complete backfill of a kind did in a second; None without one."""
+    found = connection.scalar(_RATE, {"kind": kind})
+    return None if found is None else float(found)
+
+
 def set_state(connection: Connection, backfill_id: int, state: str, *, error: str | None = None) -> None:
     """Pause, resume, cancel or end a backfill."""
     run(connection, _SET_STATE, id=backfill_id, state=state, error=error)
@@ -71,25 +110,28 @@ def _filters(time: str, chat: str = "chat_id") -> str:
     return f"{_OF_CHAT.format(chat=chat)} AND {_SINCE.format(time=time)} AND {_UNTIL.format(time=time)}"
 
 
+def _lacks(table: str, owner: str) -> str:
+    """Return the condition that a row has no vector in some of the written spaces."""
+    return f"""EXISTS (SELECT 1 FROM unnest(CAST(:spaces AS integer[])) AS space (id) WHERE NOT EXISTS (
+                SELECT 1 FROM {table} v WHERE v.tenant_id = t.tenant_id AND v.{owner} = t.id
+                    AND v.space_id = space.id))"""
+
+
 SOURCES = {
     "embed_sessions": f"""
         SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat,
-            NOT EXISTS (SELECT 1 FROM session_vectors v WHERE v.tenant_id = t.tenant_id
-                AND v.session_id = t.id AND v.space_id = :space) AS missing
-        FROM conversation_sessions t
-        WHERE t.status <> 'merged' AND t.summary_text IS NOT NULL AND {_filters("ended_at")}
+            {_lacks("session_vectors", "session_id")} AS missing
+        FROM {EMBEDDABLE["session"][0]} AND {_filters("ended_at")}
     """,
     "embed_messages": f"""
         SELECT t.id AS position, 'message:' || t.id AS key, t.chat_id AS chat,
-            NOT EXISTS (SELECT 1 FROM message_vectors v WHERE v.tenant_id = t.tenant_id
-                AND v.message_id = t.id AND v.space_id = :space) AS missing
-        FROM messages t WHERE t.content <> '' AND {_filters("sent_at")}
+            {_lacks("message_vectors", "message_id")} AS missing
+        FROM {EMBEDDABLE["message"][0]} AND {_filters("sent_at")}
     """,
     "embed_memories": f"""
         SELECT t.id AS position, 'memory:' || t.id AS key, t.learned_in AS chat,
-            NOT EXISTS (SELECT 1 FROM memory_vectors v WHERE v.tenant_id = t.tenant_id
-                AND v.memory_id = t.id AND v.space_id = :space) AS missing
-        FROM memories t WHERE {_filters("created_at", "learned_in")}
+            {_lacks("memory_vectors", "memory_id")} AS missing
+        FROM {EMBEDDABLE["memory"][0]} AND {_filters("created_at", "learned_in")}
     """,
     "summarize": f"""
         SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
@@ -152,6 +194,17 @@ def count_tokens(
     """)
     rows, tokens = run(connection, statement, missing_only=missing_only, most=limit, **given).one()
     return Tokens(rows=int(rows), tokens=int(tokens))
+
+
+def unfinished(connection: Connection, source: str, upto: str, **given: Any) -> int:
+    """Count the rows up to a position that still lack something, but for those that were given up."""
+    kind = source.partition("_")[0]
+    statement = text(f"""
+        SELECT count(*) FROM ({SOURCES[source]}) s WHERE missing AND position <= CAST(:upto AS {_type(source)})
+            AND NOT EXISTS (SELECT 1 FROM jobs w WHERE w.kind = '{kind}' AND w.key = s.key
+                AND (w.dead_at IS NOT NULL OR w.last_error IS NOT NULL))
+    """)
+    return number(connection, statement, upto=upto, **given)
 
 
 def outstanding(

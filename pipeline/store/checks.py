@@ -60,7 +60,7 @@ _WITHOUT_JOB = """NOT EXISTS (SELECT 1 FROM jobs w WHERE w.tenant_id = t.tenant_
 _REMEMBERED = (
     "EXISTS (SELECT 1 FROM chats c WHERE c.tenant_id = t.tenant_id AND c.chat_id = t.chat_id AND c.memory)"
 )
-_WITHOUT_VECTOR = """EXISTS (SELECT 1 FROM embedding_spaces e WHERE e.status = 'active' AND NOT EXISTS (
+_WITHOUT_VECTOR = """EXISTS (SELECT 1 FROM embedding_spaces e WHERE e.status IN ('active', 'standby') AND NOT EXISTS (
     SELECT 1 FROM {owner.table} v WHERE v.tenant_id = t.tenant_id AND v.{owner.owner} = t.id AND v.space_id = e.id))"""
 
 
@@ -159,7 +159,7 @@ _MISSING = {
     ),
 }
 # By owner what has text to embed, and the column of its chat.
-_EMBEDDABLE = {
+EMBEDDABLE = {
     "message": (
         f"""messages t WHERE t.content <> '' AND {_REMEMBERED}
             AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.tenant_id = t.tenant_id AND a.message_id = t.id)""",
@@ -175,7 +175,7 @@ _MISSING_VECTORS = " UNION ALL ".join(
     _missing(
         EMBED, f"'{name}:' || t.id", f"{rows} AND {_WITHOUT_VECTOR.format(owner=OWNERS[name])}", f"t.{chat}"
     )
-    for name, (rows, chat) in _EMBEDDABLE.items()
+    for name, (rows, chat) in EMBEDDABLE.items()
 )
 
 

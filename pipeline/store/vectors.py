@@ -2,7 +2,7 @@
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import pack
@@ -33,15 +33,9 @@ _SEARCHED_SPACE = text(f"""
     SELECT {_COLUMNS} FROM embedding_spaces
     WHERE status = 'active' AND to_regclass('message_vectors') IS NOT NULL
 """)
-_WRITTEN_SPACES = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY id")
-_REGISTER = text("""
-    INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status)
-    SELECT :name, :provider, :model, :dimensions, :query_prefix, :document_prefix,
-        CASE WHEN EXISTS (SELECT 1 FROM embedding_spaces WHERE status = 'active')
-            THEN 'building' ELSE 'active' END
-    ON CONFLICT (name) DO NOTHING
-""")
-_BY_NAME = text(f"SELECT {_COLUMNS} FROM embedding_spaces WHERE name = :name")
+_WRITTEN_SPACES = text(
+    f"SELECT {_COLUMNS} FROM embedding_spaces WHERE status <> 'retired' ORDER BY status <> 'active', id"
+)
 _IS_INDEXED = text("SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)")
 
 
@@ -53,6 +47,12 @@ def exist(connection: Connection) -> bool:
 def known_hashes(connection: Connection, space_id: int, hashes: Sequence[bytes]) -> set[bytes]:
     """Return the hashes of texts that some message of the tenant has a vector for in the space."""
     return {bytes(row[0]) for row in run(connection, _KNOWN_HASHES, space=space_id, hashes=hashes)}
+
+
+def current(connection: Connection, kind: str, space_id: int, texts: Mapping[str, bytes]) -> set[str]:
+    """Return those owners of a kind, given with their texts' hashes, whose vector in the space is of that text."""
+    rows = run(connection, OWNERS[kind].hashes(), space=space_id, **arrays("ids hashes", texts.items()))
+    return {str(row[0]) for row in rows}
 
 
 def of_messages(connection: Connection, space: EmbeddingSpace, ids: Sequence[int]) -> dict[int, Vector]:
@@ -122,6 +122,15 @@ class VectorOwner:
     id_type: str
     copied: Sequence[str] = ()
     live: str = "true"
+
+    def hashes(self) -> TextClause:
+        """Return SQL that finds the owners that have a vector of a text."""
+        return text(f"""
+            SELECT DISTINCT v.{self.owner} FROM {self.table} v
+            JOIN unnest(CAST(:ids AS {self.id_type}[]), CAST(:hashes AS bytea[])) AS given (id, hash)
+                ON v.{self.owner} = given.id AND v.content_hash = given.hash
+            WHERE v.space_id = :space
+        """)
 
     def insert(self) -> TextClause:
         """Return SQL that writes the vectors of owners that still exist, one for each chunk."""
@@ -247,17 +256,8 @@ def searched_space(connection: Connection) -> EmbeddingSpace | None:
 
 
 def written_spaces(connection: Connection) -> list[EmbeddingSpace]:
-    """Return the spaces that new vectors go into: the active one and those being built."""
+    """Return the spaces that new vectors go into: all but retired ones, the active one first."""
     return [EmbeddingSpace(**row._mapping) for row in run(connection, _WRITTEN_SPACES)]
-
-
-_DESCRIBED = {"name", "provider", "model", "dimensions", "query_prefix", "document_prefix"}
-
-
-def register_space(connection: Connection, space: EmbeddingSpace) -> EmbeddingSpace:
-    """Return the space as stored; create it if it is new: active if there is none yet, else building (owner)."""
-    run(connection, _REGISTER, **{name: getattr(space, name) for name in _DESCRIBED})
-    return EmbeddingSpace(**run(connection, _BY_NAME, name=space.name).one()._mapping)
 
 
 def index_of(space: EmbeddingSpace) -> str:

@@ -17,6 +17,7 @@ from ops import cli
 from ops.local.embedded.postgres import EmbeddedPostgres
 from ops.local.processes import environment
 from ops.sources.source import open_source
+from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
 from pipeline.enrich.summarize import ExtractiveSummarizer
@@ -93,7 +94,9 @@ class Workers:
                 min_messages=settings.session_min_messages,
                 version=settings.session_summary_version,
             ),
-            "embed": embed.embedder(database, DeterministicEmbedder()),
+            "embed": embed.embedder(
+                database, SpaceEmbedders(lambda space: DeterministicEmbedder(dimensions=space.dimensions))
+            ),
             "backfill": backfill.backfiller(database, current),
         }
 

@@ -1,7 +1,10 @@
 """Work is done again over what is stored, and can be looked at, paused and stopped meanwhile."""
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
+from pipeline.operations.backfill import progress
 from pipeline.store.database import Database
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT
@@ -96,3 +99,26 @@ def test_what_is_not_there_is_not_found(run: Run) -> None:
             assert "backscroll backfills list" in missed.err
     assert run("backfills", "start", "polish").code == 2
     assert "rate_per_second" in run("backfills", "start", "embed", "--rate", 0).err
+
+
+def test_progress_and_the_time_left_are_in_the_status_and_in_the_log(
+    run: Run, workers: Workers, database: Database
+) -> None:
+    lost = _lose_vectors(database)
+    run("backfills", "start", "embed", "--json")
+    # a command has silenced the logs of this process
+    structlog.reset_defaults()
+    with capture_logs() as logs:
+        workers.run_only("backfill")
+    # all rows are looked at, and none is embedded yet
+    told = next(line for line in run("status").out.splitlines() if line.startswith("Backfill 1"))
+    assert f"rows checked, {lost:,} to be done" in told
+    shown = [entry for entry in logs if entry["event"] == "backfill_progress"]
+    assert shown[-1]["seen"] == shown[-1]["total"]
+    assert f"backfill 1: embed {shown[-1]['seen']:,} of" in progress(database)[0]
+    workers.finish()
+    with database.maintenance() as connection:
+        # it looks again after a pause
+        connection.exec_driver_sql("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'")
+    workers.finish()
+    assert progress(database) == []

@@ -4,6 +4,7 @@ A parameter that is not known here fails the walk: whoever adds one says what ma
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import text
 
+from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
 from pipeline.enrich.summarize import ExtractiveSummarizer, Rollout
@@ -36,7 +38,7 @@ from pipeline.store import backfills, checks, jobs, retention
 from pipeline.store.membership import Seen
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
-from schemas.backfills import BackfillRequest
+from schemas.backfills import Backfill, BackfillRequest
 from schemas.context import AnswerIn, Context
 from schemas.documents import DocumentFilter, DocumentIn
 from schemas.errors import Permanent
@@ -86,6 +88,9 @@ BY_KIND: dict[str, Any] = {
 _SHAPE = Shape(
     started_at=LONG_AGO, ended_at=LONG_AGO, message_count=1, token_count=1, participants=["Mallory"]
 )
+
+# the one space of the stage, as it is stored
+_STORED = replace(DeterministicEmbedder().space, id=1)
 
 BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "connection": lambda a: a.connection,
@@ -267,6 +272,24 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
         (str(each), b"hash", [_vector()]) for each in a.ids("messages")
     ],
     "store.vectors.put.kind": lambda _: "message",
+    "store.vectors.current.kind": lambda _: "session",
+    "store.vectors.current.texts": lambda a: {str(each): b"hash" for each in a.ids("conversation_sessions")},
+    "store.spaces.delete_vectors.kind": lambda _: "message",
+    "operations.spaces.find.name": lambda a: a.text,
+    "pair": lambda _: (_STORED, _STORED),
+    **{
+        f"operations.spaces.{function}.space": lambda _: _STORED
+        for function in ("missing", "require_complete", "delete_vectors")
+    },
+    "embedders": lambda _: SpaceEmbedders(lambda _space: DeterministicEmbedder()),
+    **{
+        f"{function}.embedding": lambda _: DeterministicEmbedder()
+        for function in (
+            "memories.documents.model",
+            "retrieval.prepare.prepare_query",
+            "enrich.embed.embedder",
+        )
+    },
     "store.jobs.drop.kinds": lambda _: [EMBED, SUMMARIZE],
     "given: schemas.memories.MemoryFilter": lambda a: MemoryFilter(
         user_id=a.maybe("users", "user_id") or None, chat_id=None if a.theme.empty else a.chat_id
@@ -380,6 +403,20 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "store.backfills.count.given": lambda a: _window_given(a),
     "store.backfills.count_tokens.given": lambda a: _window_given(a),
     "store.backfills.outstanding.given": lambda a: _window_given(a),
+    "store.backfills.unfinished.given": lambda a: _window_given(a),
+    "backfill: schemas.backfills.Backfill": lambda a: Backfill(
+        id=a.id("backfills"),
+        request=BackfillRequest(kind="embed"),
+        state="running",
+        cursor=None,
+        total=1,
+        seen=0,
+        raised=0,
+        error=None,
+        created_at=LONG_AGO,
+        updated_at=LONG_AGO,
+        finished_at=None,
+    ),
     "upto": lambda a: _position(a),
     "raised_until": lambda _: FAR_AHEAD,
     "missing_only": lambda _: False,
@@ -455,7 +492,7 @@ def _window_given(a: Caller) -> dict[str, Any]:
         "chat": None if a.theme.empty else a.chat_id,
         "since": LONG_AGO,
         "until": FAR_AHEAD,
-        "space": 1,
+        "spaces": [1],
         "version": 1,
         "min_messages": 1,
     }

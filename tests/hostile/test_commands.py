@@ -81,6 +81,12 @@ LINES: dict[str, list[Line]] = {
     "backfills pause": [lambda a: [a.id("backfills")]],
     "backfills resume": [lambda a: [a.id("backfills")]],
     "backfills cancel": [lambda a: [a.id("backfills")]],
+    "spaces list": [lambda _: ["--json"]],
+    "spaces add": [lambda a: ["--", a.text]],
+    "spaces compare": [lambda a: ["--", a.text]],
+    "spaces activate": [lambda a: ["--", a.text]],
+    "spaces rollback": [lambda _: []],
+    "spaces retire": [lambda a: ["--yes", "--", a.text]],
     "jobs list": [lambda a: ["--error", a.text], lambda _: ["--state", "pending", "--json"]],
     "jobs show": [lambda a: ["--", a.name("jobs", "kind"), a.name("jobs", "key")]],
     "jobs replay": [

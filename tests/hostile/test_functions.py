@@ -38,7 +38,12 @@ EXEMPT = {
     "operations.doctor.collect.mend_indexes": "the owner's",
     "store.vectors.build_index": "the owner's",
     "store.vectors.drop_index": "the owner's",
-    "store.vectors.register_space": "the owner's",
+    "store.spaces.lock": "the owner's",
+    "store.spaces.register": "the owner's",
+    "store.spaces.set_status": "the owner's",
+    "operations.spaces.add": "the owner's",
+    "operations.spaces.activate": "the owner's",
+    "operations.backfill.progress": "looks over all tenants as maintenance, and at no text",
     "store.checks.rebuild": "the owner's",
     **dict.fromkeys(
         (

@@ -59,6 +59,6 @@ class PoisonedSummarizer(ExtractiveSummarizer):
 vars(place).update(put=_put_or_die)
 vars(accept).update(accept=_accept_or_die)
 vars(resources).update(
-    make_embedder=lambda *_args, **_named: PoisonedEmbedder(),
+    make_embedder_for=lambda *_args, **_named: PoisonedEmbedder(),
     make_summarizer=lambda *_args, **_named: PoisonedSummarizer(),
 )

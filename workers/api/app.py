@@ -11,12 +11,14 @@ import anyio.to_thread
 import structlog
 from fastapi import FastAPI
 
-from pipeline.clients.factory import make_embedder, make_reranker
-from pipeline.clients.protocols import Embedder
+from pipeline.clients.by_space import SpaceEmbedders
+from pipeline.clients.factory import make_embedder, make_embedder_for, make_reranker
 from pipeline.retrieval.hyde import make_gateway
+from pipeline.store import vectors
 from pipeline.store.database import Database
 from schemas.errors import BackscrollError, Retryable, SettingsError
 from schemas.settings import Settings, load_settings
+from schemas.vectors import EmbeddingSpace
 
 # its handlers put the request's id into the headers of what is published
 from workers import signals  # noqa: F401
@@ -37,6 +39,9 @@ THREADS = 20
 ALL_THREADS = 40
 """The threads of all processes together, for which Postgres has connections beside the workers'."""
 
+FOLLOW_SECONDS = 3.0
+"""How often a process looks for spaces whose models it has to load."""
+
 
 def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
     """Make the application, for one of `processes`; it connects to Postgres and Redis at their first use.
@@ -52,6 +57,8 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         )
     # only workers claim jobs: the HTTP API does not even connect as the role that may
     restricted = settings.model_copy(update={"maintenance_database_url": None, "owner_database_url": None})
+    # a wrong name is said now; the spaces in the database decide what is loaded
+    make_embedder(settings)
     threads = min(THREADS, max(1, ALL_THREADS // processes))
     database = Database.from_settings(restricted, pool_size=threads, ready=threads // 2)
     app = FastAPI(
@@ -69,7 +76,7 @@ def make_web_app(settings: Settings, processes: int = 1) -> FastAPI:
         database=database,
         reranker=make_reranker(settings.reranker_model),
         gateway=make_gateway(settings, database),
-        embedder=make_embedder(settings),
+        embedders=SpaceEmbedders(lambda space: make_embedder_for(space, settings)),
         waker=Waker(make_app(settings)),
         backlog=BacklogLimit(database, settings.tenant, settings.backlog_max_messages),
     )
@@ -99,15 +106,17 @@ def create(processes: int = 1) -> FastAPI:
 async def _open_and_close(app: FastAPI) -> AsyncIterator[None]:
     api: ApiState = app.state.api
     anyio.to_thread.current_default_thread_limiter().total_tokens = api.threads
-    warming = threading.Thread(target=_warm, args=[api.embedder], name="warm-embedder")
+    ended = threading.Event()
+    following = threading.Thread(target=_follow, args=[api, ended], name="follow-spaces")
     try:
         await anyio.to_thread.run_sync(_check, api.database)
         if api.settings.session_memory_enabled:
-            warming.start()
+            following.start()
         yield
     finally:
-        if warming.ident is not None:
-            await anyio.to_thread.run_sync(warming.join)
+        ended.set()
+        if following.ident is not None:
+            await anyio.to_thread.run_sync(following.join)
         await anyio.to_thread.run_sync(api.waker.close)
         api.database.close()
 
@@ -120,12 +129,32 @@ def _check(database: Database) -> None:
         log.warning("not_ready", error=str(error))
 
 
-def _warm(embedder: Embedder) -> None:
-    """Load the model, so that no first request waits for it."""
+def _follow(api: ApiState, ended: threading.Event) -> None:
+    """Load the models of the spaces in the database, and of those that come later, until `ended`.
+
+    Neither the first request nor the first one after a switch waits for a model.
+    """
+    ready: set[EmbeddingSpace] = set()
+    while not ended.is_set():
+        try:
+            with api.database.tenant("") as connection:
+                spaces = vectors.written_spaces(connection)
+        except (Retryable, SettingsError) as error:
+            log.info("spaces_not_read", error=str(error))
+        else:
+            api.embedders.keep(spaces)
+            ready &= set(spaces)
+            ready |= {space for space in spaces if space not in ready and _warm(api.embedders, space)}
+        ended.wait(FOLLOW_SECONDS)
+
+
+def _warm(embedders: SpaceEmbedders, space: EmbeddingSpace) -> bool:
+    """Load a space's model, and tell whether it can be used."""
     try:
-        embedder.embed_query("Is anybody there?")
+        embedders.of(space).embed_query("Is anybody there?")
     except BackscrollError as error:
         # meanwhile contexts use keywords only, and say so
-        log.warning("embedder_not_ready", error=str(error))
-    else:
-        log.info("embedder_ready", space=embedder.space.name)
+        log.warning("embedder_not_ready", space=space.name, error=str(error))
+        return False
+    log.info("embedder_ready", space=space.name)
+    return True

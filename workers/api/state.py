@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from pipeline.clients.protocols import Embedder, Reranker
+from pipeline.clients.by_space import SpaceEmbedders
+from pipeline.clients.protocols import Reranker
 from pipeline.llm.gateway import Gateway
 from pipeline.store.database import Database
 from schemas.settings import Settings
@@ -32,8 +33,8 @@ class ApiState:
     api_key: str
     # as the role that sees one tenant at a time
     database: Database
-    # for questions
-    embedder: Embedder
+    # for questions, and chunks of documents
+    embedders: SpaceEmbedders
     waker: Waker
     backlog: BacklogLimit
     # for the best messages of a context, if one is configured

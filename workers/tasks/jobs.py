@@ -24,8 +24,10 @@ class ThreadRequest(Request):  # type: ignore[misc] # Celery ships no types
 
 def _register(kind: str) -> None:
     @shared_task(name=f"backscroll.{kind}", bind=True, Request=ThreadRequest)
-    def do_jobs(self: Task) -> None:
+    def do_jobs(self: Task) -> str | None:
         resources.run(self.app, kind)
+        # Flower shows it as the task's result, which is kept nowhere else
+        return resources.progress(kind)
 
 
 for _kind in KINDS.keys() - {INGEST.name}:

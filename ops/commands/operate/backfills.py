@@ -70,10 +70,19 @@ def start(
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
             estimated = _estimate(opened, request, current) if kind == "summarize" else None
+            seconds = planned.seconds(would, rate)
+            took = f", in about {rendering.age(seconds)}" if seconds is not None and estimated is None else ""
             call.answer(
-                {"rows": planned.rows, "missing": planned.missing, "would_raise": would}
+                {
+                    "rows": planned.rows,
+                    "missing": planned.missing,
+                    "would_raise": would,
+                    "rows_per_second": planned.rows_per_second,
+                    "seconds": seconds,
+                }
                 | ({"estimate": estimated} if estimated else {}),
-                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be done",
+                f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be "
+                f"done{took}",
                 *([_in_words(estimated)] if estimated else []),
             )
             return
@@ -88,7 +97,7 @@ def list_(call: Call) -> None:
     from pipeline.store import backfills as store
 
     with call.transaction() as (_, as_tenant):
-        found = store.listing(as_tenant, LISTED)
+        found = [store.with_pending(as_tenant, each) for each in store.listing(as_tenant, LISTED)]
     cells = [
         (
             *(str(each.id), each.request.kind, each.request.chat_id or "all", each.state),
@@ -148,9 +157,9 @@ def _get(database: Database, tenant_id: str, backfill_id: int) -> Backfill:
 
     with database.tenant(tenant_id) as as_tenant:
         found = store.get(as_tenant, backfill_id) if abs(backfill_id) < 2**63 else None
-    if found is None:
-        raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
-    return found
+        if found is not None:
+            return store.with_pending(as_tenant, found)
+    raise NotFound(f"there is no backfill {backfill_id}: see `backscroll backfills list`")
 
 
 def _answer(call: Call, database: Database, tenant_id: str, found: Backfill, *, wait: bool) -> None:
@@ -186,7 +195,7 @@ def _shown(found: Backfill) -> Group:
     if found.error:
         parts.append(Text(rendering.plain(found.error), style="red"))
     if found.state == "running" and found.seen >= found.total:
-        parts.append(Text("All rows are checked; the workers are doing what is due."))
+        parts.append(Text(f"All rows are checked; the workers have {found.pending:,} of them to do."))
     return Group(*parts)
 
 

@@ -20,7 +20,9 @@ from pipeline.clients.destinations import sent_elsewhere
 from pipeline.clients.factory import (
     default_provider,
     make_embedder,
+    make_embedder_for,
     make_summary_model,
+    settings_for,
     space_by_name,
 )
 from pipeline.clients.protocols import Prompt
@@ -117,9 +119,12 @@ def examine(
     rules = SessionPolicy.of(settings)
     tenant_ids = collect.tenants(database, scope)
     sample = sample or collect.choose(database, tenant_ids, chats)
-    embedder, problem = _embedder(settings, collect.written_spaces(database))
+    stored, active = collect.written_spaces(database), collect.active_space(database)
+    embedder, problem = _embedder(settings, stored)
+    if problem is None and active is not None:
+        _, problem = _embedder(settings_for(active, settings), stored)
     if model and problem is None:
-        problem = _try_model(settings)
+        problem = _try_model(settings, active)
     return Facts(
         logins=tried,
         server=server,
@@ -201,12 +206,12 @@ def _embedder(settings: Settings, stored: Sequence[EmbeddingSpace]) -> tuple[Emb
         return EmbeddingSpace(provider=provider, model=model, dimensions=0), str(error)
 
 
-def _try_model(settings: Settings) -> str | None:
+def _try_model(settings: Settings, active: EmbeddingSpace | None) -> str | None:
     """Say why the embedding model cannot be used; None if it made a vector of the right size."""
     # no network is used; the libraries read these when they are imported
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     try:
-        client = make_embedder(settings)
+        client = make_embedder(settings) if active is None else make_embedder_for(active, settings)
         (vector,) = client.embed_documents(["hello"])
     except (BackscrollError, ImportError, OSError) as error:
         return f"{type(error).__name__}: {error}"

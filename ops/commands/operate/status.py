@@ -107,8 +107,8 @@ def _parts(found: Status, queues: QueueStatus) -> Iterator[RenderableType]:
     yield from _dead_letters(found)
     for running in found.backfills:
         yield Text(
-            f"\nBackfill {running.id} ({running.request.kind}) is {running.state}: {running.seen:,} of "
-            f"{running.total:,}; see `backscroll backfills status {running.id}`"
+            f"\nBackfill {running.id} ({running.request.kind}) is {running.state}: {running.progress()}; see "
+            f"`backscroll backfills status {running.id}`"
         )
 
 

@@ -46,7 +46,7 @@ def measure(say: Say) -> list[Figure]:
     """Embed some 10,000 chat messages, 69 characters in the mean."""
     with shipped.temporary(connection.configured(), durable=True) as backscroll:
         say("accepting and placing")
-        said = list(_messages(CHATS * MESSAGES_PER_CHAT))
+        said = list(messages(CHATS * MESSAGES_PER_CHAT))
         for number in range(CHATS):
             part = said[number * MESSAGES_PER_CHAT : (number + 1) * MESSAGES_PER_CHAT]
             backscroll.accept(ChatIn(chat_id=f"bench:{number}"), part)
@@ -130,7 +130,7 @@ def _embed_rows(backscroll: Shipped, wanted: int) -> int:
     return done
 
 
-def _messages(count: int) -> Iterator[MessageIn]:
+def messages(count: int) -> Iterator[MessageIn]:
     """Make messages of what is said in the sample chats, now and then of two such texts; no two alike."""
     said = [message.content for sample in samples() for message in sample.messages if message.content]
     rng = random.Random(1)  # noqa: S311

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ops.dev.embedders import WrappedEmbedder
-from pipeline.clients.factory import make_embedder
+from pipeline.clients.factory import make_embedder_for
 from pipeline.enrich.protocols import Summarizer
 from pipeline.enrich.summarize import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
@@ -87,6 +87,6 @@ class MoodySummarizer:
 
 if MOOD_FILE in os.environ:
     vars(resources).update(
-        make_embedder=lambda settings: MoodyEmbedder(make_embedder(settings)),
+        make_embedder_for=lambda space, settings: MoodyEmbedder(make_embedder_for(space, settings)),
         make_summarizer=lambda *args, **named: MoodySummarizer(make_summarizer(*args, **named)),
     )

@@ -79,6 +79,12 @@ def written_spaces(database: Database) -> list[EmbeddingSpace]:
         return vectors.written_spaces(connection) if vectors.exist(connection) else []
 
 
+def active_space(database: Database) -> EmbeddingSpace | None:
+    """Return the space that searches compare in; None without vector tables, or before there is one."""
+    with database.tenant("") as connection:
+        return vectors.searched_space(connection)
+
+
 def embedding(
     database: Database,
     embedder: EmbeddingSpace,
@@ -107,7 +113,7 @@ def embedding(
     # not built today and dropped tomorrow, while chats grow at different speeds
     is_unread = everybody and not vector_search.is_worth_an_index(2 * largest, everywhere)
     status = statuses.get(embedder.name)
-    if status in {"active", "building"} and not any(space.same_as(embedder) for space in written):
+    if status in {"active", "building", "standby"} and not any(space.same_as(embedder) for space in written):
         status = "other"
     for tenant_id in tenant_ids if "retired" in statuses.values() else ():
         with database.tenant(tenant_id) as connection:

@@ -39,14 +39,14 @@ class Spaces:
     active: str | None
     building: Sequence[str]
     embedder: str
-    # the embedder's space as stored: `active`, `building`, `retired`, or `other` where only the name fits
+    # the embedder's space as stored; `other` where only the name fits
     embedder_status: str | None
     # of messages' vectors: missing though a chat is large enough, and unread because none is
     missing_indexes: Sequence[str] = ()
     unread_indexes: Sequence[str] = ()
     # rows in retired spaces, by the space's name
     retired_vectors: Mapping[str, int] = field(default_factory=dict)
-    # why the model cannot be used; None: it can, or was not tried
+    # why the model of the active space cannot be used; None: it can, or was not tried
     model_problem: str | None = None
 
 

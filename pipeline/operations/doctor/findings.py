@@ -154,19 +154,20 @@ def _spaces(spaces: Spaces) -> Iterator[Finding]:
         why = "Nothing is embedded or found by meaning."
         remedy = "Run `backscroll db upgrade` with the settings of the embedder."
         yield error("space", "no embedding space is active", why, remedy)
-    elif spaces.embedder_status in {None, "other", "retired"}:
+    elif spaces.embedder_status == "other":
         yield error(
             "space",
-            f"the settings embed into {spaces.embedder}, and searches compare in {spaces.active}",
-            "Vectors of two spaces cannot be compared: new messages are not embedded, questions find nothing.",
-            "Set BACKSCROLL_EMBEDDING_PROVIDER and _MODEL as they were, or run `backscroll db upgrade` "
-            "to make the new space.",
+            f"the settings embed into a space {spaces.embedder} that is not the one of the database",
+            "Its model was made with other prefixes: new messages are not embedded, questions find nothing by meaning.",
+            "Use the model as it was, or make a space of another name by `backscroll spaces add`.",
         )
-    elif spaces.embedder_status == "building":
-        what = f"the settings embed into {spaces.embedder}, which is still being built beside {spaces.active}"
-        why = "Searches compare in the active space, which gets nothing new from this embedder."
-        remedy = "Fill it with `backscroll backfills start embed`, then make it the active one."
-        yield warning("space", what, why, remedy)
+    elif spaces.embedder_status != "building" and spaces.embedder != spaces.active:
+        yield warning(
+            "space",
+            f"the settings name the embedder {spaces.embedder}, and searches compare in {spaces.active}",
+            "Messages and questions are embedded by the model of the active space; the settings change nothing.",
+            "Set BACKSCROLL_EMBEDDING_PROVIDER and _MODEL to that, or change the model by `backscroll spaces add`.",
+        )
     if spaces.model_problem:
         yield error(
             "model",
@@ -198,7 +199,7 @@ def _spaces(spaces: Spaces) -> Iterator[Finding]:
                 "retired",
                 f"the retired space {name} has {count:,} vectors",
                 "They take room, and no search reads them.",
-                "Delete them once you will not go back to it: DELETE FROM …_vectors WHERE space_id = ….",
+                f"Run `backscroll spaces retire {name}`, which deletes them.",
             )
 
 

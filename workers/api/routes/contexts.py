@@ -38,7 +38,7 @@ def post_context(api: Api, tenant: Tenant, query: Body[ContextQuery]) -> Respons
         api.database,
         tenant,
         query,
-        embedder=api.embedder,
+        embedder=api.embedders,
         settings=api.settings,
         reranker=api.reranker,
         gateway=api.gateway,
@@ -67,7 +67,7 @@ def post_search(api: Api, tenant: Tenant, query: Body[SearchQuery]) -> SearchRes
     `topic` with `since` or `until` lists all sessions on a theme in order of time: "haven't I …?".
     """
     return search(
-        api.database, tenant, query, embedder=api.embedder, settings=api.settings, gateway=api.gateway
+        api.database, tenant, query, embedder=api.embedders, settings=api.settings, gateway=api.gateway
     )
 
 

@@ -64,7 +64,8 @@ def post_document(
     if not api.settings.session_memory_enabled:
         response.status_code = 200
         return DocumentReceipt(outcome="kept_out", document_id=name, chunks=0, request_id=trace_id)
-    kept = documents.keep(api.database, tenant, document, documents.cut(document.content, api.embedder))
+    model = documents.model(api.database, tenant, api.embedders)
+    kept = documents.keep(api.database, tenant, document, documents.cut(document.content, model))
     if kept.written:
         api.waker.wake_up("embed")
     else:

@@ -1,0 +1,50 @@
+"""The embedders of stored spaces: while one replaces another, a process works with the models of both."""
+
+import threading
+from collections.abc import Callable, Collection
+
+from pipeline.clients.protocols import Embedder
+from schemas.errors import ProviderUnavailable, SettingsError
+from schemas.vectors import EmbeddingSpace
+
+
+class SpaceEmbedders:
+    """An embedder for each space, made at its first use and shared by the threads of a process."""
+
+    def __init__(self, make: Callable[[EmbeddingSpace], Embedder]) -> None:
+        self._make = make
+        self._made: dict[EmbeddingSpace, Embedder] = {}
+        self._lock = threading.Lock()
+
+    def of(self, space: EmbeddingSpace) -> Embedder:
+        """Return the embedder of a stored space.
+
+        Raises `SettingsError` if there can be none here, `ProviderUnavailable` if it cannot be made now.
+        """
+        # without the lock: while a new model is loaded, questions go on with the other
+        if (made := self._made.get(space)) is not None:
+            return made
+        with self._lock:
+            if space not in self._made:
+                self._made[space] = self._make(space)
+            return self._made[space]
+
+    def keep(self, spaces: Collection[EmbeddingSpace]) -> None:
+        """Let go of the models of all other spaces."""
+        with self._lock:
+            for space in self._made.keys() - set(spaces):
+                del self._made[space]
+
+
+Embedding = Embedder | SpaceEmbedders
+"""What texts are embedded with: one model, or that of the space in question."""
+
+
+def embedder_of(given: Embedding | None, space: EmbeddingSpace) -> Embedder | None:
+    """Return what embeds into a stored space, or None if nothing here does; it may load a model, or ask a server."""
+    if isinstance(given, SpaceEmbedders):
+        try:
+            return given.of(space)
+        except (SettingsError, ProviderUnavailable):
+            return None
+    return given if given is not None and space.same_as(given.space) else None

@@ -1,0 +1,139 @@
+"""Compare two embedding spaces on questions that were asked: do they find the same, and what answers have used?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from time import monotonic
+
+from sqlalchemy import Connection
+
+from pipeline.clients.by_space import SpaceEmbedders
+from pipeline.store import chats, vector_search
+from pipeline.store import spaces as store
+from pipeline.store.database import Database
+from pipeline.store.filters import Scope
+from schemas.errors import NotFound
+from schemas.vectors import EmbeddingSpace, Vector
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A question of a chat, or a message in the place of one."""
+
+    chat_id: str
+    text: str
+    # a question of the query log, not a message
+    asked: bool
+    # the messages that the bot says its answer used
+    used: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceFigures:
+    """What one of the spaces found."""
+
+    space: str
+    # of the messages that answers used, the share among the `nearest`; None: no answer was reported
+    recall: float | None
+    # milliseconds to embed a question
+    embed_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How alike two spaces answer."""
+
+    # asked, and how many of them are questions; the others are messages
+    samples: int
+    questions: int
+    # messages that were looked at for each
+    nearest: int
+    # the share of the nearest messages that are in both, and of samples with the same nearest one
+    overlap: float
+    same_first: float
+    spaces: tuple[SpaceFigures, SpaceFigures]
+
+
+def samples(connection: Connection, limit: int) -> list[Sample]:
+    """Return the tenant's latest questions, those first whose answers were reported; the rest are messages."""
+    asked = [
+        Sample(chat_id=chat_id, text=text, asked=True, used=_messages(used))
+        for chat_id, text, used in store.questions(connection, limit)
+    ]
+    said = store.texts(connection, limit - len(asked)) if len(asked) < limit else []
+    return asked + [Sample(chat_id=chat_id, text=text, asked=False) for chat_id, text in said]
+
+
+def compare(
+    database: Database,
+    tenant_id: str,
+    pair: tuple[EmbeddingSpace, EmbeddingSpace],
+    embedders: SpaceEmbedders,
+    *,
+    limit: int,
+    nearest: int,
+) -> Comparison:
+    """Search for the same in both spaces; models are asked outside any transaction.
+
+    Raises `NotFound` if there is nothing to ask, `SettingsError` and `ProviderUnavailable` if a model cannot be used.
+    """
+    with database.tenant(tenant_id) as connection:
+        asked = samples(connection, limit)
+    if not asked:
+        raise NotFound("there are no questions and no messages to compare the spaces on")
+    found: list[list[list[int]]] = [[], []]
+    seconds = [0.0, 0.0]
+    for sample in asked:
+        vectors = list[Vector]()
+        for place, space in enumerate(pair):
+            embedder = embedders.of(space)
+            began = monotonic()
+            vectors.append(embedder.embed_query(sample.text))
+            seconds[place] += monotonic() - began
+        with database.tenant(tenant_id) as connection:
+            for place, (space, vector) in enumerate(zip(pair, vectors, strict=True)):
+                found[place].append(_nearest(connection, sample, space, vector, nearest))
+    both = list(zip(*found, strict=True))
+    overlaps = [len({*one} & {*other}) / max(len(one), len(other)) for one, other in both if one or other]
+    figures = [
+        SpaceFigures(
+            space=space.name,
+            recall=_recall(asked, found[place]),
+            embed_ms=1000 * seconds[place] / len(asked),
+        )
+        for place, space in enumerate(pair)
+    ]
+    return Comparison(
+        samples=len(asked),
+        questions=sum(sample.asked for sample in asked),
+        nearest=nearest,
+        overlap=fmean(overlaps) if overlaps else 0.0,
+        same_first=fmean(one[:1] == other[:1] for one, other in both),
+        spaces=(figures[0], figures[1]),
+    )
+
+
+def _messages(used: Sequence[str]) -> frozenset[int]:
+    """Return the messages among the items that an answer used.
+
+    >>> _messages(["message:7", "session:8", "message:x"])
+    frozenset({7})
+    """
+    named = (item.partition(":") for item in used)
+    return frozenset(int(each) for kind, _, each in named if kind == "message" and each.isdecimal())
+
+
+def _nearest(
+    connection: Connection, sample: Sample, space: EmbeddingSpace, vector: Vector, limit: int
+) -> list[int]:
+    chat = chats.followed(connection, sample.chat_id)
+    if chat is None:
+        return []
+    scope = Scope(chat_id=chat.chat_id, language=chat.language)
+    hits = vector_search.nearest(connection, scope, space, vector, messages=chat.message_count, limit=limit)
+    return list(hits.cosines)
+
+
+def _recall(asked: Sequence[Sample], found: Sequence[Sequence[int]]) -> float | None:
+    used = [(sample.used, ids) for sample, ids in zip(asked, found, strict=True) if sample.used]
+    return fmean(len(wanted & {*ids}) / len(wanted) for wanted, ids in used) if used else None

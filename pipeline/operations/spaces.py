@@ -1,0 +1,210 @@
+"""Switch the embedding model on live data: fill a space beside the active one, compare, switch, go back, retire.
+
+All spaces but retired ones are written, so that after a switch the one before stays complete. A query compares in the
+space that was active when it began. Changes are made as the owner of the tables.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine
+
+from pipeline.store import spaces as store
+from pipeline.store import stats, vectors
+from pipeline.store.database import Database
+from schemas.errors import Busy, InvalidInput, NotFound
+from schemas.vectors import EmbeddingSpace, StoredSpace
+
+DELETED_AT_ONCE = 5000
+"""Vectors of a retired space that one transaction deletes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceState:
+    """A space with the vectors that some tenants have in it."""
+
+    stored: StoredSpace
+    messages: int
+    sessions: int
+    memories: int
+    # rows that should have a vector there and have none, and those of them that were given up
+    missing: int
+    given_up: int
+    # whether there is an index of its messages
+    indexed: bool
+
+
+def listing(database: Database, tenant_ids: Sequence[str]) -> list[SpaceState]:
+    """Return the state of all spaces; without vector tables none."""
+    with database.tenant("") as connection:
+        found = store.listing(connection) if vectors.exist(connection) else []
+        indexed = {each.space.id: bool(vectors.is_indexed(connection, each.space)) for each in found}
+    counts = {each.space.name: [0, 0, 0, 0, 0] for each in found}
+    for tenant_id in tenant_ids if found else ():
+        with database.tenant(tenant_id) as connection:
+            for row in stats.vectors_by_space(connection):
+                _add(counts[row.space], (row.messages, row.sessions, row.memories))
+            for each in found:
+                if each.status != "retired":
+                    _add(counts[each.space.name], store.count_lacking(connection, each.space), 3)
+    return [_state(each, counts[each.space.name], indexed=indexed[each.space.id]) for each in found]
+
+
+def _add(counts: list[int], more: Sequence[int], at: int = 0) -> None:
+    for place, count in enumerate(more, at):
+        counts[place] += count
+
+
+def _state(stored: StoredSpace, counts: Sequence[int], *, indexed: bool) -> SpaceState:
+    messages, sessions, memories, missing, given_up = counts
+    return SpaceState(
+        stored=stored,
+        messages=messages,
+        sessions=sessions,
+        memories=memories,
+        missing=missing,
+        given_up=given_up,
+        indexed=indexed,
+    )
+
+
+def find(connection: Connection, name: str) -> StoredSpace:
+    """Return the space of this name, or of `PROVIDER/MODEL` if that is one only. Raises `NotFound`."""
+    found = store.listing(connection)
+    fitting = [each for each in found if name in (each.space.name, each.space.name.rpartition("/")[0])]
+    if len(fitting) != 1:
+        known = ", ".join(each.space.name for each in found) or "none"
+        raise NotFound(f"there is no embedding space {name}: there are {known}")
+    return fitting[0]
+
+
+def missing(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> int:
+    """Count these tenants' rows that have no vector in the space."""
+    total = 0
+    for tenant_id in tenant_ids:
+        with database.tenant(tenant_id) as connection:
+            total += store.count_lacking(connection, space)[0]
+    return total
+
+
+def add(owner: Engine, database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> StoredSpace:
+    """Register a space, which is written from now on; what is stored already is left to a backfill.
+
+    Raises `InvalidInput` if it is there already.
+    """
+    with owner.connect() as connection:
+        found = next((each for each in store.listing(connection) if each.space.name == space.name), None)
+    if found is not None and found.status != "retired":
+        raise InvalidInput(f"the space {space.name} is there already, {found.status}", field="model")
+    if found is not None:
+        # of texts that may have changed since
+        for _ in delete_vectors(database, tenant_ids, found.space):
+            pass
+    with owner.begin() as connection:
+        return store.register(connection, space)
+
+
+def activate(
+    owner: Engine, database: Database, tenant_ids: Sequence[str], name: str, *, force: bool = False
+) -> StoredSpace:
+    """Let searches compare in a space that is complete; the one before stands by.
+
+    Raises `Busy` if it is not complete, unless `force`d, `InvalidInput` if it is active or retired, and `NotFound`.
+    """
+    with owner.connect() as connection:
+        target = find(connection, name)
+    _require_written(target)
+    if not force:
+        require_complete(database, tenant_ids, target.space)
+    _index(owner, target.space)
+    if not force:
+        # building the index may have taken long
+        require_complete(database, tenant_ids, target.space)
+    return _switch(owner, target)
+
+
+def rollback(owner: Engine) -> StoredSpace:
+    """Let searches compare in the space that was active before. Raises `NotFound` if none stands by."""
+    with owner.connect() as connection:
+        standing_by = [each for each in store.listing(connection) if each.status == "standby"]
+    if not standing_by:
+        raise NotFound("no space stands by to go back to: see `backscroll spaces list`")
+    return _switch(
+        owner, max(standing_by, key=lambda each: each.activated_at.timestamp() if each.activated_at else 0)
+    )
+
+
+def retire(owner: Engine, name: str) -> EmbeddingSpace:
+    """Stop writing a space and drop its index; `delete_vectors` does the rest. Raises `InvalidInput`, `NotFound`."""
+    with owner.begin() as connection:
+        store.lock(connection)
+        found = find(connection, name)
+        if found.status == "active":
+            raise InvalidInput(
+                f"searches compare in {found.space.name}: activate another space first", field="space"
+            )
+        store.set_status(connection, found.space, "retired")
+    with _autocommit(owner) as connection:
+        vectors.drop_index(connection, found.space)
+    return found.space
+
+
+def delete_vectors(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> Iterator[int]:
+    """Delete all vectors of a space, some in each transaction; yields how many."""
+    for tenant_id in tenant_ids:
+        for kind in vectors.OWNERS:
+            deleted = DELETED_AT_ONCE
+            while deleted == DELETED_AT_ONCE:
+                with database.tenant(tenant_id) as connection:
+                    deleted = store.delete_vectors(connection, kind, space, DELETED_AT_ONCE)
+                yield deleted
+
+
+def _switch(owner: Engine, target: StoredSpace) -> StoredSpace:
+    with owner.begin() as connection:
+        store.lock(connection)
+        found = find(connection, target.space.name)
+        _require_written(found)
+        active = vectors.active_space(connection)
+        if active is not None:
+            store.set_status(connection, active, "standby")
+        store.set_status(connection, found.space, "active")
+        return find(connection, target.space.name)
+
+
+def _require_written(found: StoredSpace) -> None:
+    if found.status == "active":
+        raise InvalidInput(f"searches compare in {found.space.name} already", field="space")
+    if found.status == "retired":
+        raise InvalidInput(
+            f"the space {found.space.name} is retired: `backscroll spaces add` makes it anew", field="space"
+        )
+
+
+def require_complete(database: Database, tenant_ids: Sequence[str], space: EmbeddingSpace) -> None:
+    """Raise `Busy` if rows of these tenants have no vector in the space."""
+    if left := missing(database, tenant_ids, space):
+        raise Busy(
+            f"{left:,} messages, sessions and memories have no vector in {space.name} yet: see `backscroll backfills "
+            "list`, and start `backscroll backfills start embed` if none runs"
+        )
+
+
+def _index(owner: Engine, space: EmbeddingSpace) -> None:
+    """Build the index of a space, concurrently, if the active one has one, as a chat is large enough for it."""
+    with _autocommit(owner) as connection:
+        active = vectors.active_space(connection)
+        if active is None or not vectors.is_indexed(connection, active):
+            return
+        if vectors.is_indexed(connection, space) is False:
+            # left by an interrupted build
+            vectors.drop_index(connection, space)
+        if not vectors.is_indexed(connection, space):
+            vectors.build_index(connection, space)
+
+
+@contextmanager
+def _autocommit(owner: Engine) -> Iterator[Connection]:
+    with owner.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection

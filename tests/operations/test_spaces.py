@@ -1,0 +1,392 @@
+"""A switch of the embedding model on live data: nothing is missing at any moment, and no query mixes two models."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import pytest
+from sqlalchemy import Engine, text
+
+from ops.local import migrate
+from pipeline.clients.by_space import SpaceEmbedders
+from pipeline.clients.deterministic import DeterministicEmbedder
+from pipeline.context import search
+from pipeline.enrich import embed, summarize
+from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.erasure import edits
+from pipeline.ingest import accept
+from pipeline.ingest.place import placer
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.jobs import runner
+from pipeline.jobs.runner import Policy
+from pipeline.memories.statements import remember
+from pipeline.operations import backfill, space_comparison, spaces
+from pipeline.retrieval import prepare
+from pipeline.store import backfills, vectors
+from pipeline.store.database import Database
+from schemas.backfills import Backfill, BackfillRequest
+from schemas.errors import Busy, InvalidInput, NotFound, ProviderRejected, ProviderUnavailable
+from schemas.memories import MemoryIn
+from schemas.messages import ChatIn
+from schemas.search import SearchQuery
+from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace, StoredSpace, Vector
+from tests.conftest import POLICY, TENANT, message
+
+CHAT = ChatIn(chat_id="test:house", title="The house")
+OLD, NEW = (DeterministicEmbedder(dimensions=size).space for size in (256, 384))
+OTHER_TENANT = "somebody-else"
+
+
+class Model(DeterministicEmbedder):
+    """Remembers what it was given; is away, or refuses a word, when told to."""
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__(dimensions=dimensions)
+        self.texts: list[str] = []
+        self.error: Exception | None = None
+        self.refused = ""
+
+    def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+        if self.error is not None:
+            raise self.error
+        if self.refused and any(self.refused in each for each in texts):
+            raise ProviderRejected("it is not allowed")
+        self.texts += texts
+        return super().embed_documents(texts)
+
+
+@dataclass
+class Deployment:
+    """Workers that work when they are told to, and an operator."""
+
+    database: Database
+    settings: Settings
+    owner: Engine
+    models: dict[int, Model] = field(default_factory=lambda: {size: Model(size) for size in (256, 384)})
+    tenants: Sequence[str] = (TENANT,)
+
+    def __post_init__(self) -> None:
+        self.embedders = SpaceEmbedders(lambda space: self.models[space.dimensions])
+        rules = SessionPolicy.of(self.settings)
+        current = backfill.Current(rules=rules, summary_version=1, min_messages=4)
+        self.handlers = {
+            "ingest": placer(self.database, rules),
+            "summarize": summarize.summarizer(
+                self.database, ExtractiveSummarizer(), min_messages=4, version=1
+            ),
+            "embed": embed.embedder(self.database, self.embedders),
+            "backfill": backfill.backfiller(self.database, current),
+        }
+        self.current = current
+
+    def say(self, first: int, count: int, tenant: str = TENANT) -> None:
+        said = [
+            message(n, f"message {n} about the {'boiler' if n % 2 else 'garden'} of house {n}", id=f"m{n}")
+            for n in range(first, first + count)
+        ]
+        accept.accept(self.database, tenant, CHAT, said)
+
+    def work(self, *kinds: str, policy: Policy = POLICY) -> None:
+        """Do all that is due, of some kinds or of all."""
+        chosen = {kind: self.handlers[kind] for kind in kinds or self.handlers}
+        while any(runner.run(self.database, kind, each, policy).claimed for kind, each in chosen.items()):
+            pass
+
+    def add(self) -> StoredSpace:
+        return spaces.add(self.owner, self.database, self.tenants, NEW)
+
+    def fill(self) -> Backfill:
+        """Start the backfill that fills a space."""
+        request = BackfillRequest(kind="embed", batch_size=10)
+        return backfill.start(self.database, TENANT, request, self.current)
+
+    def activate(self, *, force: bool = False) -> StoredSpace:
+        return spaces.activate(self.owner, self.database, self.tenants, NEW.name, force=force)
+
+    def missing(self, space: EmbeddingSpace) -> int:
+        found = {each.stored.space.name: each for each in spaces.listing(self.database, self.tenants)}
+        return found[space.name].missing
+
+    def counted(self) -> dict[str, tuple[str, int, int, int]]:
+        """The status of each space, and its vectors of messages, sessions and memories."""
+        return {
+            each.stored.space.name.rpartition("/")[2]: (
+                each.stored.status,
+                each.messages,
+                each.sessions,
+                each.memories,
+            )
+            for each in spaces.listing(self.database, self.tenants)
+        }
+
+    def search(self, asked: str) -> tuple[str, float, Sequence[str]]:
+        """The message nearest to a text with its cosine, and what could not be done."""
+        query = SearchQuery(chat_id=CHAT.chat_id, query=asked, mode="similar")
+        found = search(self.database, TENANT, query, embedder=self.embedders, settings=self.settings)
+        first = found.hits[0]
+        return first.external_id, first.score, found.degraded
+
+
+def owner_of(settings: Settings) -> AbstractContextManager[Engine]:
+    """The owner of the tables."""
+    assert settings.owner_database_url is not None
+    return migrate.connected(settings.owner_database_url.get_secret_value())
+
+
+@pytest.fixture
+def deployment(database: Database, settings: Settings) -> Iterator[Deployment]:
+    """Thirty messages, a session and a memory, all of it in the old space."""
+    with owner_of(settings) as owner:
+        made = Deployment(database, settings, owner)
+        made.say(100, 30)
+        remember(database, TENANT, MemoryIn(content="Ann likes tea", scope="organization"))
+        made.work()
+        yield made
+
+
+def test_a_space_is_filled_beside_the_active_one_and_what_is_new_gets_vectors_in_both(
+    deployment: Deployment,
+) -> None:
+    assert deployment.counted() == {"256": ("active", 30, 1, 1)}
+    # When a space is added, messages that come now are in both at once
+    assert deployment.add().status == "building"
+    deployment.say(130, 5)
+    deployment.work()
+    before = deployment.counted()
+    assert (before["256"][1], before["384"][1]) == (35, 5)
+    assert deployment.missing(NEW) == 30 + 1
+    # and the backfill embeds the rest in the new one only
+    deployment.models[256].texts.clear()
+    started = deployment.fill()
+    deployment.work()
+    assert deployment.counted() == {"256": ("active", 35, 1, 1), "384": ("building", 35, 1, 1)}
+    assert deployment.missing(NEW) == 0
+    assert deployment.models[256].texts == []
+    with deployment.database.tenant(TENANT) as connection:
+        ended = backfills.get(connection, started.id)
+    assert ended is not None
+    assert (ended.state, ended.error) == ("completed", None)
+
+
+def test_a_space_becomes_active_only_when_it_is_complete_and_the_one_before_is_kept_to_go_back_to(
+    deployment: Deployment,
+) -> None:
+    deployment.add()
+    with pytest.raises(Busy, match="32 messages, sessions and memories"):
+        deployment.activate()
+    deployment.fill()
+    deployment.work()
+    assert deployment.activate().status == "active"
+    # messages go on being written in both
+    deployment.say(130, 5)
+    deployment.work()
+    assert {name: each[:2] for name, each in deployment.counted().items()} == {
+        "256": ("standby", 35),
+        "384": ("active", 35),
+    }
+    with pytest.raises(InvalidInput, match="already"):
+        deployment.activate()
+    assert spaces.rollback(deployment.owner).space.name == OLD.name
+    assert deployment.search("message 133 about the boiler of house 133")[0] == "m133"
+    assert deployment.counted()["384"][0] == "standby"
+    # and forward again
+    assert spaces.rollback(deployment.owner).space.name == NEW.name
+
+
+def test_messages_that_come_while_it_is_switched_do_not_keep_it_from_being_complete(
+    deployment: Deployment,
+) -> None:
+    deployment.add()
+    deployment.fill()
+    deployment.work()
+    # Given messages that no worker has embedded yet
+    deployment.say(130, 5)
+    deployment.work("ingest")
+    assert deployment.missing(NEW) == 0
+    assert deployment.activate().status == "active"
+
+
+def test_questions_follow_a_switch_and_one_that_began_before_it_ends_in_its_own_space(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = "message 107 about the boiler of house 107"
+    deployment.add()
+    deployment.fill()
+    deployment.work()
+    found, score, degraded = deployment.search(asked)
+    assert (found, degraded) == ("m107", [])
+    # Given a question that was parsed before the switch, and is embedded and compared after it
+    embed_question, switched = prepare.embed, []
+
+    def switch_first(*given: object, **named: object) -> object:
+        if not switched:
+            switched.append(deployment.activate())
+        return embed_question(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(prepare, "embed", switch_first)
+    assert deployment.search(asked) == ("m107", score, [])
+    assert switched
+    # Then the next one is compared in the new space, where its cosine is another
+    found, after, degraded = deployment.search(asked)
+    assert (found, degraded) == ("m107", [])
+    assert after != score
+
+
+def test_a_model_that_is_away_keeps_only_its_own_space_waiting_and_nothing_is_embedded_twice(
+    deployment: Deployment,
+) -> None:
+    deployment.add()
+    new = deployment.models[384]
+    new.error = ProviderUnavailable("no answer")
+    deployment.say(130, 5)
+    remember(deployment.database, TENANT, MemoryIn(content="Bob likes coffee", scope="organization"))
+    deployment.work()
+    # the active space has them all
+    assert deployment.counted()["256"][1:] == (35, 1, 2)
+    assert deployment.counted()["384"][1:] == (0, 0, 0)
+    # When the model is back, only it is asked
+    asked = len(deployment.models[256].texts)
+    new.error = None
+    with deployment.database.tenant(TENANT) as connection:
+        attempts = connection.execute(
+            text("UPDATE jobs SET due_at = now() RETURNING attempts, dead_at")
+        ).all()
+    assert len(attempts) > 5
+    assert all(tuple(row) == (0, None) for row in attempts)
+    deployment.handlers["embed"] = embed.embedder(deployment.database, deployment.embedders)
+    deployment.work()
+    assert deployment.counted()["384"][1:] == (5, 1, 1)
+    assert len(deployment.models[256].texts) == asked
+    # and the other way round: without the active model, what is new is in the new space
+    deployment.models[256].error = ProviderUnavailable("no answer")
+    deployment.say(140, 2)
+    deployment.work()
+    assert (deployment.counted()["256"][1], deployment.counted()["384"][1]) == (35, 7)
+
+
+def test_a_text_that_the_new_model_refuses_is_a_dead_letter_and_has_its_vector_in_the_active_space(
+    deployment: Deployment,
+) -> None:
+    deployment.add()
+    deployment.models[384].refused = "house 103"
+    deployment.fill()
+    deployment.work()
+    found = {each.stored.space.name: each for each in spaces.listing(deployment.database, [TENANT])}
+    assert (found[OLD.name].messages, found[OLD.name].given_up) == (30, 0)
+    # message 3 is one; so is the session's summary if it quotes it
+    given_up = found[NEW.name].given_up
+    assert given_up >= 1
+    assert found[NEW.name].messages + found[NEW.name].sessions + found[NEW.name].memories == 32 - given_up
+    # it does not keep the space from being active
+    assert deployment.activate().status == "active"
+
+
+def test_a_retired_space_is_not_written_its_vectors_are_deleted_and_it_can_be_made_anew(
+    deployment: Deployment, database: Database
+) -> None:
+    deployment.add()
+    deployment.fill()
+    deployment.work()
+    deployment.activate()
+    with pytest.raises(InvalidInput, match="activate another space first"):
+        spaces.retire(deployment.owner, NEW.name)
+    retired = spaces.retire(deployment.owner, OLD.name)
+    # a retirement that is interrupted before the vectors are deleted
+    with database.tenant(TENANT) as connection:
+        (told,) = connection.execute(text("SELECT id FROM messages WHERE external_id = 'm103'")).one()
+    rules = deployment.current.rules
+    edits.edit(database, TENANT, CHAT.chat_id, "m103", "the boiler is new", None, rules)
+    deployment.say(130, 5)
+    deployment.work()
+    assert deployment.counted()["256"][0] == "retired"
+    with pytest.raises(NotFound, match="no space stands by"):
+        spaces.rollback(deployment.owner)
+    with pytest.raises(InvalidInput, match="retired"):
+        spaces.activate(deployment.owner, database, [TENANT], OLD.name)
+    assert sum(spaces.delete_vectors(database, [TENANT], retired)) > 0
+    assert deployment.counted()["256"] == ("retired", 0, 0, 0)
+    # it is made anew, and has the text as it is now
+    assert spaces.add(deployment.owner, database, [TENANT], OLD).status == "building"
+    deployment.fill()
+    deployment.work()
+    assert deployment.counted()["256"][1] == 35
+    with database.tenant(TENANT) as connection:
+        hashes = connection.execute(
+            text("SELECT count(DISTINCT content_hash) FROM message_vectors WHERE message_id = :id"),
+            {"id": told},
+        ).scalar()
+    assert hashes == 1
+
+
+def test_jobs_that_are_lost_while_a_space_is_filled_are_found_missing_at_the_end(
+    deployment: Deployment,
+) -> None:
+    deployment.add()
+    started = deployment.fill()
+    # Given jobs of the backfill that somebody deletes
+    deployment.work("backfill", policy=Policy(batch=1, lease_seconds=60, max_attempts=3))
+    with deployment.database.tenant(TENANT) as connection:
+        lost = connection.execute(text("DELETE FROM jobs WHERE kind = 'embed' RETURNING key")).all()
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
+    assert lost
+    # Then it is not complete before they are made up for
+    deployment.work()
+    with deployment.database.tenant(TENANT) as connection:
+        connection.execute(text("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'"))
+    deployment.work()
+    assert deployment.missing(NEW) == 0
+    with deployment.database.tenant(TENANT) as connection:
+        ended = backfills.get(connection, started.id)
+    assert ended is not None
+    assert ended.state == "completed"
+
+
+def test_an_index_that_the_active_space_has_is_built_before_the_switch(deployment: Deployment) -> None:
+    with deployment.owner.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        active = vectors.active_space(connection)
+        assert active is not None
+        vectors.build_index(connection, active)
+    deployment.add()
+    deployment.fill()
+    deployment.work()
+    switched = deployment.activate()
+    with deployment.owner.connect() as connection:
+        assert vectors.is_indexed(connection, switched.space)
+    spaces.retire(deployment.owner, OLD.name)
+    with deployment.owner.connect() as connection:
+        assert vectors.is_indexed(connection, active) is None
+
+
+def test_a_space_is_of_all_tenants(deployment: Deployment) -> None:
+    deployment.say(100, 3, OTHER_TENANT)
+    deployment.work()
+    deployment.tenants = (TENANT, OTHER_TENANT)
+    deployment.add()
+    deployment.fill()
+    deployment.work()
+    # the other's messages have no vector in it
+    with pytest.raises(Busy, match="3 messages"):
+        deployment.activate()
+    # which can be left to keywords
+    assert deployment.activate(force=True).status == "active"
+
+
+def test_two_spaces_are_compared_on_what_was_asked(deployment: Deployment) -> None:
+    deployment.add()
+    deployment.fill()
+    deployment.work()
+    with deployment.database.tenant(TENANT) as connection:
+        pair = tuple(vectors.written_spaces(connection))
+    found = space_comparison.compare(
+        deployment.database,
+        TENANT,
+        (pair[0], pair[1]),
+        deployment.embedders,
+        limit=10,
+        nearest=5,
+    )
+    assert 0 < found.samples <= 10
+    assert found.questions == 0
+    assert 0.2 < found.overlap <= 1
+    assert [each.space for each in found.spaces] == [OLD.name, NEW.name]
