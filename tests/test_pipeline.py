@@ -8,14 +8,14 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest import accept, session_ranges
 from pipeline.ingest.place import placer
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.operations import backfill
-from pipeline.operations.backfill import Current
+from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.retention import prune, retention_of
 from pipeline.operations.sweep import sweep
 from pipeline.store import jobs

@@ -17,7 +17,8 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.factory import make_embedder, make_embedder_for, make_summary_model
 from pipeline.clients.protocols import Embedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import Rollout, make_summarizer
+from pipeline.enrich.summarize import Rollout
+from pipeline.enrich.summarizers import make_summarizer
 from pipeline.erasure import forget
 from pipeline.ingest import place
 from pipeline.ingest.policy import SessionPolicy
@@ -25,6 +26,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
 from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
+from pipeline.operations.backfill_kinds import Current
 from pipeline.store.claims import Turn
 from pipeline.store.database import Database
 from schemas.errors import DatabaseUnavailable, ProviderUnavailable, SchemaOutdated
@@ -112,7 +114,7 @@ def _summarizer(held: Resources) -> Handler:
 
 
 def _backfiller(held: Resources) -> Handler:
-    return backfill.backfiller(held.database, backfill.Current.of(held.settings))
+    return backfill.backfiller(held.database, Current.of(held.settings))
 
 
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {

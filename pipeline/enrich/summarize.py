@@ -7,7 +7,7 @@ usable answer the session gets an extractive summary, and the model is asked aga
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta, tzinfo
+from datetime import timedelta, tzinfo
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -16,12 +16,11 @@ from zoneinfo import ZoneInfo
 import structlog
 from sqlalchemy import Connection, Row
 
-from pipeline.enrich import extractive
 from pipeline.enrich.language_model import LanguageModelSummarizer
-from pipeline.enrich.protocols import NOWHERE, Source, Summarizer
+from pipeline.enrich.protocols import Source, Summarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.llm.gateway import Gateway
 from pipeline.store import chats, counters, jobs, messages, sessions
 from pipeline.store.database import Database
 from schemas.errors import (
@@ -30,7 +29,6 @@ from schemas.errors import (
     Permanent,
     ProviderFailed,
     ProviderRejected,
-    SettingsError,
 )
 from schemas.sessions import EXTRACTIVE, Message, Summary
 
@@ -49,40 +47,6 @@ AGAIN_SECONDS = 6 * 3600.0
 """When a model is asked again that gave no usable summary; by then it may be another one, or set up differently."""
 AGAIN_ATTEMPTS = 3
 """How often it is asked in all; after that only a backfill asks it again."""
-
-
-class ExtractiveSummarizer:
-    """Summarize with sentences picked from the transcript; never fails and calls no model."""
-
-    model = EXTRACTIVE
-
-    def summarize(
-        self,
-        messages: Sequence[Message],
-        previous: Summary | None = None,
-        *,
-        time_zone: tzinfo = UTC,
-        source: Source = NOWHERE,
-    ) -> Summary:
-        return extractive.summarize(messages, previous, time_zone=time_zone)
-
-
-def make_summarizer(
-    model: str = EXTRACTIVE,
-    gateway: Gateway | None = None,
-    *,
-    timeout_seconds: float = 60,
-    context_tokens: int = 16_000,
-) -> Summarizer:
-    """Make the summarizer of this name; a language model's calls go through the gateway. Raises `SettingsError`."""
-    if model == EXTRACTIVE:
-        return ExtractiveSummarizer()
-    if gateway is None:
-        raise SettingsError(
-            f"BACKSCROLL_SESSION_SUMMARY_MODEL={model} needs BACKSCROLL_OPENAI_BASE_URL or "
-            f"BACKSCROLL_OPENAI_API_KEY; {EXTRACTIVE} needs neither."
-        )
-    return LanguageModelSummarizer(gateway, timeout_seconds=timeout_seconds, context_tokens=context_tokens)
 
 
 @dataclass(frozen=True, kw_only=True)

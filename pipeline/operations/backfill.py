@@ -5,25 +5,21 @@ pending, as the database says, and no row lacks a vector that should have one.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
-from pipeline.ingest import session_ranges
-from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Claim
-from pipeline.store import backfills, chats, counters, jobs, sessions, vectors
+from pipeline.operations.backfill_kinds import KINDS, Current
+from pipeline.store import backfills, chats, counters, jobs
 from pipeline.store.database import Database
-from pipeline.store.jobs import NewJob
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import InvalidInput, NotFound
-from schemas.sessions import EXTRACTIVE
-from schemas.settings import Settings
 
 log = structlog.get_logger(__name__)
 
@@ -37,33 +33,6 @@ MADE_UP_SECONDS = 10.0
 # A backfill of vectors that finds rows without one at its end begins again, so many times in all.
 PASSES = 3
 RATE_DAYS = 7
-
-Rows = Mapping[str, str | None]
-"""The chats of rows, by the keys of their jobs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Current:
-    """The rules and versions that jobs use now."""
-
-    rules: SessionPolicy
-    summary_version: int
-    min_messages: int
-    # a language model's summaries replace those that were extracted where it gave none
-    summary_model: str = EXTRACTIVE
-    # in these chats only; empty: in all
-    summary_chats: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """Return what the settings ask for."""
-        return cls(
-            rules=SessionPolicy.of(settings),
-            summary_version=settings.session_summary_version,
-            min_messages=settings.session_min_messages,
-            summary_model=settings.session_summary_model,
-            summary_chats=settings.summary_canaries(),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,89 +52,6 @@ class Plan:
         """
         rates = [rate for rate in (self.rows_per_second, limit_per_second) if rate]
         return rows / min(rates) if rates else None
-
-
-class _BackfillKind:
-    """A kind of backfill that enqueues a job of the same kind for each row."""
-
-    # the tables that it reads, one after the other, see `pipeline.store.backfills.SOURCES`
-    sources: tuple[str, ...]
-    # the kind of jobs that its windows enqueue
-    follows: str
-    # figures of the daily counters that say how long a row takes: how many were made, and in how many seconds
-    measured: tuple[str, str] | None = None
-    # every row it looks at has what is made of it in the end, or was given up
-    verified = False
-    # a window does the rows themselves, one at a time, and leaves no jobs to wait for
-    at_once = False
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        """Return what the statements of its sources take beside the filter. Raises `InvalidInput`."""
-        raise NotImplementedError
-
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        """Enqueue jobs for these keys, each with its chat."""
-        trace_id = f"backfill:{backfill.id}"
-        asked = (
-            NewJob(kind=self.follows, key=key, lane=chat or "", priority=jobs.LATER, trace_id=trace_id)
-            for key, chat in rows.items()
-        )
-        jobs.enqueue_all(connection, tenant, asked)
-
-
-class _Embed(_BackfillKind):
-    sources = ("embed_sessions", "embed_messages", "embed_memories")
-    follows = "embed"
-    measured = ("embeddings_made", "embedding_seconds")
-    verified = True
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        if not vectors.exist(connection):
-            raise InvalidInput(
-                "this Postgres has no pgvector, so there is nothing to embed into", field="kind"
-            )
-        return {"spaces": [space.id for space in vectors.written_spaces(connection)]}
-
-
-class _Summarize(_BackfillKind):
-    sources = ("summarize",)
-    follows = "summarize"
-    measured = ("session_summaries_created", "session_summary_seconds")
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        return {
-            "version": current.summary_version,
-            "min_messages": current.min_messages,
-            "by_model": current.summary_model != EXTRACTIVE,
-            "model_chats": sorted(current.summary_chats),
-        }
-
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        if not backfill.request.missing_only:
-            sessions.outdate_summaries(connection, [int(key.removeprefix("session:")) for key in rows])
-        super().redo(connection, tenant, backfill, rows, rules)
-
-
-class _Sessionize(_BackfillKind):
-    sources = ("sessionize",)
-    follows = "summarize"
-    at_once = True
-
-    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
-        return {}
-
-    def redo(
-        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
-    ) -> None:
-        for chat_id in rows:
-            session_ranges.sessionize_anew(connection, tenant, chat_id, rules)
-
-
-_KINDS: dict[str, _BackfillKind] = {"embed": _Embed(), "summarize": _Summarize(), "sessionize": _Sessionize()}
 
 
 def plan(database: Database, tenant_id: str, request: BackfillRequest, current: Current) -> Plan:
@@ -243,7 +129,7 @@ def _window(
         runner.finish(connection, [claim])
         return set(), False
     request = backfill.request
-    kind, parameters = _KINDS[request.kind], _parameters(connection, request, current)
+    kind, parameters = KINDS[request.kind], _parameters(connection, request, current)
     cursor = backfill.cursor or {"source": kind.sources[0], "after": None}
     left = 1 if kind.at_once else request.batch_size
     if request.limit is not None:
@@ -292,7 +178,7 @@ def _end_source(
     exhausted: bool,
 ) -> set[str]:
     """Go on with the next table, or check whether every job is done; returns the kinds to wake."""
-    kind = _KINDS[backfill.request.kind]
+    kind = KINDS[backfill.request.kind]
     following = (
         kind.sources[kind.sources.index(cursor["source"]) + 1 :] if cursor["source"] in kind.sources else ()
     )
@@ -339,7 +225,7 @@ def _end_source(
 
 def _plan(connection: Connection, request: BackfillRequest, current: Current) -> Plan:
     parameters = _parameters(connection, request, current)
-    counted = [backfills.count(connection, source, **parameters) for source in _KINDS[request.kind].sources]
+    counted = [backfills.count(connection, source, **parameters) for source in KINDS[request.kind].sources]
     return Plan(
         rows=sum(rows for rows, _ in counted),
         missing=sum(missing for _, missing in counted),
@@ -349,7 +235,7 @@ def _plan(connection: Connection, request: BackfillRequest, current: Current) ->
 
 def _rate(connection: Connection, kind: str) -> float | None:
     """Return the rate of the last backfill of a kind, or that of a worker in the last days."""
-    measured = _KINDS[kind].measured
+    measured = KINDS[kind].measured
     if (found := backfills.rate(connection, kind)) is not None or measured is None:
         return found
     totals = counters.totals(connection, RATE_DAYS)
@@ -384,4 +270,4 @@ def _log_progress(connection: Connection, before: Backfill, rows: int) -> None:
 
 def _parameters(connection: Connection, request: BackfillRequest, current: Current) -> dict[str, Any]:
     chosen = {"chat": request.chat_id, "since": request.since, "until": request.until}
-    return chosen | _KINDS[request.kind].parameters(connection, current)
+    return chosen | KINDS[request.kind].parameters(connection, current)

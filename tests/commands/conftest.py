@@ -20,12 +20,13 @@ from ops.sources.source import open_source
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest import history, place
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.operations import backfill
+from pipeline.operations.backfill_kinds import Current
 from pipeline.platforms.records import ImportOptions
 from pipeline.store.database import Database
 from schemas.settings import Settings
@@ -81,7 +82,7 @@ class Workers:
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         rules = SessionPolicy.of(settings)
-        current = backfill.Current(
+        current = Current(
             rules=rules,
             summary_version=settings.session_summary_version,
             min_messages=settings.session_min_messages,

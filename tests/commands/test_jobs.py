@@ -5,7 +5,8 @@ import io
 import pytest
 from sqlalchemy import text
 
-from pipeline.enrich.summarize import ExtractiveSummarizer, summarizer
+from pipeline.enrich.summarize import summarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest.accept import accept
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy

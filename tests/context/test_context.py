@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event, text
 from pipeline import context
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest import accept, place, session_ranges
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner

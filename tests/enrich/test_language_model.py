@@ -10,14 +10,15 @@ from sqlalchemy import text
 
 from pipeline.clients.openai_chat import OpenAIChatModel
 from pipeline.enrich import summarize
-from pipeline.enrich.summarize import AGAIN_ATTEMPTS, Rollout, make_summarizer
+from pipeline.enrich.summarize import AGAIN_ATTEMPTS, Rollout
+from pipeline.enrich.summarizers import make_summarizer
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Policy
 from pipeline.llm.gateway import Gateway
 from pipeline.operations import backfill
-from pipeline.operations.backfill import Current
+from pipeline.operations.backfill_kinds import Current
 from pipeline.store import jobs
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline.enrich import summarize
-from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy

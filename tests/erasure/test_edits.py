@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.policy import SessionPolicy

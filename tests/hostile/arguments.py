@@ -15,7 +15,8 @@ from sqlalchemy import text
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
-from pipeline.enrich.summarize import ExtractiveSummarizer, Rollout
+from pipeline.enrich.summarize import Rollout
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest.import_tally import ChatTally, Tally
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.ingest.reimport import Move
@@ -25,7 +26,7 @@ from pipeline.llm.budget import Budget
 from pipeline.llm.ledger import Entry
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import load_prices
-from pipeline.operations import backfill
+from pipeline.operations.backfill_kinds import Current
 from pipeline.operations.doctor.facts import TenantData
 from pipeline.operations.retention import retention_of
 from pipeline.people.visibility import Visible
@@ -431,9 +432,7 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "keep": lambda a: retention_of(a.stage.settings.model_copy(update={"retention_days": 1})),
     "policy: pipeline.ingest.policy.SessionPolicy": lambda a: SessionPolicy.of(a.stage.settings),
     "policy": lambda _: Policy(batch=100, lease_seconds=60, max_attempts=3),
-    "current": lambda a: backfill.Current(
-        rules=SessionPolicy.of(a.stage.settings), summary_version=1, min_messages=4
-    ),
+    "current": lambda a: Current(rules=SessionPolicy.of(a.stage.settings), summary_version=1, min_messages=4),
     "embedder: schemas.vectors.EmbeddingSpace": lambda _: DeterministicEmbedder().space,
     "embedder": lambda _: DeterministicEmbedder(),
     "client: pipeline.clients.protocols.Embedder": lambda _: DeterministicEmbedder(),

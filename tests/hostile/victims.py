@@ -21,7 +21,7 @@ from pipeline.llm.gateway import Call, Gateway
 from pipeline.memories import statements
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill
-from pipeline.operations.backfill import Current
+from pipeline.operations.backfill_kinds import Current
 from pipeline.people import identities, suppression
 from pipeline.store import claims, jobs, quarantine, sessions
 from pipeline.store.database import Database

@@ -12,7 +12,7 @@ from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.context import search
 from pipeline.enrich import embed, summarize
-from pipeline.enrich.summarize import ExtractiveSummarizer
+from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.erasure import edits
 from pipeline.ingest import accept
 from pipeline.ingest.place import placer
@@ -21,6 +21,7 @@ from pipeline.jobs import runner
 from pipeline.jobs.runner import Policy
 from pipeline.memories.statements import remember
 from pipeline.operations import backfill, space_comparison, spaces
+from pipeline.operations.backfill_kinds import Current
 from pipeline.retrieval import prepare
 from pipeline.store import backfills, vectors
 from pipeline.store.database import Database
@@ -69,7 +70,7 @@ class Deployment:
     def __post_init__(self) -> None:
         self.embedders = SpaceEmbedders(lambda space: self.models[space.dimensions])
         rules = SessionPolicy.of(self.settings)
-        current = backfill.Current(rules=rules, summary_version=1, min_messages=4)
+        current = Current(rules=rules, summary_version=1, min_messages=4)
         self.handlers = {
             "ingest": placer(self.database, rules),
             "summarize": summarize.summarizer(

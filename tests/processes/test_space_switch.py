@@ -18,6 +18,7 @@ from ops.local.embedded.postgres import EmbeddedPostgres
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.ingest.policy import SessionPolicy
 from pipeline.operations import backfill, spaces
+from pipeline.operations.backfill_kinds import Current
 from pipeline.store import backfills
 from schemas.backfills import Backfill, BackfillRequest
 from schemas.errors import Busy
@@ -135,7 +136,7 @@ def test_the_model_is_switched_and_back_while_bots_talk_and_ask_and_the_worker_i
     # Given a chat in the old space
     deployment.accept(CHAT, [told(number) for number in range(MESSAGES)])
     until(lambda: deployment.progress(CHAT).embedded == MESSAGES, "embedded", SECONDS)
-    current = backfill.Current(rules=SessionPolicy.of(deployment.settings), summary_version=1, min_messages=4)
+    current = Current(rules=SessionPolicy.of(deployment.settings), summary_version=1, min_messages=4)
 
     def switch() -> bool:
         try:

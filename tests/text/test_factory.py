@@ -8,7 +8,7 @@ import pytest
 from pipeline.clients import onnx_bundled, sentence_transformers
 from pipeline.clients.factory import default_provider, make_embedder
 from pipeline.clients.protocols import Embedder
-from pipeline.enrich.summarize import make_summarizer
+from pipeline.enrich.summarizers import make_summarizer
 from schemas.errors import SettingsError
 from schemas.settings import Settings
 

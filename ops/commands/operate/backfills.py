@@ -24,7 +24,8 @@ from schemas.payloads import parse_payload
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeline.operations import backfill, costs
+    from pipeline.operations import costs
+    from pipeline.operations.backfill_kinds import Current
     from pipeline.store.database import Database
 
 app = typer.Typer(help=__doc__, cls=ListByDefault, rich_markup_mode="markdown")
@@ -209,9 +210,9 @@ def _as_dict(found: Backfill) -> dict[str, Any]:
     return found.model_dump() | {"eta_seconds": None if eta is None else eta.total_seconds()}
 
 
-def _estimate(opened: Opened, request: BackfillRequest, current: backfill.Current) -> costs.Estimate:
+def _estimate(opened: Opened, request: BackfillRequest, current: Current) -> costs.Estimate:
     """Estimate the time and money that summaries take."""
-    from pipeline.enrich.summarize import ExtractiveSummarizer
+    from pipeline.enrich.summarizers import ExtractiveSummarizer
     from pipeline.llm.limits import Limits
     from pipeline.llm.prices import load_prices
     from pipeline.operations import backfill, costs
@@ -249,7 +250,7 @@ def _in_words(estimated: costs.Estimate) -> str:
     )
 
 
-def _current(settings: Settings) -> backfill.Current:
-    from pipeline.operations import backfill
+def _current(settings: Settings) -> Current:
+    from pipeline.operations.backfill_kinds import Current
 
-    return backfill.Current.of(settings)
+    return Current.of(settings)

@@ -223,8 +223,9 @@ def _named(model: str) -> dict[str, str]:
 def _fill(opened: Opened, tenant_ids: list[str], request: BackfillRequest) -> dict[str, int]:
     """Start a backfill of embeddings for each tenant; returns their numbers."""
     from pipeline.operations import backfill
+    from pipeline.operations.backfill_kinds import Current
 
-    current = backfill.Current.of(opened.settings)
+    current = Current.of(opened.settings)
     made = {
         tenant_id: backfill.start(opened.database, tenant_id, request, current).id for tenant_id in tenant_ids
     }

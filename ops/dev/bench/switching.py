@@ -29,6 +29,7 @@ from ops.local import migrate
 from pipeline.clients.factory import make_embedder
 from pipeline.ingest import accept
 from pipeline.operations import backfill, spaces
+from pipeline.operations.backfill_kinds import Current
 from pipeline.store.database import Database
 from schemas.backfills import BackfillRequest
 from schemas.context import Context
@@ -151,7 +152,7 @@ class _Switch:
 
     def _begin(self) -> None:
         spaces.add(self.owner, self.database, [API_TENANT], self.new)
-        current = backfill.Current.of(self.cast.settings)
+        current = Current.of(self.cast.settings)
         backfill.start(self.database, API_TENANT, BackfillRequest(kind="embed"), current)
 
     def _is_complete(self) -> bool:

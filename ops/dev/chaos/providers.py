@@ -14,7 +14,7 @@ from typing import Any, cast
 from ops.dev.embedders import WrappedEmbedder
 from pipeline.clients.factory import make_embedder_for
 from pipeline.enrich.protocols import Summarizer
-from pipeline.enrich.summarize import make_summarizer
+from pipeline.enrich.summarizers import make_summarizer
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.sessions import Message, Summary
 from schemas.settings import load_settings

@@ -19,6 +19,7 @@ from ops.dev.chaos.traffic import FORGOTTEN_CHAT, FORGOTTEN_SENDER
 from ops.dev.observe import Say, wait
 from pipeline.erasure import forget
 from pipeline.operations import backfill
+from pipeline.operations.backfill_kinds import Current
 from pipeline.store.database import Database
 from schemas.backfills import BackfillKind, BackfillRequest
 from schemas.errors import Retryable
@@ -82,7 +83,7 @@ class Errands:
         return False
 
     def _backfill(self, database: Database, tenant_id: str, kind: BackfillKind) -> None:
-        current = backfill.Current.of(self._settings)
+        current = Current.of(self._settings)
         request = BackfillRequest(kind=kind, missing_only=False, rate_per_second=ROWS_PER_SECOND)
         backfill.start(database, tenant_id, request, current)
         self._report.backfills += 1

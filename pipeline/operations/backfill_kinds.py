@@ -1,0 +1,126 @@
+"""The kinds of backfills: what each looks at, when a row of it is missing something, and how it is redone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from pipeline.ingest import session_ranges
+from pipeline.ingest.policy import SessionPolicy
+from pipeline.store import jobs, sessions, vectors
+from pipeline.store.jobs import NewJob
+from schemas.backfills import Backfill
+from schemas.errors import InvalidInput
+from schemas.sessions import EXTRACTIVE
+from schemas.settings import Settings
+
+Rows = Mapping[str, str | None]
+"""The chats of rows, by the keys of their jobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Current:
+    """The rules and versions that jobs use now."""
+
+    rules: SessionPolicy
+    summary_version: int
+    min_messages: int
+    # a language model's summaries replace those that were extracted where it gave none
+    summary_model: str = EXTRACTIVE
+    # in these chats only; empty: in all
+    summary_chats: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return what the settings ask for."""
+        return cls(
+            rules=SessionPolicy.of(settings),
+            summary_version=settings.session_summary_version,
+            min_messages=settings.session_min_messages,
+            summary_model=settings.session_summary_model,
+            summary_chats=settings.summary_canaries(),
+        )
+
+
+class BackfillKind:
+    """A kind of backfill that enqueues a job of the same kind for each row."""
+
+    # the tables that it reads, one after the other, see `pipeline.store.backfills.SOURCES`
+    sources: tuple[str, ...]
+    # the kind of jobs that its windows enqueue
+    follows: str
+    # figures of the daily counters that say how long a row takes: how many were made, and in how many seconds
+    measured: tuple[str, str] | None = None
+    # every row it looks at has what is made of it in the end, or was given up
+    verified = False
+    # a window does the rows themselves, one at a time, and leaves no jobs to wait for
+    at_once = False
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        """Return what the statements of its sources take beside the filter. Raises `InvalidInput`."""
+        raise NotImplementedError
+
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
+        """Enqueue jobs for these keys, each with its chat."""
+        trace_id = f"backfill:{backfill.id}"
+        asked = (
+            NewJob(kind=self.follows, key=key, lane=chat or "", priority=jobs.LATER, trace_id=trace_id)
+            for key, chat in rows.items()
+        )
+        jobs.enqueue_all(connection, tenant, asked)
+
+
+class _Embed(BackfillKind):
+    sources = ("embed_sessions", "embed_messages", "embed_memories")
+    follows = "embed"
+    measured = ("embeddings_made", "embedding_seconds")
+    verified = True
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        if not vectors.exist(connection):
+            raise InvalidInput(
+                "this Postgres has no pgvector, so there is nothing to embed into", field="kind"
+            )
+        return {"spaces": [space.id for space in vectors.written_spaces(connection)]}
+
+
+class _Summarize(BackfillKind):
+    sources = ("summarize",)
+    follows = "summarize"
+    measured = ("session_summaries_created", "session_summary_seconds")
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        return {
+            "version": current.summary_version,
+            "min_messages": current.min_messages,
+            "by_model": current.summary_model != EXTRACTIVE,
+            "model_chats": sorted(current.summary_chats),
+        }
+
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
+        if not backfill.request.missing_only:
+            sessions.outdate_summaries(connection, [int(key.removeprefix("session:")) for key in rows])
+        super().redo(connection, tenant, backfill, rows, rules)
+
+
+class _Sessionize(BackfillKind):
+    sources = ("sessionize",)
+    follows = "summarize"
+    at_once = True
+
+    def parameters(self, connection: Connection, current: Current) -> dict[str, Any]:
+        return {}
+
+    def redo(
+        self, connection: Connection, tenant: str, backfill: Backfill, rows: Rows, rules: SessionPolicy
+    ) -> None:
+        for chat_id in rows:
+            session_ranges.sessionize_anew(connection, tenant, chat_id, rules)
+
+
+KINDS: dict[str, BackfillKind] = {"embed": _Embed(), "summarize": _Summarize(), "sessionize": _Sessionize()}
