@@ -41,10 +41,13 @@ Embedding = Embedder | SpaceEmbedders
 
 
 def embedder_of(given: Embedding | None, space: EmbeddingSpace) -> Embedder | None:
-    """Return what embeds into a stored space, or None if nothing here does; it may load a model, or ask a server."""
+    """Return what embeds into a stored space, or None if nothing is given that does.
+
+    It may load a model, or ask a server. Raises `ProviderUnavailable`, also where the settings do not let it be made.
+    """
     if isinstance(given, SpaceEmbedders):
         try:
             return given.of(space)
-        except (SettingsError, ProviderUnavailable):
-            return None
+        except SettingsError as error:
+            raise ProviderUnavailable(str(error)) from error
     return given if given is not None and space.same_as(given.space) else None

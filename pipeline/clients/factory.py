@@ -48,7 +48,12 @@ def make_embedder(settings: Settings) -> Embedder:
     `SettingsError`.
     """
     provider = settings.embedding_provider or default_provider()
-    model = settings.embedding_model or DEFAULT_MODELS.get(provider, "")
+    if provider not in DEFAULT_MODELS:
+        raise SettingsError(
+            f"there is no embedding provider {provider}: BACKSCROLL_EMBEDDING_PROVIDER may be "
+            f"{', '.join(DEFAULT_MODELS)}"
+        )
+    model = settings.embedding_model or DEFAULT_MODELS[provider]
     if settings.embedding_pooling is not None:
         if provider != sentence_transformers.PROVIDER:
             raise SettingsError(

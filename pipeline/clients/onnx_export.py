@@ -1,6 +1,5 @@
 """Make a folder for the provider `onnx` from a model that `sentence-transformers` loads, and compare both."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,22 +22,22 @@ _NAMES: dict[str, tuple[tuple[str, str], ...]] = {
     "xlm-roberta": (),
     "camembert": (),
     "mpnet": (
-        (r"attention\.attn\.q\.", "attention.self.query."),
-        (r"attention\.attn\.k\.", "attention.self.key."),
-        (r"attention\.attn\.v\.", "attention.self.value."),
-        (r"attention\.attn\.o\.", "attention.output.dense."),
-        (r"attention\.LayerNorm\.", "attention.output.LayerNorm."),
+        ("attention.attn.q.", "attention.self.query."),
+        ("attention.attn.k.", "attention.self.key."),
+        ("attention.attn.v.", "attention.self.value."),
+        ("attention.attn.o.", "attention.output.dense."),
+        ("attention.LayerNorm.", "attention.output.LayerNorm."),
     ),
     "distilbert": (
-        (r"^transformer\.layer\.", "encoder.layer."),
-        (r"attention\.q_lin\.", "attention.self.query."),
-        (r"attention\.k_lin\.", "attention.self.key."),
-        (r"attention\.v_lin\.", "attention.self.value."),
-        (r"attention\.out_lin\.", "attention.output.dense."),
-        (r"sa_layer_norm\.", "attention.output.LayerNorm."),
-        (r"ffn\.lin1\.", "intermediate.dense."),
-        (r"ffn\.lin2\.", "output.dense."),
-        (r"output_layer_norm\.", "output.LayerNorm."),
+        ("transformer.layer.", "encoder.layer."),
+        ("attention.q_lin.", "attention.self.query."),
+        ("attention.k_lin.", "attention.self.key."),
+        ("attention.v_lin.", "attention.self.value."),
+        ("attention.out_lin.", "attention.output.dense."),
+        ("sa_layer_norm.", "attention.output.LayerNorm."),
+        ("ffn.lin1.", "intermediate.dense."),
+        ("ffn.lin2.", "output.dense."),
+        ("output_layer_norm.", "output.LayerNorm."),
     ),
 }
 # Their first word piece has the position after that of padding.
@@ -133,8 +132,8 @@ def _unlike(why: str) -> InvalidInput:
 
 
 def _renamed(kind: str, name: str) -> str:
-    for pattern, ours in _NAMES[kind]:
-        name = re.sub(pattern, ours, name)
+    for theirs, ours in _NAMES[kind]:
+        name = name.replace(theirs, ours)
     return name
 
 

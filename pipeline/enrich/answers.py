@@ -32,7 +32,7 @@ _LISTS = {
     "action_items": MAX_ITEMS,
     "entities": MAX_ENTITIES,
 }
-_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_END_OF_THOUGHTS = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _LINK = re.compile(r"(?:https?://|www\.)[^\s\"'<>)\]]+", re.IGNORECASE)
 
 
@@ -53,7 +53,7 @@ def parse(answer: str) -> Summary:
     >>> parse('Sure! {"summary": "Ann fixed it.", "topics": "boiler", "entities": null} Anything else?').topics
     ['boiler']
     """
-    found = _object(_THOUGHTS.sub("", answer))
+    found = _object(_END_OF_THOUGHTS.split(answer)[-1])
     text = found.get("summary")
     if not isinstance(text, str) or not visible(text).strip():
         raise InvalidAnswer('"summary" must be a text of 3 to 6 sentences')

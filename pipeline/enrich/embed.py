@@ -79,14 +79,17 @@ def embedder(database: Database, embedding: Embedding, *, max_chars: int = MAX_C
         deadline = monotonic() + TURN_SECONDS
         with database.tenant(tenant_id) as connection:
             written = vectors.written_spaces(connection)
-        clients = [(space, embedder_of(embedding, space)) for space in written]
+        clients = [(space, *_client(embedding, space)) for space in written]
         with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
-            spaces = [_writing(connection, space, client, list(texts.values())) for space, client in clients]
+            spaces = [
+                _writing(connection, space, client, away, list(texts.values()))
+                for space, client, away in clients
+            ]
         if not spaces:
             raise ProviderUnavailable("there is no embedding space: run `backscroll db upgrade`")
         for each in spaces:
-            each.away = _resting(each, resting if len(spaces) > 1 else {})
+            each.away = each.away or _resting(each, resting if len(spaces) > 1 else {})
             _cut(each, max_chars, resting)
         urgent = {
             texts[claim.key].hash for claim in claims if claim.priority == jobs.LIVE and claim.key in texts
@@ -124,8 +127,25 @@ def embedder(database: Database, embedding: Embedding, *, max_chars: int = MAX_C
     return handle
 
 
+def _client(
+    embedding: Embedding, space: EmbeddingSpace
+) -> tuple[Embedder | None, ProviderUnavailable | None]:
+    """Return what embeds into a space, or why nothing does now."""
+    try:
+        client = embedder_of(embedding, space)
+    except ProviderUnavailable as error:
+        return None, error
+    if client is None:
+        return None, ProviderUnavailable(f"nothing here embeds into the space {space.name}")
+    return client, None
+
+
 def _writing(
-    connection: Connection, space: EmbeddingSpace, client: Embedder | None, texts: Sequence[OwnedText]
+    connection: Connection,
+    space: EmbeddingSpace,
+    client: Embedder | None,
+    away: ProviderUnavailable | None,
+    texts: Sequence[OwnedText],
 ) -> _Writing:
     """Find out which of these texts a space has a vector of."""
     space_id = space.id or 0
@@ -142,15 +162,13 @@ def _writing(
         for text in texts
         if text.key not in current and (text.owner != "message" or text.hash not in known)
     }
-    return _Writing(space=space, client=client, unknown=unknown, current=frozenset(current))
+    return _Writing(space=space, client=client, unknown=unknown, current=frozenset(current), away=away)
 
 
 def _resting(
     writing: _Writing, resting: Mapping[int | None, tuple[float, ProviderUnavailable]]
 ) -> ProviderUnavailable | None:
     """Return why a space's model is not asked now, so that one which is away does not keep the others waiting."""
-    if writing.client is None:
-        return ProviderUnavailable(f"nothing here embeds into the space {writing.space.name}")
     until, error = resting.get(writing.space.id, (0.0, None))
     return error if monotonic() < until else None
 

@@ -13,7 +13,7 @@ from pipeline.store import memories as store
 from pipeline.store.database import Database
 from pipeline.text import chunking
 from schemas.documents import DocumentFilter, DocumentIn, ListedDocument, Passage
-from schemas.errors import NotFound
+from schemas.errors import NotFound, ProviderUnavailable
 from schemas.memories import MANUAL_IMPORTANCE
 
 CHUNK_TOKENS = 512
@@ -32,10 +32,14 @@ class Kept:
 
 
 def model(database: Database, tenant_id: str, embedding: Embedding | None) -> Embedder | None:
-    """Return what embeds into the active space, if anything here does."""
+    """Return what embeds into the active space, if anything here does and is not away."""
     with database.tenant(tenant_id) as connection:
         space = vectors.active_space(connection)
-    return None if space is None else embedder_of(embedding, space)
+    try:
+        return None if space is None else embedder_of(embedding, space)
+    except ProviderUnavailable:
+        # a document is stored all the same; what is too long for the model is cut again when it is embedded
+        return None
 
 
 def cut(text: str, embedder: Embedder | None) -> list[str]:

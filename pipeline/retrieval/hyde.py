@@ -72,13 +72,13 @@ def widened(
     with database.tenant(tenant_id) as connection:
         lexemes = keyword_search.lexemes(connection, chat.language, answer)
     degraded, embedded = list(query.degraded), None
-    space = None if query.terms.embedded is None else query.terms.embedded[0]
-    embedder = None if space is None else embedder_of(embedding, space)
-    if space is not None and embedder is not None:
+    if query.terms.embedded is not None:
+        space = query.terms.embedded[0]
         try:
             with stopwatch.timed("embed"):
                 # as messages are embedded, which it resembles
-                embedded = space, embedder.embed_documents([answer])[0]
+                if (embedder := embedder_of(embedding, space)) is not None:
+                    embedded = space, embedder.embed_documents([answer])[0]
         except (ProviderUnavailable, ProviderFailed, ProviderRejected) as error:
             degraded.append(f"hyde: {error}: of the hypothetical answer only keywords are searched")
     others = [*query.terms.others, QueryTerms(lexemes=lexemes, embedded=embedded)]

@@ -98,8 +98,13 @@ def prepare_query(
     switch of spaces meanwhile changes nothing, as the one before is kept.
     """
     space = parsed.active_space
-    embedder = None if space is None or not parsed.request.memory else embedder_of(embedding, space)
-    return embed(database, tenant_id, plan(parsed, embedder), embedder, stopwatch)
+    embedder, away = None, None
+    if space is not None and parsed.request.memory:
+        try:
+            embedder = embedder_of(embedding, space)
+        except ProviderUnavailable as error:
+            away = error
+    return embed(database, tenant_id, plan(parsed, embedder, away), embedder, stopwatch)
 
 
 def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQuestion:
@@ -145,21 +150,19 @@ def parse_question(connection: Connection, request: RetrievalRequest) -> ParsedQ
     )
 
 
-def plan(parsed: ParsedQuestion, embedder: Embedder | None) -> EmbeddingPlan:
-    """Decide whether a question is compared by vectors."""
+def plan(
+    parsed: ParsedQuestion, embedder: Embedder | None, away: ProviderUnavailable | None = None
+) -> EmbeddingPlan:
+    """Decide whether a question is compared by vectors: in the active space, by its embedder, if that is not away."""
     space = parsed.active_space
     if not parsed.request.memory:
         return EmbeddingPlan(parsed=parsed)
     if space is None:
         missing = "vectors: this Postgres has no pgvector, or no space is active: only keywords are searched"
         return EmbeddingPlan(parsed=parsed, degraded=(missing,))
-    try:
-        embeds_into_it = embedder is not None and space.same_as(embedder.space)
-    except ProviderUnavailable as error:
-        # its dimensions are measured at its first use
-        missing = f"vectors: {error}: only keywords are searched"
-        return EmbeddingPlan(parsed=parsed, degraded=(missing,))
-    if not embeds_into_it:
+    if away is not None:
+        return EmbeddingPlan(parsed=parsed, degraded=(f"vectors: {away}: only keywords are searched",))
+    if embedder is None:
         missing = (
             f"vectors: nothing here embeds into the active space {space.name}: only keywords are searched"
         )

@@ -16,9 +16,12 @@ import pytest
 from ops.local import stack
 from ops.local.embedded.folder import open_lock, take
 from pipeline.clients import factory
+from pipeline.clients.deterministic import DeterministicEmbedder
 from schemas.settings import Settings
+from schemas.vectors import EmbeddingSpace
 from tests.api.conftest import served
 from tests.commands.conftest import CHAT, Run
+from tests.ingest.test_quarantine import as_owner
 
 QUESTION = "was it the pressure sensor of the boiler?"
 # Of no two answers the same.
@@ -151,9 +154,17 @@ def test_a_search_by_somebody_who_was_never_seen_is_told_so_by_what_runs_here(
     assert run("search", "zeppelin", "--mode", "exact", "--sender", "telegram:11", "--json").code == 0
 
 
-def test_without_one_it_says_that_a_model_is_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BACKSCROLL_EMBEDDING_PROVIDER", "sentence-transformers")
-    monkeypatch.setattr(factory, "SentenceTransformersEmbedder", lambda *_, **__: None)
+class LoadedModel(DeterministicEmbedder):
+    """A local model that is loaded at once."""
+
+    space = EmbeddingSpace(provider="sentence-transformers", model="mine", dimensions=256)
+
+
+def test_without_one_it_says_that_a_model_is_loaded(
+    run: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_owner(settings, "UPDATE embedding_spaces SET provider = 'sentence-transformers', model = 'mine'")
+    monkeypatch.setattr(factory, "SentenceTransformersEmbedder", lambda *_, **__: LoadedModel())
     told = run("context", QUESTION, "--json")
     assert told.code == 0
     assert "Loading the embedding model" in told.err

@@ -107,6 +107,7 @@ def test_no_function_of_ours_remembers_texts_by_their_words() -> None:
         "pipeline.store.vectors._literal",
         # an embedding space, a statement of ours
         "pipeline.store.candidate_rows._cosines",
+        "pipeline.store.candidate_rows._cosines_of",
         "pipeline.store.candidate_rows._these_messages",
         "pipeline.store.memories._relevant",
         "pipeline.store.trips._numbered",
