@@ -29,7 +29,7 @@ from schemas.vectors import EmbeddingSpace, Vector
 
 log = structlog.get_logger(__name__)
 
-PORTION = 128
+PORTION = 256
 """Texts or chunks that a model is given at once; their vectors are saved before it is given the next."""
 MAX_CHARS = 16_000
 """Characters of a text that are embedded, unless a setting says so."""

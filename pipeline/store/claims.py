@@ -88,7 +88,8 @@ _DEAL = text(f"""
     ) AS dealt
     ORDER BY dealt.turn, tenants.step
 """)
-# The order of `unnest` is that of the loop, which ends with the batch: what comes behind is not locked.
+# The order of `unnest` is that of the loop, which ends with the batch: what comes behind is not locked. `coalesce`
+# leaves it only the primary key: on a table that was not analysed yet, the index of free jobs would seem as good.
 _TAKE = text(f"""
     WITH picked AS MATERIALIZED (
         SELECT free.tenant_id, free.key
@@ -97,7 +98,7 @@ _TAKE = text(f"""
         CROSS JOIN LATERAL (
             SELECT w.tenant_id, w.key FROM jobs w
             WHERE w.tenant_id = candidate.tenant_id AND w.kind = :kind AND w.key = candidate.key
-                AND w.claimed IS NULL AND w.due_at <= now()
+                AND coalesce(w.claimed, -1) = -1 AND w.due_at <= now()
             FOR UPDATE SKIP LOCKED
         ) AS free
         ORDER BY candidate.place LIMIT :batch

@@ -40,6 +40,8 @@ _ENQUEUE = text(f"""
 """)
 # Rows are locked before it is looked whether something newer is wanted: what is raised until then counts, and what
 # comes later finds no row and makes one. `ingest` has a row for each chat, which the sweep makes due again.
+# The keys are named in every part: on a table that was not analysed yet, to look at all jobs of the tenant for each of
+# them would seem as good.
 _FINISH = text(f"""
     WITH mine AS MATERIALIZED (
         SELECT jobs.key, jobs.kind = '{INGEST}' OR jobs.wanted > jobs.claimed
@@ -47,11 +49,12 @@ _FINISH = text(f"""
         FROM unnest(CAST(:keys AS text[]), CAST(:tokens AS bigint[])) AS claim (key, token)
         JOIN jobs ON jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = claim.key
             AND jobs.token = claim.token
-        WHERE jobs.claimed IS NOT NULL
+        WHERE jobs.claimed IS NOT NULL AND jobs.key = ANY(CAST(:keys AS text[]))
         ORDER BY jobs.key FOR UPDATE OF jobs
     ), gone AS (
         DELETE FROM jobs USING mine
         WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND NOT mine.stays
+            AND jobs.key = ANY(CAST(:keys AS text[]))
     ), kept AS (
         UPDATE jobs SET claimed = NULL, attempts = 0, last_error = NULL,
             due_at = CASE WHEN wanted > claimed THEN now()
@@ -59,6 +62,7 @@ _FINISH = text(f"""
             pending_since = CASE WHEN wanted > claimed OR CAST(:again AS float8) IS NOT NULL THEN now()
                 ELSE pending_since END
         FROM mine WHERE jobs.tenant_id = :tenant AND jobs.kind = :kind AND jobs.key = mine.key AND mine.stays
+            AND jobs.key = ANY(CAST(:keys AS text[]))
     )
     SELECT count(*) FROM mine
 """)
