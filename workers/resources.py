@@ -25,6 +25,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.runner import Handler, Outcome, Policy
 from pipeline.llm.gateway import Gateway
+from pipeline.llm.prices import load_prices
 from pipeline.operations import backfill
 from pipeline.operations.backfill_kinds import Current
 from pipeline.store.claims import Turn
@@ -120,7 +121,10 @@ def _backfiller(held: Resources) -> Handler:
 HANDLERS: dict[str, Callable[[Resources], Handler]] = {
     INGEST.name: lambda held: place.placer(held.database, held.rules, held.settings.job_max_attempts),
     EMBED.name: lambda held: embed.embedder(
-        held.database, held.embedders, max_chars=held.settings.embedding_max_chars
+        held.database,
+        held.embedders,
+        max_chars=held.settings.embedding_max_chars,
+        prices=load_prices(held.settings.llm_prices),
     ),
     SUMMARIZE.name: _summarizer,
     BACKFILL.name: _backfiller,

@@ -6,26 +6,24 @@ Those of a message text that was embedded before are copied. While a provider is
 only, and search goes by keywords if that is the active one.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from time import monotonic
 
 import structlog
 from sqlalchemy import Connection
 
-from pipeline.clients.by_space import Embedding, embedder_of
-from pipeline.clients.protocols import Embedder
-from pipeline.enrich import embedding_text
-from pipeline.enrich.embed_texts import embed_all
+from pipeline.clients.by_space import Embedding
+from pipeline.enrich import embed_spaces, embedding_text
+from pipeline.enrich.embed_spaces import SpaceWriting
 from pipeline.enrich.embedding_text import OwnedText
 from pipeline.jobs import runner
 from pipeline.jobs.batches import batched
 from pipeline.jobs.runner import Claim
+from pipeline.llm import ledger
+from pipeline.llm.prices import Prices, load_prices
 from pipeline.store import counters, jobs, vectors
 from pipeline.store.database import Database
-from schemas.errors import LeaseLost, ProviderRejected, ProviderUnavailable
-from schemas.vectors import EmbeddingSpace, Vector
+from schemas.errors import LeaseLost, ProviderUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -33,45 +31,18 @@ PORTION = 256
 """Texts or chunks that a model is given at once; their vectors are saved before it is given the next."""
 MAX_CHARS = 16_000
 """Characters of a text that are embedded, unless a setting says so."""
-Made = Mapping[bytes, Sequence[Vector] | ProviderRejected]
-"""The vectors of each chunk of a text, or why it has none, by the text's hash."""
 TURN_SECONDS = 15.0
 """When claims that are not embedded yet are released: others wait for the model."""
 
 
-@dataclass(kw_only=True)
-class _Writing:
-    """What is embedded into one space, for one tenant's claims."""
+def embedder(
+    database: Database, embedding: Embedding, *, max_chars: int = MAX_CHARS, prices: Prices | None = None
+) -> runner.Handler:
+    """Make the handler of `embed` jobs: each claim is a message, a session or a memory.
 
-    space: EmbeddingSpace
-    client: Embedder | None
-    # by hash, the texts that it has no vector of
-    unknown: Mapping[bytes, OwnedText]
-    # keys of the jobs whose vector it has
-    current: frozenset[str]
-    # of these, what its model reads whole; none while it is away
-    chunks: Mapping[bytes, Sequence[str]] = field(default_factory=dict)
-    # of the portion that is being done
-    made: Made = field(default_factory=dict)
-    # why it gets nothing now
-    away: ProviderUnavailable | None = None
-
-    def vectors(self) -> dict[bytes, Sequence[Vector]]:
-        """Return the vectors that were made now."""
-        return {each: found for each, found in self.made.items() if not isinstance(found, ProviderRejected)}
-
-    def refused(self, text: OwnedText | None) -> ProviderRejected | None:
-        """Return why a text has no vector, if the model refused it."""
-        found = None if text is None else self.made.get(text.hash)
-        return found if isinstance(found, ProviderRejected) else None
-
-    def waits(self, text: OwnedText | None) -> bool:
-        """Tell whether a text has to wait for the model."""
-        return self.away is not None and text is not None and text.hash in self.unknown
-
-
-def embedder(database: Database, embedding: Embedding, *, max_chars: int = MAX_CHARS) -> runner.Handler:
-    """Make the handler of `embed` jobs: each claim is a message, a session or a memory."""
+    What a server is asked is noted with its price, by default one of those that are built in.
+    """
+    prices = prices or load_prices()
     # spaces by id whose models are away, and until when they are not asked again
     resting: dict[int | None, tuple[float, ProviderUnavailable]] = {}
 
@@ -79,18 +50,18 @@ def embedder(database: Database, embedding: Embedding, *, max_chars: int = MAX_C
         deadline = monotonic() + TURN_SECONDS
         with database.tenant(tenant_id) as connection:
             written = vectors.written_spaces(connection)
-        clients = [(space, *_client(embedding, space)) for space in written]
+        clients = [(space, *embed_spaces.client_of(embedding, space)) for space in written]
         with database.tenant(tenant_id) as connection:
             texts = {text.key: text for text in embedding_text.load(connection, [c.key for c in claims])}
             spaces = [
-                _writing(connection, space, client, away, list(texts.values()))
+                embed_spaces.begin(connection, space, client, away, list(texts.values()))
                 for space, client, away in clients
             ]
         if not spaces:
             raise ProviderUnavailable("there is no embedding space: run `backscroll db upgrade`")
         for each in spaces:
-            each.away = each.away or _resting(each, resting if len(spaces) > 1 else {})
-            _cut(each, max_chars, resting)
+            each.away = each.away or embed_spaces.why_resting(each, resting if len(spaces) > 1 else {})
+            embed_spaces.cut(each, max_chars, resting)
         urgent = {
             texts[claim.key].hash for claim in claims if claim.priority == jobs.LIVE and claim.key in texts
         }
@@ -110,7 +81,8 @@ def embedder(database: Database, embedding: Embedding, *, max_chars: int = MAX_C
             rest = rest[len(portion) :]
             started = monotonic()
             for each in spaces:
-                _embed(each, portion, resting)
+                if (asked := embed_spaces.embed(each, portion, resting)) is not None:
+                    ledger.note_embedding(database, tenant_id, asked, prices)
             if portion and not any(each.away is None for each in spaces):
                 raise next(each.away for each in spaces if each.away is not None)
             seconds = monotonic() - started
@@ -127,105 +99,9 @@ def embedder(database: Database, embedding: Embedding, *, max_chars: int = MAX_C
     return handle
 
 
-def _client(
-    embedding: Embedding, space: EmbeddingSpace
-) -> tuple[Embedder | None, ProviderUnavailable | None]:
-    """Return what embeds into a space, or why nothing does now."""
-    try:
-        client = embedder_of(embedding, space)
-    except ProviderUnavailable as error:
-        return None, error
-    if client is None:
-        return None, ProviderUnavailable(f"nothing here embeds into the space {space.name}")
-    return client, None
-
-
-def _writing(
-    connection: Connection,
-    space: EmbeddingSpace,
-    client: Embedder | None,
-    away: ProviderUnavailable | None,
-    texts: Sequence[OwnedText],
-) -> _Writing:
-    """Find out which of these texts a space has a vector of."""
-    space_id = space.id or 0
-    current = set[str]()
-    for kind in ("session", "memory"):
-        hashes = {text.id: text.hash for text in texts if text.owner == kind}
-        if hashes:
-            current |= {f"{kind}:{each}" for each in vectors.current(connection, kind, space_id, hashes)}
-    known = vectors.known_hashes(
-        connection, space_id, [text.hash for text in texts if text.owner == "message"]
-    )
-    unknown = {
-        text.hash: text
-        for text in texts
-        if text.key not in current and (text.owner != "message" or text.hash not in known)
-    }
-    return _Writing(space=space, client=client, unknown=unknown, current=frozenset(current), away=away)
-
-
-def _resting(
-    writing: _Writing, resting: Mapping[int | None, tuple[float, ProviderUnavailable]]
-) -> ProviderUnavailable | None:
-    """Return why a space's model is not asked now, so that one which is away does not keep the others waiting."""
-    until, error = resting.get(writing.space.id, (0.0, None))
-    return error if monotonic() < until else None
-
-
-def _cut(
-    writing: _Writing,
-    max_chars: int,
-    resting: MutableMapping[int | None, tuple[float, ProviderUnavailable]],
-) -> None:
-    """Cut the texts that a space lacks into what its model reads; this may load the model, or ask a server."""
-    client = writing.client
-    if client is None or writing.away is not None:
-        return
-    try:
-        writing.chunks = {
-            hash_: text.chunks(max_tokens=client.max_tokens, count=client.count_tokens, max_chars=max_chars)
-            for hash_, text in writing.unknown.items()
-        }
-    except ProviderUnavailable as error:
-        writing.away = error
-        resting[writing.space.id] = (monotonic() + runner.OUTAGE_SECONDS, error)
-
-
-def _embed(
-    writing: _Writing,
-    portion: Sequence[bytes],
-    resting: MutableMapping[int | None, tuple[float, ProviderUnavailable]],
-) -> None:
-    """Embed what a space lacks of a portion."""
-    writing.made = {}
-    lacking = {each: writing.chunks[each] for each in portion if each in writing.chunks}
-    if writing.client is None or writing.away is not None or not lacking:
-        return
-    try:
-        writing.made = _made(writing.client, lacking)
-    except ProviderUnavailable as error:
-        writing.away = error
-        resting[writing.space.id] = (monotonic() + runner.OUTAGE_SECONDS, error)
-
-
-def _made(client: Embedder, texts: Mapping[bytes, Sequence[str]]) -> Made:
-    """Embed the chunks of texts; a text has those vectors that the model makes, and is refused if there is none."""
-    answers = iter(embed_all(client, [chunk for chunks in texts.values() for chunk in chunks]))
-    made: dict[bytes, Sequence[Vector] | ProviderRejected] = {}
-    for hash_, chunks in texts.items():
-        answered = list(islice(answers, len(chunks)))
-        found = [each for each in answered if not isinstance(each, ProviderRejected)]
-        refused = [each for each in answered if isinstance(each, ProviderRejected)]
-        if refused and found:
-            log.warning("chunks_without_vector", chunks=len(refused), error=str(refused[0]))
-        made[hash_] = found or refused[0]
-    return made
-
-
 def _keep(
     database: Database,
-    spaces: Sequence[_Writing],
+    spaces: Sequence[SpaceWriting],
     done: Mapping[Claim, OwnedText | None],
     seconds: float,
     left: Sequence[Claim],
@@ -251,7 +127,7 @@ def _keep(
 
 def _save(
     connection: Connection,
-    spaces: Sequence[_Writing],
+    spaces: Sequence[SpaceWriting],
     done: Mapping[Claim, OwnedText | None],
     seconds: float,
 ) -> None:

@@ -16,6 +16,7 @@ from pipeline.jobs.runner import Claim
 from pipeline.llm.budget import Budget, reserve
 from pipeline.llm.prices import Prices
 from pipeline.store import chats, counters, jobs, llm_answers, llm_calls
+from pipeline.store.database import Database
 from pipeline.text import tokens
 from schemas.errors import ProviderRejected, ProviderUnavailable
 from schemas.messages import clean_text
@@ -174,6 +175,43 @@ def end_failed(connection: Connection, entry: Entry, error: Exception, seconds: 
         seconds=seconds,
     )
     counters.add(connection, entry.tenant_id, {"model_calls": 1, "model_failures": 1})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingCall:
+    """What a server of embeddings was asked."""
+
+    model: str
+    # its host and port
+    provider: str
+    # as estimated
+    tokens: int
+    seconds: float
+    answered: bool
+
+
+def note_embedding(database: Database, tenant_id: str, call: EmbeddingCall, prices: Prices) -> None:
+    """Note what a server was asked to embed, and what it cost."""
+    tokens = call.tokens if call.answered else 0
+    cost = prices.cost(call.model, tokens, 0)
+    outcome = "answered" if call.answered else "unavailable"
+    with database.tenant(tenant_id) as connection:
+        noted = llm_calls.insert(
+            connection, tenant_id, purpose="embedding", model=call.model, provider=call.provider
+        )
+        llm_calls.settle(
+            connection,
+            tenant_id,
+            noted,
+            outcome,
+            input_tokens=tokens,
+            output_tokens=0,
+            cost=cost,
+            seconds=call.seconds,
+        )
+        spent = {"model_tokens": tokens, "model_cost_usd": cost or 0.0, "model_seconds": call.seconds}
+        failed = {} if call.answered else {"model_failures": 1}
+        counters.add(connection, tenant_id, {"model_calls": 1, **spent, **failed})
 
 
 def is_to_blame(connection: Connection, entry: Entry) -> bool:

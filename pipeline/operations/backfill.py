@@ -61,13 +61,16 @@ def plan(database: Database, tenant_id: str, request: BackfillRequest, current: 
 
 
 def count_tokens(connection: Connection, request: BackfillRequest, current: Current) -> backfills.Tokens:
-    """Count the sessions that a request would have summarized, and the tokens of their messages."""
-    return backfills.count_tokens(
-        connection,
-        "summarize",
-        missing_only=request.missing_only,
-        limit=request.limit,
-        **_parameters(connection, request, current),
+    """Count the rows that a request would have summarized or embedded, and the tokens of their texts."""
+    given = _parameters(connection, request, current)
+    counted = [
+        backfills.count_tokens(
+            connection, source, missing_only=request.missing_only, limit=request.limit, **given
+        )
+        for source in KINDS[request.kind].sources
+    ]
+    return backfills.Tokens(
+        rows=sum(each.rows for each in counted), tokens=sum(each.tokens for each in counted)
     )
 
 

@@ -7,11 +7,13 @@ from typing import Literal
 
 from sqlalchemy import Connection
 
+from pipeline.clients import ollama, openai_embeddings
 from pipeline.llm.budget import Budget
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import Prices
 from pipeline.store import backfills, counters, llm_calls, llm_limits
 from pipeline.store.database import Database
+from schemas.vectors import EmbeddingSpace
 
 Group = Literal["day", "model", "purpose", "tenant"]
 
@@ -20,6 +22,8 @@ PROMPT_TOKENS = 500
 ANSWER_TOKENS = 300
 """Of a summary, before there are any to go by."""
 WEEK_DAYS = 7
+SERVERS = (ollama.PROVIDER, openai_embeddings.PROVIDER)
+"""Embedding providers that may have a price."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +90,17 @@ class Estimate:
     cost: float | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingEstimate:
+    """What embedding texts by servers is going to cost."""
+
+    models: Sequence[str]
+    # of the texts, for each model
+    tokens: int
+    # in US dollars; none: the price of a model is not known
+    cost: float | None
+
+
 def collect(
     database: Database, tenant_id: str, *, by: Group, days: int, budget: Budget, all_tenants: bool = False
 ) -> Costs:
@@ -134,6 +149,20 @@ def stopped_providers(connection: Connection) -> list[StoppedProvider]:
         for each in llm_limits.stopped(connection)
         if each.stopped_until is not None
     ]
+
+
+def estimate_embedding(
+    spaces: Sequence[EmbeddingSpace], counted: backfills.Tokens, prices: Prices
+) -> EmbeddingEstimate | None:
+    """Estimate what servers cost that embed texts into these spaces; None: none of them is a server."""
+    models = [space.model for space in spaces if space.provider in SERVERS]
+    if not models:
+        return None
+    costs = [prices.cost(model, counted.tokens, 0) for model in models]
+    known = [cost for cost in costs if cost is not None]
+    return EmbeddingEstimate(
+        models=models, tokens=counted.tokens, cost=sum(known) if len(known) == len(costs) else None
+    )
 
 
 def estimate_extraction(connection: Connection, counted: backfills.Tokens) -> Estimate:

@@ -119,17 +119,17 @@ def _lacks(table: str, owner: str) -> str:
 
 SOURCES = {
     "embed_sessions": f"""
-        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat,
+        SELECT t.id AS position, 'session:' || t.id AS key, t.chat_id AS chat, length(t.summary_text) / 4 AS tokens,
             {_lacks("session_vectors", "session_id")} AS missing
         FROM {EMBEDDABLE["session"][0]} AND {_filters("ended_at")}
     """,
     "embed_messages": f"""
-        SELECT t.id AS position, 'message:' || t.id AS key, t.chat_id AS chat,
+        SELECT t.id AS position, 'message:' || t.id AS key, t.chat_id AS chat, t.token_count AS tokens,
             {_lacks("message_vectors", "message_id")} AS missing
         FROM {EMBEDDABLE["message"][0]} AND {_filters("sent_at")}
     """,
     "embed_memories": f"""
-        SELECT t.id AS position, 'memory:' || t.id AS key, t.learned_in AS chat,
+        SELECT t.id AS position, 'memory:' || t.id AS key, t.learned_in AS chat, length(t.content) / 4 AS tokens,
             {_lacks("memory_vectors", "memory_id")} AS missing
         FROM {EMBEDDABLE["memory"][0]} AND {_filters("created_at", "learned_in")}
     """,

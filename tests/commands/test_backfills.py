@@ -6,8 +6,10 @@ from structlog.testing import capture_logs
 
 from pipeline.operations.backfill import progress
 from pipeline.store.database import Database
+from schemas.settings import Settings
 from tests.commands.conftest import CHAT, Run, Workers
 from tests.conftest import TENANT
+from tests.ingest.test_quarantine import as_owner
 
 
 @pytest.fixture
@@ -122,3 +124,20 @@ def test_progress_and_the_time_left_are_in_the_status_and_in_the_log(
         connection.exec_driver_sql("UPDATE jobs SET due_at = now() WHERE kind = 'backfill'")
     workers.finish()
     assert progress(database) == []
+
+
+def test_a_dry_run_says_what_a_server_of_embeddings_will_cost(
+    run: Run, settings: Settings, database: Database
+) -> None:
+    assert "estimate" not in run("backfills", "start", "embed", "--dry-run", "--all", "--json").json
+    as_owner(
+        settings,
+        "INSERT INTO embedding_spaces (name, provider, model, dimensions, query_prefix, document_prefix, status) "
+        "VALUES ('openai/text-embedding-3-small/1536', 'openai', 'text-embedding-3-small', 1536, '', '', 'building')",
+    )
+    found = run("backfills", "start", "embed", "--dry-run", "--json").json
+    assert found["missing"] == found["rows"] > 0
+    assert found["estimate"]["models"] == ["text-embedding-3-small"]
+    assert found["estimate"]["tokens"] > 1000
+    assert found["estimate"]["cost"] == pytest.approx(found["estimate"]["tokens"] * 0.02 / 1_000_000)
+    assert "text-embedding-3-small" in run("backfills", "start", "embed", "--dry-run").out

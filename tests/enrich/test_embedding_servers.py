@@ -16,6 +16,7 @@ from pipeline.ingest.policy import SessionPolicy
 from pipeline.jobs import runner
 from pipeline.jobs.dead_letters import JobFilter, listing
 from pipeline.jobs.runner import Outcome, Policy
+from pipeline.llm.prices import Price, Prices
 from pipeline.store.database import Database
 from schemas.search import SearchQuery
 from schemas.settings import Settings
@@ -218,3 +219,30 @@ def test_a_model_whose_dimensions_nobody_knows_yet_leaves_questions_to_keywords_
     new.close()
     assert [hit.external_id for hit in found.hits] == ["m0"]
     assert "503" in found.degraded[0]
+
+
+def test_what_a_server_embeds_is_noted_with_its_price_and_so_is_what_it_does_not(
+    database: Database,
+    rules: SessionPolicy,
+    policy: Policy,
+    server: EmbeddingServer,
+    client: HttpEmbedder,
+) -> None:
+    prices = Prices(by_model={"mine": Price(input=100.0)})
+    owe(database, rules, policy, "the plumber is called Beatriz", "the boiler is new")
+    server.fault = "overloaded"
+    runner.run(database, "embed", embed.embedder(database, client, prices=prices), policy)
+    server.fault = None
+    due_now(database)
+    runner.run(database, "embed", embed.embedder(database, client, prices=prices), policy)
+    with database.tenant(TENANT) as connection:
+        calls = connection.execute(
+            text("SELECT purpose, model, outcome, input_tokens, cost FROM llm_calls ORDER BY id")
+        ).all()
+    assert [tuple(call)[:3] for call in calls] == [
+        ("embedding", "mine", "unavailable"),
+        ("embedding", "mine", "answered"),
+    ]
+    assert (calls[0].input_tokens, calls[0].cost) == (0, 0)
+    assert 10 < calls[1].input_tokens < 40
+    assert calls[1].cost == pytest.approx(calls[1].input_tokens * 100 / 1_000_000)

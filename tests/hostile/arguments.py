@@ -15,6 +15,7 @@ from sqlalchemy import text
 from pipeline.clients.by_space import SpaceEmbedders
 from pipeline.clients.deterministic import DeterministicEmbedder
 from pipeline.clients.protocols import Completion
+from pipeline.enrich.embedding_text import OwnedText
 from pipeline.enrich.summarize import Rollout
 from pipeline.enrich.summarizers import ExtractiveSummarizer
 from pipeline.ingest.import_tally import ChatTally, Tally
@@ -23,7 +24,7 @@ from pipeline.ingest.reimport import Move
 from pipeline.jobs import dead_letters
 from pipeline.jobs.runner import Policy
 from pipeline.llm.budget import Budget
-from pipeline.llm.ledger import Entry
+from pipeline.llm.ledger import EmbeddingCall, Entry
 from pipeline.llm.limits import Limits
 from pipeline.llm.prices import load_prices
 from pipeline.operations.backfill_kinds import Current
@@ -358,6 +359,20 @@ BY_NAME: dict[str, Callable[[Caller], Any]] = {
     "outcome": lambda a: "answered" if a.theme.text is None else a.theme.text,
     "completion": lambda a: Completion(text=a.text or "?"),
     "prices": lambda _: load_prices(),
+    "llm.ledger.note_embedding.call": lambda a: EmbeddingCall(
+        model=a.text, provider=a.text, tokens=3, seconds=0.1, answered=True
+    ),
+    "enrich.embed_spaces.begin.client": lambda _: DeterministicEmbedder(),
+    "enrich.embed_spaces.begin.away": lambda _: None,
+    "enrich.embed_spaces.begin.texts": lambda a: [
+        OwnedText(owner=owner, id=each, text=a.text or "?")
+        for owner, table in (
+            ("message", "messages"),
+            ("session", "conversation_sessions"),
+            ("memory", "memories"),
+        )
+        for each in a.ids(table)
+    ],
     "budget": lambda _: Budget(tokens=1),
     "limits": lambda _: Limits(),
     "by": lambda _: "model",

@@ -71,6 +71,7 @@ def start(
             rows = planned.rows if everything else planned.missing
             would = min(rows, limit) if limit else rows
             estimated = _estimate(opened, request, current) if kind == "summarize" else None
+            embedding = _estimate_embedding(opened, request, current) if kind == "embed" else None
             seconds = planned.seconds(would, rate)
             took = f", in about {rendering.age(seconds)}" if seconds is not None and estimated is None else ""
             call.answer(
@@ -81,10 +82,11 @@ def start(
                     "rows_per_second": planned.rows_per_second,
                     "seconds": seconds,
                 }
-                | ({"estimate": estimated} if estimated else {}),
+                | ({"estimate": estimated or embedding} if estimated or embedding else {}),
                 f"{planned.rows:,} rows to check, {planned.missing:,} of them incomplete; {would:,} would be "
                 f"done{took}",
                 *([_in_words(estimated)] if estimated else []),
+                *([_embedding_in_words(embedding)] if embedding else []),
             )
             return
         made = backfill.start(database, settings.tenant, request, current)
@@ -233,6 +235,30 @@ def _estimate(opened: Opened, request: BackfillRequest, current: Current) -> cos
             limits=limits,
             at_once=min(queues.SUMMARIZE.concurrency, settings.llm_max_concurrent),
         )
+
+
+def _estimate_embedding(
+    opened: Opened, request: BackfillRequest, current: Current
+) -> costs.EmbeddingEstimate | None:
+    """Estimate the money that vectors cost, if servers make them."""
+    from pipeline.llm.prices import load_prices
+    from pipeline.operations import backfill, costs
+    from pipeline.store import vectors
+
+    settings, database = opened
+    with database.tenant(settings.tenant) as as_tenant:
+        spaces = vectors.written_spaces(as_tenant)
+        counted = backfill.count_tokens(as_tenant, request, current)
+    return costs.estimate_embedding(spaces, counted, load_prices(settings.llm_prices))
+
+
+def _embedding_in_words(estimated: costs.EmbeddingEstimate) -> str:
+    money = (
+        "an unknown amount of money: a price is not in BACKSCROLL_LLM_PRICES"
+        if estimated.cost is None
+        else f"some {rendering.dollars(estimated.cost)}"
+    )
+    return f"With {', '.join(estimated.models)}, {estimated.tokens:,} tokens cost {money}."
 
 
 def _in_words(estimated: costs.Estimate) -> str:
