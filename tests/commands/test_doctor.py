@@ -224,6 +224,8 @@ def test_a_model_that_is_not_there_is_a_finding_beside_the_others_and_no_network
     monkeypatch.setenv("BACKSCROLL_EMBEDDING_MODEL", "all-MiniLM-L6-v3")
     as_owner(settings, "ALTER TABLE messages NO FORCE ROW LEVEL SECURITY")
     monkeypatch.setattr("http.client.HTTPConnection.connect", connect)
+    # as in a process of its own, where nothing has imported it before the doctor forbids it the network
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     told = diagnose(run, *model)["findings"]
     # Then both are found
     checks = {each["check"] for each in told}
