@@ -29,6 +29,7 @@ from pipeline.store.jobs import NewJob
 from pipeline.store.messages import Arrival
 from pipeline.store.ranges import Begun, Shape, Window
 from schemas.errors import DatabaseUnavailable, Retryable, SchemaOutdated
+from schemas.kinds import INGEST
 from schemas.sessions import Session
 
 log = structlog.get_logger(__name__)
@@ -119,7 +120,9 @@ def _place_and_finish(
         done = [claim for claim in claims if claim.key not in placed.locked]
         runner.finish(connection, [claim for claim in done if claim.key not in placed.more])
         runner.finish(connection, [claim for claim in done if claim.key in placed.more], again_in=0)
-    return placed.follows, [claim for claim in claims if claim.key in placed.locked]
+    # a large history does not wait for a sweep after each part
+    follows = placed.follows | {INGEST.name} if placed.more else placed.follows
+    return follows, [claim for claim in claims if claim.key in placed.locked]
 
 
 @dataclass(frozen=True, kw_only=True)

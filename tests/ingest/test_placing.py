@@ -184,6 +184,20 @@ def test_a_chat_with_a_long_queue_leaves_room_for_all_that_come_with_it(
     assert rows(database, "SELECT count(*) FROM arrivals") == [(0,)]
 
 
+def test_a_history_longer_than_a_turn_goes_on_at_once(
+    database: Database, rules: SessionPolicy, policy: Policy
+) -> None:
+    for start in (0, 300):
+        said = [message(n, f"message {n}", id=f"m{n}") for n in range(start, start + 300)]
+        accept.accept(database, TENANT, ChatIn(chat_id="test:long"), said)
+    handle = placer(database, rules, policy.max_attempts)
+    # the workers are woken for the rest, and only as long as there is some
+    assert "ingest" in runner.run(database, "ingest", handle, policy).follows
+    assert "ingest" not in runner.run(database, "ingest", handle, policy).follows
+    with database.tenant(TENANT) as connection:
+        assert connection.execute(text("SELECT count(*) FROM arrivals")).scalar_one() == 0
+
+
 def test_live_messages_of_a_chat_are_placed_before_those_of_its_import(
     database: Database, rules: SessionPolicy, policy: Policy
 ) -> None:

@@ -141,7 +141,8 @@ def messages(count: int) -> Iterator[MessageIn]:
             sender_id=f"bench:{number % 5}",
             sender_name="Ann",
             content=f"{' '.join(parts)} {number}",
-            sent_at=START + timedelta(minutes=number),
+            # in sessions of twenty
+            sent_at=START + timedelta(minutes=number + 60 * (number // 20)),
         )
 
 
