@@ -70,9 +70,14 @@ _QUESTIONS = text("""
     ORDER BY used IS NULL, asked_at DESC LIMIT :limit
 """)
 _TEXTS = text("""
-    SELECT t.chat_id, t.content FROM messages t
-    WHERE length(t.content) >= 20 AND t.id >= (SELECT min(id) + floor(random() * (max(id) - min(id))) FROM messages)
-    ORDER BY t.id LIMIT :limit
+    WITH begin AS MATERIALIZED (SELECT min(id) + floor(random() * (max(id) - min(id))) AS id FROM messages)
+    SELECT chat_id, content FROM (
+        (SELECT chat_id, content FROM messages
+        WHERE length(content) >= 20 AND id >= (SELECT id FROM begin) ORDER BY id LIMIT :limit)
+        UNION ALL
+        (SELECT chat_id, content FROM messages
+        WHERE length(content) >= 20 AND id < (SELECT id FROM begin) ORDER BY id LIMIT :limit)
+    ) AS found LIMIT :limit
 """)
 
 
