@@ -4,9 +4,11 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import TimeoutError as StillRunning
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
+from math import isfinite
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -129,12 +131,12 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return in how many seconds the server may be asked again, if its `Retry-After` says so.
 
     >>> now = datetime(2026, 3, 2, tzinfo=UTC)
-    >>> [retry_after({"retry-after": each}, now) for each in ("7", "Mon, 02 Mar 2026 00:01:00 GMT", "soon")]
-    [7.0, 60.0, None]
+    >>> [retry_after({"retry-after": each}, now) for each in ("7.5", "Mon, 02 Mar 2026 00:01:00 GMT", "soon", "nan")]
+    [7.5, 60.0, None, None]
     """
     given = headers.get("retry-after", "")
-    if given.isascii() and given.isdigit():
-        return float(given)
+    with suppress(ValueError):
+        return max(0.0, float(given)) if isfinite(float(given)) else None
     try:
         at = parsedate_to_datetime(given)
     except ValueError:

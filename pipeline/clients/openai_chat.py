@@ -6,32 +6,28 @@ The package `openai` is imported at the first call. A call is made once: whoever
 import json
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pipeline.clients.http_calls import Calls, http_client, retry_after
+from pipeline.clients.openai_embeddings import OPENAI_URL
 from pipeline.clients.protocols import Completion, Prompt
 from pipeline.text.tokens import estimate
 from schemas.errors import ProviderFailed, ProviderRejected, ProviderUnavailable, SettingsError
 
 if TYPE_CHECKING:
-    from openai import APIStatusError, OpenAI
+    from openai import APIStatusError, AsyncOpenAI
 
-T = TypeVar("T")
-
-BASE_URL = "https://api.openai.com/v1"
 MAX_ANSWER_BYTES = 4 * 1024**2
 MAX_REASON_CHARS = 300
 # A provider's own word on when to come back is believed up to this.
 MAX_RETRY_AFTER = 3600.0
 # When it says nothing: a rate limit is over soon, an empty account or a wrong key has to be mended by somebody.
 BUSY_SECONDS, MENDED_SECONDS = 20.0, 600.0
-# A refusal of an option of the request comes as one of these, not as one of its text.
-# llama-cpp-python's server answers 500 to an option that it does not know
+CLOSING_SECONDS = 3.0
+# A refusal of an option of the request comes as one of these, not as one of its text; llama-cpp-python answers 500.
 _OPTION_REFUSED = frozenset((400, 415, 422, 500, 501))
 # What such refusals call the form of the answer: OpenAI and most others; llama.cpp; vLLM.
 _FORM_NAMES = (
@@ -53,7 +49,7 @@ class OpenAIChatModel:
 
     def __init__(self, model: str, *, base_url: str | None = None, api_key: str | None = None) -> None:
         """Set up without connecting. Raises `SettingsError` for a URL that is none."""
-        self._base_url = base_url or BASE_URL
+        self._base_url = base_url or OPENAI_URL
         parts = urlsplit(self._base_url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise SettingsError(
@@ -66,6 +62,7 @@ class OpenAIChatModel:
         self._api_key = api_key
         self._refused: frozenset[str] = frozenset()
         self._lock = threading.Lock()
+        self._calls = Calls()
 
     @property
     def model(self) -> str:
@@ -86,7 +83,7 @@ class OpenAIChatModel:
             refused = self._refused
             request = self._request(prompt, refused)
             try:
-                body = _within(deadline, lambda left, asked=request: self._send(asked, left))  # type: ignore[misc]
+                body = self._calls.run(partial(self._send, request), deadline - time.monotonic())
             except (TimeoutError, APITimeoutError) as error:
                 raise ProviderUnavailable(
                     f"{self._provider} did not answer within {timeout_seconds:.0f} s"
@@ -105,18 +102,20 @@ class OpenAIChatModel:
     def close(self) -> None:
         """Close its connections."""
         if "_client" in vars(self):
-            self._client.close()
+            self._calls.run(self._client.close, CLOSING_SECONDS)
+        self._calls.close()
 
     @cached_property
-    def _client(self) -> "OpenAI":
-        import httpx2
-        from openai import OpenAI
+    def _client(self) -> "AsyncOpenAI":
+        from openai import AsyncOpenAI
 
-        # a redirect would send what people wrote to a host that nobody named
-        transport = httpx2.Client(follow_redirects=False)
         # without a key the package would look for one in the environment
-        return OpenAI(
-            base_url=self._base_url, api_key=self._api_key or "none", max_retries=0, http_client=transport
+        return AsyncOpenAI(
+            base_url=self._base_url,
+            api_key=self._api_key or "none",
+            max_retries=0,
+            timeout=None,
+            http_client=http_client(self._base_url),
         )
 
     def _request(self, prompt: Prompt, refused: frozenset[str]) -> dict[str, Any]:
@@ -137,17 +136,11 @@ class OpenAIChatModel:
             request["response_format"] = {"type": "json_object"}
         return request
 
-    def _send(self, request: dict[str, Any], seconds: float) -> bytes:
-        """Read the whole answer; gives up soon after `seconds` even if nobody waits for it any more."""
-        deadline = time.monotonic() + seconds
+    async def _send(self, request: dict[str, Any]) -> bytes:
         body = b""
-        with self._client.chat.completions.with_streaming_response.create(
-            **request, timeout=seconds
-        ) as answer:
-            for chunk in answer.iter_bytes():
+        async with self._client.chat.completions.with_streaming_response.create(**request) as answer:
+            async for chunk in answer.iter_bytes():
                 body += chunk
-                if time.monotonic() > deadline:
-                    raise TimeoutError
                 if len(body) > MAX_ANSWER_BYTES:
                     raise ProviderFailed(
                         f"{self._provider} answered with more than {MAX_ANSWER_BYTES:,} bytes"
@@ -217,39 +210,10 @@ class OpenAIChatModel:
         )
 
 
-def _within(deadline: float, act: Callable[[float], T]) -> T:
-    """Return what `act`, given the seconds left, returns by the deadline. Raises `TimeoutError`, or what it raises.
-
-    In a thread of its own: timeouts of a connection begin anew with every byte that comes.
-    """
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    done: Future[T] = Future()
-
-    def work() -> None:
-        try:
-            done.set_result(act(left))
-        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="openai-chat", daemon=True).start()
-    return done.result(timeout=left)
-
-
 def _retry_after(error: "APIStatusError") -> float | None:
-    """Return the seconds of a `Retry-After`, which may also be a date; None without one."""
-    given = error.response.headers.get("retry-after")
-    if given is None:
-        return None
-    try:
-        seconds = float(given)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
-            return None
-    return min(max(seconds, 1.0), MAX_RETRY_AFTER) if seconds == seconds else None
+    """Return when the provider may be asked again by its own word, within reason; None without one."""
+    seconds = retry_after(error.response.headers, datetime.now(UTC))
+    return None if seconds is None else min(max(seconds, 1.0), MAX_RETRY_AFTER)
 
 
 def _short(reason: object) -> str:
