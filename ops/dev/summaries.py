@@ -1,4 +1,4 @@
-"""How well a language model summarizes: the sessions of the sample chats, through the shipped path."""
+"""Judge how well a language model summarizes sessions of the sample chats, through the shipped path."""
 
 from dataclasses import dataclass
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What is embedded into each space that is written: what it lacks, cut as its model reads it, and its vectors."""
+"""Embed texts into each written space: find what it lacks, cut that into chunks for its model, make the vectors."""
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field

@@ -51,8 +51,7 @@ def accept(
     wait that long. Raises `Retryable`: `DatabaseUnavailable` in an outage. Slices before it are stored then, and the
     same call may be made again.
     """
-    # One message of each id: which of two in one call wins must not depend on the database.
-    unique = {message.external_id: _without_recalled(message) for message in _numbered(given)}
+    unique = _unique(given)
     new = out = 0
     for some in batched(unique.values(), SLICE_MESSAGES, SLICE_BYTES, lambda m: len(m.content.encode())):
         stored, kept_out = persistently(
@@ -68,7 +67,7 @@ async def try_accept(
     database: Database, tenant_id: str, chat: ChatIn, given: Sequence[MessageIn], *, trace_id: str | None
 ) -> Accepted | None:
     """Store a few small live messages as `accept` does, from the event loop; None if `accept` is to store them."""
-    unique = {message.external_id: _without_recalled(message) for message in _numbered(given)}
+    unique = _unique(given)
     if any(message.closes_session for message in unique.values()):
         return None
     statements = _at_once(tenant_id, chat, list(unique.values()), trace_id)
@@ -164,6 +163,11 @@ def _accept_step_by_step(
             trace_id=trace_id,
         )
     return new, out
+
+
+def _unique(given: Sequence[MessageIn]) -> dict[str, MessageIn]:
+    """Return one message of each id: which of two in one call wins must not depend on the database."""
+    return {message.external_id: _without_recalled(message) for message in _numbered(given)}
 
 
 def _sized(messages: Sequence[MessageIn]) -> list[tuple[MessageIn, int]]:

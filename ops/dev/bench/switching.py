@@ -66,7 +66,7 @@ _DUE = "SELECT count(*) FROM jobs WHERE due_at IS NOT NULL"
 
 
 def measure(settings: Settings, messages: int, kill_seconds: float, say: Say) -> list[Figure]:
-    """Switch with so many messages stored. To be called by the main thread.
+    """Measure a switch with `messages` stored beside the sample chats; call it from the main thread.
 
     Raises `SettingsError` where the settings' embedder is the one without a model, and what starting the deployment
     raises.
@@ -106,11 +106,11 @@ class _Switch:
         self.sent = self.kills = 0
         self.answers: list[bool] = []
         self.degraded = 0
-        # by whoever waits, as processes are started by the main thread
+        # run by `_wait`, since only the main thread may start processes
         self._meanwhile: Callable[[], None] = lambda: None
 
     def fill(self, messages: int) -> None:
-        """Bring in the sample chats and so many messages, and wait until all is done."""
+        """Import the sample chats and `messages` more, and wait until no job is due."""
         chats = [(sample.chat, sample.messages) for sample in samples()]
         self.known = list(embed.messages(messages))
         for chat, said in [*chats, (FILLED, self.known)]:
