@@ -106,7 +106,7 @@ class _Switch:
         self.sent = self.kills = 0
         self.answers: list[bool] = []
         self.degraded = 0
-        # run by `_wait`, since only the main thread may start processes
+        # run again and again while this waits, since only the main thread may start processes
         self._meanwhile: Callable[[], None] = lambda: None
 
     def fill(self, messages: int) -> None:
